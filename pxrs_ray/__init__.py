@@ -1,0 +1,45 @@
+"""PXRS: a partitioned, consumer-group message queue inside a Ray cluster.
+
+Rules of this file: it is the public surface of the core, and importing it is cheap. What costs
+time to import (validation, Arrow) is loaded when its name is first used (PEP 562); Ray and Spark
+are never loaded from here: they are in `pxrs_ray.actors` and `pxrs_ray.spark`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pxrs_ray.errors import ConfigError as ConfigError
+    from pxrs_ray.errors import Fenced as Fenced
+    from pxrs_ray.errors import NotOwner as NotOwner
+    from pxrs_ray.errors import PartitionFull as PartitionFull
+    from pxrs_ray.errors import PxrsError as PxrsError
+    from pxrs_ray.errors import StoreUnavailable as StoreUnavailable
+    from pxrs_ray.model import Message as Message
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ConfigError": "pxrs_ray.errors",
+    "Fenced": "pxrs_ray.errors",
+    "Message": "pxrs_ray.model",
+    "NotOwner": "pxrs_ray.errors",
+    "PartitionFull": "pxrs_ray.errors",
+    "PxrsError": "pxrs_ray.errors",
+    "StoreUnavailable": "pxrs_ray.errors",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pxrs_ray' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

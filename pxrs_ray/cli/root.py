@@ -1,0 +1,93 @@
+"""The root command: finds the subcommands, and turns PXRS errors into one line and a status."""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+import pxrs_ray
+from pxrs_ray import cli
+from pxrs_ray.errors import PxrsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FAILED = 1
+INTERRUPTED = 130
+NOT_COMMANDS = frozenset({"root"})
+
+
+def subcommands() -> dict[str, str]:
+    """Name every subcommand and its module: all of this package's, but helpers (`_name`)."""
+    names = (found.name for found in pkgutil.iter_modules(cli.__path__))
+    return {
+        name.replace("_", "-"): f"{cli.__name__}.{name}"
+        for name in sorted(names)
+        if not name.startswith("_") and name not in NOT_COMMANDS
+    }
+
+
+class Subcommands(TyperGroup):
+    """A group whose commands are the modules of this package, each imported when it is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name the commands without importing them."""
+        return list(subcommands())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import the module of `cmd_name`, and wrap its `app` or `command`; None when absent."""
+        module_name = subcommands().get(cmd_name)
+        if module_name is None:
+            return None
+        module = import_module(module_name)
+        app = getattr(module, "app", None)
+        if app is None:
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command()(module.command)
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+
+root = typer.Typer(
+    cls=Subcommands,
+    name="pxrs",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(pxrs_ray.__version__)
+        raise typer.Exit
+
+
+@root.callback()
+def pxrs(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """A partitioned, consumer-group message queue inside a Ray cluster."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line `arguments`, and answer its exit status. Never raises PxrsError."""
+    try:
+        root(args=list(arguments), prog_name="pxrs")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
+    except PxrsError as error:
+        print(f"pxrs: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0

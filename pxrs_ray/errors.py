@@ -1,0 +1,131 @@
+"""Every error that PXRS raises on purpose, in one tree.
+
+Rules of this file: one class an outcome that a caller can act on differently, one
+"Raised when ..." sentence each, and the values that name the culprit as attributes. Errors
+travel between Ray processes by pickle, so each class rebuilds itself from `args`.
+"""
+
+from __future__ import annotations
+
+
+class PxrsError(Exception):
+    """The root: catching it catches every error that PXRS raises on purpose."""
+
+
+class ConfigError(PxrsError, ValueError):
+    """Raised when an option has a wrong name or value; nothing was started or changed."""
+
+
+class UsageError(PxrsError, ValueError):
+    """Raised when a call's arguments make no sense; nothing was changed."""
+
+
+class DependencyMissing(PxrsError, ImportError):
+    """Raised when an optional package, Java or a server is needed and not there."""
+
+
+class NotFound(PxrsError, LookupError):
+    """Raised when a topology, queue, group, partition or member of that name does not exist."""
+
+
+class AlreadyExists(PxrsError):
+    """Raised when something else already runs under the name that was asked for."""
+
+
+class Fenced(PxrsError):
+    """Raised when a call carries an epoch, incarnation or generation that is no longer current.
+
+    The caller lost its ownership: it must drop the partition (or itself) and never retry the call.
+    """
+
+
+class NotOwner(Fenced):
+    """Raised when a member acts on a partition that another member, or nobody, owns."""
+
+
+class UnknownMember(Fenced):
+    """Raised when a member's incarnation is not registered: it must join again."""
+
+
+class CoordinatorDeposed(Fenced):
+    """Raised when a coordinator finds that a newer generation has taken its place."""
+
+
+class IllegalTransition(PxrsError):
+    """Raised when an event makes no sense in the present state; the state is unchanged."""
+
+
+class DeadlineExceeded(PxrsError, TimeoutError):
+    """Raised when a wait ended at its deadline; the message names what was waited for."""
+
+
+class LogError(PxrsError):
+    """The root of what a partition log can report."""
+
+
+class LogCorrupted(LogError):
+    """Raised when a stored frame fails its checksum; names file, position and offset."""
+
+
+class OffsetOutOfRange(LogError, LookupError):
+    """Raised when a read starts before the first kept offset or behind the end of the log."""
+
+
+class LogLost(LogError):
+    """Raised when a log that should hold data came back without it (disk or node lost)."""
+
+
+class DiskFull(LogError):
+    """Raised when the disk refused an append; nothing of the batch was kept."""
+
+
+class RetentionBlocked(LogError):
+    """Raised when truncation would drop messages that a group has not passed yet."""
+
+
+class ProducerError(PxrsError):
+    """The root of what a producer can be told."""
+
+
+class PartitionFull(ProducerError):
+    """Raised when a partition's bound is reached: wait for its readers, or produce less."""
+
+
+class MessageTooLarge(ProducerError):
+    """Raised when one message is larger than the configured limit; nothing was sent."""
+
+
+class SequenceGap(ProducerError):
+    """Raised when an append's sequence skips ahead: an earlier append was lost."""
+
+
+class ProducerFenced(ProducerError, Fenced):
+    """Raised when an append carries an older producer epoch than the partition has seen."""
+
+
+class StoreError(PxrsError):
+    """The root of what a registry store can report."""
+
+
+class StoreUnavailable(StoreError):
+    """Raised when a store's outcome is still unknown at the deadline.
+
+    The write may or may not have happened, now or later: only retrying the very same
+    conditional write, or reading, can tell.
+    """
+
+
+class StoreCorrupted(StoreError):
+    """Raised when the stored registry contradicts itself or has lost accepted writes."""
+
+
+class StoreSchemaError(StoreError):
+    """Raised when the stored schema is newer than this version, or cannot be upgraded."""
+
+
+class HandlerError(PxrsError):
+    """Raised when a message handler cannot be imported, pickled or called."""
+
+
+class HandlerTimeout(HandlerError, TimeoutError):
+    """Raised when a handler outlived its time; names message, step, attempt and partition."""

@@ -1,0 +1,192 @@
+"""The nouns that every part of PXRS shares.
+
+Rules of this file: frozen data only, no behaviour beyond a check of its own invariants, no
+import of another PXRS module except errors. An offset counts messages of one partition and
+starts at 0; a checkpoint is the NEXT offset to process; an epoch rises by one at each claim
+and at each release; time is milliseconds since 1970, as an int, with the unit in the name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+PartitionId = int
+Offset = int
+Epoch = int
+Generation = int
+MemberId = str
+Incarnation = int
+
+
+class WriteKind(StrEnum):
+    """What a `Write` does to a partition row."""
+
+    CLAIM = "claim"
+    RELEASE = "release"
+    COMMIT = "commit"
+    RESET = "reset"
+
+
+class Outcome(StrEnum):
+    """What became of one conditional write. Not knowing is neither: it is `StoreUnavailable`."""
+
+    APPLIED = "applied"
+    FENCED = "fenced"
+    BEHIND = "behind"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition of one group, as the registry keeps it.
+
+    `attempts` counts deliveries of the message at `checkpoint` that failed; `detail` is an
+    opaque, bounded, printable-ASCII string that the owner keeps beside its checkpoint. Both
+    survive a hand-over. `owner` is None, never '', when nobody owns the partition, and then
+    `incarnation` is 0.
+    """
+
+    partition: PartitionId
+    owner: MemberId | None = None
+    incarnation: Incarnation = 0
+    epoch: Epoch = 0
+    checkpoint: Offset = 0
+    attempts: int = 0
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.owner != "", "no owner is None, never ''"
+        assert self.checkpoint >= 0 and self.epoch >= 0 and self.attempts >= 0
+        assert (self.owner is None) == (self.incarnation == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One conditional, idempotent change of a partition row: a record of the coordinator.
+
+    What each kind requires of the stored row, and what it makes of it (`epoch` is always the
+    epoch that the row must have BEFORE the write):
+
+    * CLAIM: no owner, epoch == `epoch`  ->  owner, incarnation, epoch + 1
+    * RELEASE: owner, incarnation and epoch as given  ->  no owner, epoch + 1
+    * COMMIT: owner, incarnation and epoch as given, stored checkpoint <= `checkpoint`
+      ->  checkpoint, attempts, detail
+    * RESET: no owner, epoch == `epoch`  ->  checkpoint, attempts 0, detail '', epoch + 1;
+      the only write that may lower a checkpoint, which is why it needs an epoch of its own
+
+    `version` numbers the ownership changes of a group (CLAIM, RELEASE, RESET), rising by one
+    from 1; a COMMIT has version 0 and is not part of the history. `cause` says why, in words
+    that an operator reads; `at_ms` is when the coordinator decided.
+    """
+
+    kind: WriteKind
+    partition: PartitionId
+    owner: MemberId | None
+    incarnation: Incarnation
+    epoch: Epoch
+    checkpoint: Offset = 0
+    attempts: int = 0
+    detail: str = ""
+    version: int = 0
+    cause: str = ""
+    at_ms: int = 0
+
+    def __post_init__(self) -> None:
+        assert (self.version == 0) == (self.kind is WriteKind.COMMIT), "only commits are unnumbered"
+        assert self.owner != ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One numbered entry of a group's history: an ownership change, or a membership change.
+
+    `kind` is a `WriteKind` value, or 'joined', 'left' or 'led' (a coordinator took over; then
+    `epoch` is its generation). `partition` is -1 where no partition is concerned.
+    """
+
+    version: int
+    kind: str
+    partition: PartitionId
+    owner: MemberId | None
+    incarnation: Incarnation
+    epoch: Epoch
+    checkpoint: Offset
+    cause: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One consumer of a group. The newest incarnation of an id wins; older ones are fenced.
+
+    `weight` is its share of the partitions against the others'. `grace_ms` is how long its
+    partitions wait for it after a death (static membership); 0 hands them on at once.
+    """
+
+    member: MemberId
+    incarnation: Incarnation
+    weight: float = 1.0
+    grace_ms: int = 0
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.member and self.incarnation >= 1 and self.weight > 0 and self.grace_ms >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemberWrite:
+    """One conditional, idempotent change of a group's membership: a record of the coordinator.
+
+    `kind` is 'joined' (requires that no newer incarnation of the id is stored; stores the member
+    and starts a lease of `lease_ms` by the store's clock) or 'left' (removes exactly this
+    incarnation; an absent id is success, a newer incarnation refuses). Numbered in the same
+    sequence of versions as the ownership changes.
+    """
+
+    kind: str
+    member: Member
+    lease_ms: int
+    version: int
+    cause: str = ""
+    at_ms: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.kind in ("joined", "left") and self.version >= 1
+
+
+Record = Write | MemberWrite
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the registry holds of one group, read at one moment."""
+
+    group: str
+    generation: Generation
+    partitions: tuple[PartitionRow, ...]
+    members: tuple[Member, ...]
+    last_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The right to read one partition from `checkpoint` on, for as long as `epoch` is current."""
+
+    partition: PartitionId
+    epoch: Epoch
+    checkpoint: Offset
+    attempts: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as a handler sees it. Key and payload are bytes to us; nothing unpickles them."""
+
+    partition: PartitionId
+    offset: Offset
+    key: bytes | None
+    payload: bytes
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes], ...] = field(default=())
+    id: str | None = None
