@@ -15,6 +15,7 @@ says who *should* hold a partition; handing it over safely is the coordinator's 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -85,8 +86,8 @@ def assign(
     partition is absent from the answer only when there are no members, or when `static_map`
     names no member that is there.
 
-    Raises UsageError for an unknown assignor, doubled member ids, a partition out of range, or
-    `static` without a map.
+    Raises UsageError for an unknown assignor, doubled member ids, a partition out of range,
+    a weight that is not finite, or `static` without a map.
     """
     solve = pick("assignor", assignor, ASSIGNORS)
     _check(members, partitions, current, static_map)
@@ -245,6 +246,9 @@ def _check(
     if len(set(ids)) != len(ids):
         doubled = sorted({one for one in ids if ids.count(one) > 1})
         raise UsageError(f"each member must be given once; doubled: {', '.join(doubled)}")
+    for member in members:
+        if not math.isfinite(member.weight):
+            raise UsageError(f"weight of {member.member} is {member.weight}; it must be finite")
     for name, partition_map in (("current", current), ("static_map", static_map or {})):
         wrong = [one for one in partition_map if not 0 <= one < partitions]
         if wrong:
