@@ -1,0 +1,23 @@
+"""Unit tests are about pure code: a test that starts Ray here is in the wrong folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make `ray.init` raise, where a test (or what it calls) has loaded Ray at all."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a unit test called ray.init: move it to tests/actors")
+
+    ray = sys.modules.get("ray")
+    if ray is not None:
+        monkeypatch.setattr(ray, "init", refuse)
+    yield
+    if ray is None and "ray" in sys.modules:
+        assert not sys.modules["ray"].is_initialized(), "a unit test started Ray"
