@@ -1,0 +1,27 @@
+"""The one place that knows what actors are called and in which Ray namespace they live."""
+
+from __future__ import annotations
+
+from pxrs_ray.model import Incarnation, MemberId
+
+NAMESPACE = "pxrs"
+
+
+def prefix(topology: str) -> str:
+    """What the names of all actors of `topology` begin with."""
+    return f"pxrs/{topology}/"
+
+
+def coordinator(topology: str) -> str:
+    """Name the topology's one coordinator."""
+    return f"{prefix(topology)}coordinator"
+
+
+def buffer(topology: str, index: int) -> str:
+    """Name the buffer that holds partition p of each queue where p % buffers == `index`."""
+    return f"{prefix(topology)}buffer/{index}"
+
+
+def consumer(topology: str, group: str, member: MemberId, incarnation: Incarnation) -> str:
+    """Name one incarnation of a consumer; the next one has another name, so none blocks it."""
+    return f"{prefix(topology)}consumer/{group}/{member}/{incarnation}"

@@ -1,0 +1,84 @@
+"""The bounds and promises of partition logs. Every number has its unit last in its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pxrs_ray.errors import ConfigError
+
+MIB = 1 << 20
+
+
+class Durability(StrEnum):
+    """When an append is acknowledged, and so what a crash can take back.
+
+    | durability | acknowledged after        | process killed          | power cut               |
+    |------------|---------------------------|-------------------------|-------------------------|
+    | MEMORY     | it is in the memory       | all unread messages     | all unread messages     |
+    | INTERVAL   | it is in the page cache   | nothing                 | at most `sync_interval` |
+    | ALWAYS     | fdatasync returned        | nothing                 | nothing                 |
+
+    Whatever is lost, offsets stay monotone and the loss is a recorded gap.
+    """
+
+    MEMORY = "memory"
+    INTERVAL = "interval"
+    ALWAYS = "always"
+
+
+class LossPolicy(StrEnum):
+    """What a log does that came back without data it should have.
+
+    STOP refuses appends and reads with LogLost until an operator accepts the loss; CONTINUE
+    goes on above everything that was ever given out. Either way the gap is recorded.
+    """
+
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """The bounds of one partition log.
+
+    `partition_bytes_max` bounds what is kept, on disk or (MEMORY) in memory: beyond it, what
+    every group has passed is dropped, and where that is not enough an append is refused with
+    PartitionFull. `retention_ms` and `retention_bytes` drop whole sealed segments that are older
+    or beyond; None keeps them. `retention_passed` drops them as soon as every known group passed
+    them. No rule drops what a known group has not passed, unless `drop_unread`.
+    `producer_idle_ms` is how long a silent producer's sequence is remembered.
+    """
+
+    durability: Durability = Durability.INTERVAL
+    on_loss: LossPolicy = LossPolicy.STOP
+    partition_bytes_max: int = 64 << 30
+    hot_bytes_max: int = 16 * MIB
+    segment_bytes_max: int = 128 * MIB
+    index_interval_bytes: int = 64 << 10
+    sync_interval_ms: int = 50
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    retention_passed: bool = False
+    drop_unread: bool = False
+    frame_bytes_max: int = 64 * MIB
+    producers_max: int = 100_000
+    producer_idle_ms: int = 7 * 24 * 3_600_000
+
+    def __post_init__(self) -> None:
+        for name in (
+            "partition_bytes_max",
+            "hot_bytes_max",
+            "segment_bytes_max",
+            "index_interval_bytes",
+            "sync_interval_ms",
+            "frame_bytes_max",
+            "producers_max",
+            "producer_idle_ms",
+        ):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("retention_ms", "retention_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1 or None, not {value}")

@@ -1,0 +1,143 @@
+"""What travels between producers, buffers and consumers: plain frozen data, no behaviour.
+
+Rules of this file: a refusal is data in a reply and not an exception of the call, so that one
+partition's trouble never hides another's answer; bulk bytes are `bytes`-like objects that pickle
+out of band, so that Ray moves them without copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pxrs_ray.errors import PxrsError
+from pxrs_ray.log.limits import LogLimits
+from pxrs_ray.model import Epoch, Offset, PartitionId
+
+# (partition, packed frame header without a base offset, body): see pxrs_ray.log.frame
+OutFrame = tuple[PartitionId, bytes, Any]
+
+# (epoch of the reader's ownership, offset to read from)
+Position = tuple[Epoch, Offset]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """One frame is in the log: its messages have the offsets from `base_offset` on.
+
+    `repeated` says that the very same frame had been appended before and nothing was added now.
+    `base_offset` is None only for a repeat so old that its answer is no longer remembered.
+    """
+
+    partition: PartitionId
+    base_offset: Offset | None
+    count: int
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One frame or one read was refused; `error` says why and can be raised as it stands.
+
+    `expected_sequence` comes with SequenceGap: what the log would take next of that producer.
+    `start_offset` and `end_offset` come with OffsetOutOfRange and LogLost: what can be read.
+    """
+
+    partition: PartitionId
+    error: PxrsError
+    expected_sequence: int | None = None
+    start_offset: Offset | None = None
+    end_offset: Offset | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Messages of one partition, from the asked offset on.
+
+    Each of `chunks` is a run of whole frames (`pxrs_ray.batch.batches` decodes them and cuts off
+    what lies before the asked offset). `end_offset` and `start_offset` are the log's at that
+    moment, so that lag is known with every reply.
+    """
+
+    partition: PartitionId
+    chunks: tuple[Any, ...]
+    start_offset: Offset
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets from `first` up to, not including, `end` that were given out and are lost."""
+
+    first: Offset
+    end: Offset
+    at_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnds:
+    """Where one partition log stands. `state` is 'open', 'waiting', 'lost' or 'failed'.
+
+    'waiting' has not been confirmed by `Buffer.open` since its data went missing, 'lost' stands
+    still by LossPolicy.STOP, 'failed' could not be opened or written: `problem` says why.
+    """
+
+    partition: PartitionId
+    start_offset: Offset
+    end_offset: Offset
+    durable_offset: Offset
+    start_timestamp_ms: int | None
+    end_timestamp_ms: int | None
+    bytes: int
+    bytes_max: int
+    groups: Mapping[str, Offset] = field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
+    state: str = "open"
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """A queue as a buffer must know it. The same for all buffers of a topology."""
+
+    queue: str
+    partitions: int
+    limits: LogLimits = field(default_factory=LogLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class BufferInfo:
+    """Who answers: `incarnation` differs after each restart of the buffer's process."""
+
+    topology: str
+    index: int
+    incarnation: str
+    pid: int
+    node: str
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferStats:
+    """What a buffer has done since it started, and what it holds now."""
+
+    appends: int
+    frames: int
+    messages: int
+    bytes_in: int
+    repeats: int
+    refused: int
+    fetches: int
+    fetches_waiting: int
+    bytes_out: int
+    cold_reads: int
+    fenced: int
+    appends_waiting: int
+    bytes_hot: int
+    bytes_kept: int
+    syncs: int
+    sync_ms_max: float
+    cpu_seconds: float
+    rss_bytes: int
