@@ -1,0 +1,216 @@
+"""What goes into a `GroupCoordinator`, and what comes out.
+
+Rules of this file: frozen data only. An *event* is something a caller asks or something that
+happened; a *reply* answers the one who asked; an *effect* is something the shell must do for
+somebody else. Nothing here waits, sends or stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pxrs_ray.model import (
+    Epoch,
+    Generation,
+    Grant,
+    Incarnation,
+    Member,
+    MemberId,
+    Offset,
+    Outcome,
+    PartitionId,
+    Record,
+)
+
+# --- events -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """These members are ready to own partitions. Several at once are planned as one change."""
+
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A member is alive and has seen its assignment up to (generation, sequence)."""
+
+    member: MemberId
+    incarnation: Incarnation
+    seen: tuple[Generation, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one partition got under one epoch: the row of a commit or a release."""
+
+    partition: PartitionId
+    epoch: Epoch
+    checkpoint: Offset
+    attempts: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A member moves checkpoints on."""
+
+    member: MemberId
+    incarnation: Incarnation
+    rows: tuple[Progress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A member hands partitions back, with their final checkpoints; its work on them is over."""
+
+    member: MemberId
+    incarnation: Incarnation
+    rows: tuple[Progress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A member wants to go. It keeps what it has until it has handed it back."""
+
+    member: MemberId
+    incarnation: Incarnation
+    cause: str = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A member is known to be dead: nobody will hand anything back."""
+
+    member: MemberId
+    incarnation: Incarnation
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Change how partitions are shared out; None leaves a setting as it is."""
+
+    assignor: str | None = None
+    static_map: Mapping[PartitionId, MemberId] | None = None
+    weights: Mapping[MemberId, float] | None = None
+    lease_ms: int | None = None
+    revoke_deadline_ms: int | None = None
+    paused: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Share out anew, as if membership had changed."""
+
+    cause: str = "asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Move checkpoints anywhere, also back: each partition is taken back, reset and granted."""
+
+    offsets: Mapping[PartitionId, Offset]
+    cause: str = "seek"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: only leases, grace periods and deadlines are looked at."""
+
+
+Event = Join | Heartbeat | Commit | Release | Leave | Died | Configure | Rebalance | Seek | Tick
+
+
+# --- effects and replies ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """All that one member may work on, now. It replaces whatever the member was told before.
+
+    (generation, sequence) orders assignments: a member ignores one that is not newer than what
+    it has. `revoking` is the part of `grants` that it must finish, flush and release before
+    `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very
+    same epoch is lost: it must be dropped at once, and nothing may be committed for it.
+    """
+
+    generation: Generation
+    sequence: int
+    member: MemberId
+    incarnation: Incarnation
+    grants: tuple[Grant, ...]
+    revoking: frozenset[PartitionId] = frozenset()
+    revoke_deadline_ms: int = 0
+    paused: bool = False
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """This incarnation is no longer a member: end its actor if it still lives."""
+
+    member: MemberId
+    incarnation: Incarnation
+    cause: str
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReaders:
+    """Tell the logs that epochs below these are over for this group."""
+
+    epochs: Mapping[PartitionId, Epoch]
+
+
+Effect = Assignment | Dismiss | FenceReaders
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to the caller of an event.
+
+    `outcomes` has one entry a row for Commit and Release. `assignment` is there when the caller
+    of a Heartbeat or Join has not seen its newest one.
+    """
+
+    generation: Generation
+    outcomes: tuple[Outcome, ...] = ()
+    assignment: Assignment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a `GroupCoordinator` made of one event. Its state has changed already.
+
+    The order that the shell must keep: `records` are durable in the store, in order and after
+    those of every earlier decision, BEFORE `reply` or any of `effects` leaves. `after` counts
+    the records emitted so far, this decision's included: reply and effects wait until that
+    many are durable. It is 0 where they depend on no record at all.
+    """
+
+    records: tuple[Record, ...] = ()
+    reply: Reply | None = None
+    effects: tuple[Effect, ...] = ()
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition that a plan would take from one member and give to another, and why."""
+
+    partition: PartitionId
+    source: MemberId | None
+    target: MemberId | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a change would move, before it is done."""
+
+    cause: str
+    moves: tuple[Move, ...]
+    counts: Mapping[MemberId, int] = field(default_factory=dict)

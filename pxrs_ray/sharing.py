@@ -1,0 +1,111 @@
+"""Sharing partitions out: from members to a target, and from a target to what must move.
+
+Rules of this file: what should be (the target) and what is (the rows) are two values. A partition
+is claimed only while nobody owns it; one that is owned by somebody else is asked back first. What
+already is where it should be is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pxrs_ray.assignment import assign
+from pxrs_ray.draft import Draft
+from pxrs_ray.errors import NotFound
+from pxrs_ray.events import Move, Plan
+from pxrs_ray.group_state import GroupSettings, GroupState
+from pxrs_ray.model import Member, MemberId, PartitionId, PartitionRow
+from pxrs_ray.transitions import MemberPhase
+
+
+def sharing_members(state: GroupState) -> list[Member]:
+    """Who has a share: active members, and those that are away and have one kept for them."""
+    return [
+        slot.member
+        for slot in state.members.values()
+        if slot.phase in (MemberPhase.ACTIVE, MemberPhase.AWAY)
+    ]
+
+
+def make_target(
+    state: GroupState, settings: GroupSettings, members: Sequence[Member]
+) -> dict[PartitionId, MemberId]:
+    """Who should own each partition if `members` share them."""
+    current: dict[PartitionId, MemberId] = {}
+    for row in state.rows:
+        # A partition on its way counts for where it goes: what was begun is not undone.
+        settled = row.owner is not None and row.partition not in state.revoking
+        holder = row.owner if settled else state.target.get(row.partition)
+        if holder is not None:
+            current[row.partition] = holder
+    return assign(
+        settings.assignor,
+        members,
+        len(state.rows),
+        current,
+        static_map=settings.static_map,
+        tenant=settings.tenant,
+    )
+
+
+def retarget(draft: Draft) -> None:
+    """Make a new target, ask back what is not where it should be, grant what is free."""
+    state = draft.state
+    state.target = make_target(state, draft.settings, sharing_members(state))
+    for row in state.rows:
+        if row.owner is None or row.partition in state.revoking:
+            continue
+        if state.target.get(row.partition) != row.owner:
+            draft.revoke(row.partition)
+    grant(draft)
+
+
+def grant(draft: Draft) -> None:
+    """Claim every unowned partition for its target, if that is an active member."""
+    state = draft.state
+    for row in state.rows:
+        if row.owner is not None:
+            continue
+        partition = row.partition
+        if partition in state.seeks:
+            offset, cause = state.seeks.pop(partition)
+            draft.reset(partition, offset, cause)
+        slot = state.members.get(state.target.get(partition, ""))
+        if slot is not None and slot.phase is MemberPhase.ACTIVE:
+            draft.claim(partition, slot.member)
+
+
+def plan(
+    state: GroupState,
+    settings: GroupSettings,
+    cause: str,
+    add: Sequence[Member],
+    remove: Iterable[MemberId],
+) -> Plan:
+    """What this change of members would move, and why; nothing is changed.
+
+    Raises NotFound when a member to remove is not there.
+    """
+    gone = set(remove)
+    unknown = gone - state.members.keys()
+    if unknown:
+        raise NotFound(f"no member {sorted(unknown)[0]!r} in group {state.group}")
+    members = [m for m in sharing_members(state) if m.member not in gone] + list(add)
+    target = make_target(state, settings, members)
+    counts = {m.member: 0 for m in members}
+    for owner in target.values():
+        counts[owner] += 1
+    moves = tuple(
+        Move(row.partition, row.owner, target.get(row.partition), _reason(state, row, gone))
+        for row in state.rows
+        if target.get(row.partition) != row.owner
+    )
+    return Plan(cause, moves, counts)
+
+
+def _reason(state: GroupState, row: PartitionRow, gone: set[MemberId]) -> str:
+    if row.owner is None:
+        return "has no owner"
+    if row.owner in gone or row.owner not in state.members:
+        return f"{row.owner} goes"
+    return f"{row.owner} has more than its share"
