@@ -92,33 +92,36 @@ class _Group:
         )
 
 
-class MemoryRegistry:
-    """What the stores of one process share: the data of every group, and their lock."""
-
-    def __init__(self) -> None:
-        self.id = secrets.token_hex(16)
-        self.lock = threading.Lock()
-        self.groups: dict[str, _Group] = {}
-
-
 def _steady_ms() -> Callable[[], int]:
     """Milliseconds since 1970 at the start, then by the monotonic clock, which never jumps."""
     offset = time.time() - time.monotonic()
     return lambda: int((time.monotonic() + offset) * 1_000)
 
 
+class MemoryRegistry:
+    """What the stores of one process share: the data of every group, their lock and clock."""
+
+    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
+        self.now_ms = now_ms or _steady_ms()
+        self.id = secrets.token_hex(16)
+        self.lock = threading.Lock()
+        self.groups: dict[str, _Group] = {}
+
+
 class MemoryStore(RegistryStore):
     """A registry in this process's memory; it ends with the process.
 
-    Pass the same `registry` to several stores to share it. `now_ms` is the clock of leases and
-    of the 'led' entries; give it a manual clock's reading in tests.
+    Pass the same `registry` to several stores to share it. `now_ms` is the clock of a registry of
+    its own, for leases and 'led' entries; give it a manual clock's reading in tests.
     """
 
     def __init__(
         self, registry: MemoryRegistry | None = None, *, now_ms: Callable[[], int] | None = None
     ) -> None:
-        self._registry = registry or MemoryRegistry()
-        self._now_ms = now_ms or _steady_ms()
+        if registry is not None and now_ms is not None:
+            raise UsageError("a shared registry has its clock already: give it to MemoryRegistry")
+        self._registry = registry or MemoryRegistry(now_ms)
+        self._now_ms = self._registry.now_ms
         self._closed = False
 
     def create(self) -> str:
