@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import xxhash
-
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Member, MemberId, PartitionId
 from pxrs_ray.naming import pick
+from pxrs_ray.partitioning.hashes import hash_key
 
 Assignment = dict[PartitionId, MemberId]
 
@@ -182,7 +181,7 @@ def _round_robin(problem: Problem) -> Assignment:
 
 def _tenant(problem: Problem) -> Assignment:
     # A place in the circle of members: rotating them keeps the counts fair for every tenant.
-    start = xxhash.xxh64_intdigest(problem.tenant.encode(), 42) % len(problem.members)
+    start = hash_key(problem.tenant) % len(problem.members)
     return _interleave(problem.members[start:] + problem.members[:start], problem.partitions)
 
 

@@ -1,0 +1,126 @@
+"""The hash functions by name: of one key, and of a whole Arrow column.
+
+Rules of this file: `hash_key` is the definition and `hash_column` equals it, key by key. Every
+hash is a signed 64-bit integer. A key is str, taken as UTF-8, or bytes; equal text and bytes
+hash alike. Where a C function beats numpy (long keys, few of a length) it is called key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pxrs_ray.errors import UsageError
+from pxrs_ray.naming import pick
+from pxrs_ray.partitioning import kernels, scalar
+from pxrs_ray.partitioning.lanes import Ints, KeyColumn, Lanes, Rows, key_columns, lanes_of
+
+Key = str | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HashFunction:
+    """One way to hash. `seed` is what it takes when none is given; None: it has no seed."""
+
+    name: str
+    one: Callable[[bytes, int], int]
+    many: Callable[[Lanes, int], Ints] | None
+    seed: int | None
+    native: bool = False
+    """`one` is a C function."""
+
+    def seed_or_default(self, seed: int | None) -> int:
+        """The seed to use. Raises UsageError for a seed that would change nothing."""
+        if seed is None:
+            return self.seed or 0
+        if self.seed is None:
+            raise UsageError(f"hash {self.name!r} has no seed: leave it out")
+        return seed
+
+
+HASHES: Mapping[str, HashFunction] = {
+    function.name: function
+    for function in (
+        HashFunction("xxh64", scalar.xxh64, kernels.xxh64, 42, native=True),
+        HashFunction("murmur3_128", scalar.murmur3_128, kernels.murmur3_128, 0),
+        HashFunction("murmur3_32", scalar.murmur3_32, kernels.murmur3_32, 0),
+        HashFunction("sha256", scalar.sha256, None, None, native=True),
+        HashFunction("crc32", scalar.crc32, kernels.crc32, None, native=True),
+        HashFunction("java", scalar.java, kernels.java, None),
+    )
+}
+
+
+def hash_key(key: Key, name: str = "xxh64", seed: int | None = None) -> int:
+    """The hash of one key. Raises UsageError for an unknown hash, or text that is not Unicode."""
+    function = pick("hash", name, HASHES)
+    return function.one(key_bytes(key), function.seed_or_default(seed))
+
+
+def hash_column(column: Any, name: str = "xxh64", seed: int | None = None) -> Ints:
+    """The hash of every key of an Arrow array or chunked array; a null gives that of b''."""
+    function = pick("hash", name, HASHES)
+    used = function.seed_or_default(seed)
+    parts = []
+    for keys in key_columns(column):
+        part = np.empty(len(keys), np.int64)
+        for rows, hashes in hash_lanes(keys, function, used):
+            part[rows] = hashes
+        parts.append(part)
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def hash_lanes(keys: KeyColumn, function: HashFunction, seed: int) -> Iterator[tuple[Rows, Ints]]:
+    """The hashes of a column piece by piece, each with its rows, while they are in the cache."""
+    if function.many is None or (function.native and _loop_is_faster(keys)):
+        one = function.one
+        yield slice(None), np.fromiter((one(key, seed) for key in keys.each()), np.int64)
+        return
+    for rows, lanes in lanes_of(_utf16(keys) if function.name == "java" else keys):
+        yield rows, function.many(lanes, seed)
+
+
+def key_bytes(key: Key) -> bytes:
+    """What is hashed and stored of a key. Raises UsageError for what is not str or bytes."""
+    if isinstance(key, bytes):
+        return key
+    if not isinstance(key, str):
+        raise UsageError(f"a key is str, bytes or None, not {type(key).__name__}")
+    try:
+        return key.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"key {key!r} holds a lone surrogate, which has no UTF-8 form: "
+            "clean the text, or pass bytes"
+        ) from None
+
+
+def _loop_is_faster(keys: KeyColumn) -> bool:
+    # A numpy step has a fixed price, paid for each length; long keys take many steps.
+    if len(keys) == 0:
+        return True
+    lengths = np.diff(keys.offsets)
+    width = int(lengths.mean())
+    different = int(lengths.max() - lengths.min()) + 1
+    return width > 300 or len(keys) < different * (100 + 4 * width)
+
+
+def _utf16(keys: KeyColumn) -> KeyColumn:
+    """The same keys as UTF-16 units. Raises UsageError when one of them is not UTF-8."""
+    first = int(keys.offsets[0])
+    blob = keys.blob[first : int(keys.offsets[-1])]
+    starts = keys.offsets.astype(np.int64) - first
+    if (blob < 0x80).all():
+        return KeyColumn(blob.astype("<u2").view(np.uint8), 2 * starts, keys.valid)
+    # Valid as a whole and cut at no continuation byte: then every single key is valid.
+    inside = starts[:-1][np.diff(starts) > 0]
+    if ((blob[inside] & 0xC0) == 0x80).any():
+        raise UsageError("hash 'java' is defined on text, and this column holds binary keys")
+    units = np.frombuffer(scalar.utf16(blob.tobytes()), np.uint8)
+    # A character takes one unit, of two bytes, and those of four bytes take two.
+    sizes = 2 * ((blob & 0xC0) != 0x80).view(np.int8) + 2 * (blob >= 0xF0).view(np.int8)
+    ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+    return KeyColumn(units, ends[starts], keys.valid)
