@@ -11,6 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pxrs_ray.config import GroupConfig as GroupConfig
+    from pxrs_ray.config import PxrsConfig as PxrsConfig
+    from pxrs_ray.config import QueueConfig as QueueConfig
     from pxrs_ray.errors import ConfigError as ConfigError
     from pxrs_ray.errors import Fenced as Fenced
     from pxrs_ray.errors import NotOwner as NotOwner
@@ -24,10 +27,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "ConfigError": "pxrs_ray.errors",
     "Fenced": "pxrs_ray.errors",
+    "GroupConfig": "pxrs_ray.config",
     "Message": "pxrs_ray.model",
     "NotOwner": "pxrs_ray.errors",
     "PartitionFull": "pxrs_ray.errors",
     "PxrsError": "pxrs_ray.errors",
+    "PxrsConfig": "pxrs_ray.config",
+    "QueueConfig": "pxrs_ray.config",
     "StoreUnavailable": "pxrs_ray.errors",
 }
 

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import sys
 
-from tests.benchmarks.harness import figure
+from tests.benchmarks.harness import figures
 
 TRIES = 5
 
@@ -26,6 +26,9 @@ def _import_ms(statement: str) -> float:
     return statistics.median(found)
 
 
-@figure("core.import_ms", unit="ms")
-def import_ms() -> float:
-    return _import_ms("import pxrs_ray")
+@figures({"core.import_ms": "ms", "core.import_config_ms": "ms"})
+def import_ms() -> dict[str, float]:
+    return {
+        "core.import_ms": _import_ms("import pxrs_ray"),
+        "core.import_config_ms": _import_ms("import pxrs_ray; pxrs_ray.PxrsConfig"),
+    }

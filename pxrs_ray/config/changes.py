@@ -1,0 +1,64 @@
+"""What differs between two configurations, and how each difference can take effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pxrs_ray.config.options import Change, Options
+from pxrs_ray.config.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One option that differs. `before` or `after` is None where a queue or group is absent.
+
+    `change` says how the topology can take it.
+    """
+
+    option: str
+    before: Any
+    after: Any
+    change: Change
+
+    @property
+    def allowed(self) -> bool:
+        """Whether a running topology can take it."""
+        return self.change is not Change.FIXED
+
+    def __str__(self) -> str:
+        before, after = without_secrets(self.before), without_secrets(self.after)
+        return f"{self.option}: {before!r} -> {after!r} ({self.change.value})"
+
+
+def differences(before: Options, after: Options, path: str = "") -> Iterator[Difference]:
+    """Yield every option that differs, in the order of declaration, queues and groups by name."""
+    for name, field in type(before).model_fields.items():
+        old, new = getattr(before, name), getattr(after, name)
+        if name in ("queues", "groups"):
+            yield from _by_name(old, new, name)
+        elif old != new:
+            yield Difference(path + name, old, new, _change(field))
+
+
+def _by_name(
+    before: Mapping[str, Options], after: Mapping[str, Options], kind: str
+) -> Iterator[Difference]:
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        path = f"{kind}.{name}"
+        if old is not None and new is not None:
+            yield from differences(old, new, path + ".")
+        else:
+            # A queue holds messages: it is removed by a command of its own, never by a file.
+            gone = kind == "queues" and new is None
+            yield Difference(path, old, new, Change.FIXED if gone else Change.LIVE)
+
+
+def _change(field: FieldInfo) -> Change:
+    extra = field.json_schema_extra
+    return Change(str(extra["change"])) if isinstance(extra, dict) else Change.LIVE

@@ -1,0 +1,223 @@
+"""The options of queues and groups, and those of their options that a topology sets for all.
+
+Rules of this file: an option has a default, a bound, its unit last in its name, one sentence of
+documentation, and a word on how it may change on a running topology (`Change`). What is said in
+`QueueOptions` and `GroupOptions` once stands in the topology and holds for each queue and group
+that does not say otherwise itself.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pxrs_ray.config.problems import refusal
+from pxrs_ray.config.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from pxrs_ray.log.limits import LogLimits
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+PARTITIONS_MAX = 65_536
+CONSUMERS_MAX = 10_000
+HOUR_MS = 3_600_000
+
+Strategy = Literal["modulo", "jump", "tenant", "round_robin", "label", "broadcast"]
+Hash = Literal["xxh64", "murmur3_128", "murmur3_32", "sha256", "crc32", "java"]
+Durability = Literal["memory", "interval", "always"]
+LostLogPolicy = Literal["stop", "continue"]
+Assignor = Literal["sticky", "range", "round_robin", "tenant", "static"]
+CommitMode = Literal["interval", "batch", "message"]
+FailurePolicy = Literal["stop", "skip", "dead_letter"]
+Start = Literal["start", "end"]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN, examples=["payments", "eu.orders-2"])]
+ImportPath = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", examples=["shop.handlers:charge"])
+]
+Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
+Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]
+MillisecondsOrNone = Annotated[int, Field(ge=0, le=10 * 366 * 24 * HOUR_MS)]
+LeaseSeconds = Annotated[float, Field(ge=1, le=3_600)]
+
+
+class Change(StrEnum):
+    """How an option takes effect on a topology that is running.
+
+    LIVE: at once. RESTART: the actors concerned are replaced, one after another. FIXED: not at
+    all; another topology, or an emptied one, can have it.
+    """
+
+    LIVE = "live"
+    RESTART = "restart"
+    FIXED = "fixed"
+
+
+def option(default: Any, text: str, change: Change = Change.LIVE, **bounds: Any) -> Any:
+    """Declare one option."""
+    return Field(default, description=text, json_schema_extra={"change": change.value}, **bounds)
+
+
+class Options(BaseModel):
+    """The base of all: frozen, strict, and refused with ConfigError."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    if not TYPE_CHECKING:  # type checkers see the options as arguments
+
+        def __init__(self, /, **options: Any) -> None:
+            try:
+                self.__pydantic_validator__.validate_python(options, self_instance=self)
+            except ValidationError as error:
+                raise refusal(type(self), error) from None
+
+        # Said of pydantic's own: inside a larger configuration, problems are collected, not raised.
+        __init__.__pydantic_base_init__ = True
+
+    def __repr_args__(self) -> Any:
+        """What differs from the defaults, without secrets: a repr that people can read."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != field.default:
+                yield name, without_secrets(value)
+
+
+class QueueOptions(Options):
+    """What a topology says of its queues, and a queue may say otherwise."""
+
+    strategy: Strategy = option("modulo", "How a key finds its partition.", Change.FIXED)
+    hash: Hash = option("xxh64", "The hash function under the strategy.", Change.FIXED)
+    hash_seed: int = option(42, "The hash's seed; 42 is Spark's.", Change.FIXED, ge=0, lt=1 << 64)
+    durability: Durability = option(
+        "interval",
+        "When an append is acknowledged: memory (never on disk), interval (synced every "
+        "fsync_interval_ms), always (synced before the acknowledgement).",
+        Change.RESTART,
+    )
+    fsync_interval_ms: Milliseconds = option(50, "The longest time between two syncs to disk.")
+    message_bytes_max: Bytes = option(16 * MIB, "The largest message: key, payload and headers.")
+    partition_bytes_max: Bytes = option(
+        64 * GIB,
+        "What one partition's log may hold. Beyond it, what all groups have passed is dropped, and "
+        "where that is not enough producers wait or get PartitionFull.",
+    )
+    tail_bytes_max: Bytes = option(
+        16 * MIB, "What one partition keeps in memory of its newest messages."
+    )
+    segment_bytes_max: Bytes = option(128 * MIB, "A segment file is closed at this size.")
+    retention_ms: Milliseconds | None = option(None, "Drop segments older than this; None keeps.")
+    retention_bytes: Bytes | None = option(None, "Drop segments beyond this; None keeps.")
+    retention_passed: bool = option(False, "Drop segments as soon as all groups have passed them.")
+    drop_unread: bool = option(False, "Let retention drop what a group has not passed yet.")
+    lost_log_policy: LostLogPolicy = option(
+        "stop", "What a partition does whose log came back without data it should have."
+    )
+
+
+class QueueConfig(QueueOptions):
+    """One queue. In a `PxrsConfig` it is resolved: what it left out is what the topology says."""
+
+    partitions: int = option(
+        16, "How many partitions; never changes afterwards.", Change.FIXED, ge=1, le=PARTITIONS_MAX
+    )
+
+    def log_limits(self) -> LogLimits:
+        """The same, as the partition logs take it."""
+        from pxrs_ray.log.limits import Durability as LogDurability
+        from pxrs_ray.log.limits import LogLimits, LossPolicy
+
+        return LogLimits(
+            durability=LogDurability(self.durability),
+            on_loss=LossPolicy(self.lost_log_policy),
+            partition_bytes_max=self.partition_bytes_max,
+            hot_bytes_max=self.tail_bytes_max,
+            segment_bytes_max=self.segment_bytes_max,
+            sync_interval_ms=self.fsync_interval_ms,
+            retention_ms=self.retention_ms,
+            retention_bytes=self.retention_bytes,
+            retention_passed=self.retention_passed,
+            drop_unread=self.drop_unread,
+        )
+
+
+class GroupOptions(Options):
+    """What a topology says of its groups, and a group may say otherwise."""
+
+    lease_ttl_seconds: LeaseSeconds = option(
+        10.0, "A consumer that is silent for this long loses its partitions."
+    )
+    revoke_deadline_ms: Milliseconds = option(
+        10_000, "How long a consumer may take to finish and flush a partition that moves."
+    )
+
+
+class GroupConfig(GroupOptions):
+    """One consumer group. In a `PxrsConfig` it is resolved, as queues are."""
+
+    queue: Name = option(..., "The queue that the group reads.", Change.FIXED)
+    handler: ImportPath | None = option(
+        None, "What is called with each message or batch: 'module:name'.", Change.RESTART
+    )
+    consumers: int = option(1, "How many consumers to start with.", ge=0, le=CONSUMERS_MAX)
+    assignor: Assignor = option("sticky", "How partitions are shared out between consumers.")
+    static_map: dict[str, list[int]] | None = option(
+        None, "For the assignor static: the partitions of each consumer."
+    )
+    grace_ms: MillisecondsOrNone = option(
+        0, "How long a dead consumer's partitions wait for it to come back; 0 hands them on."
+    )
+    commit_mode: CommitMode = option(
+        "interval", "When a consumer commits: by time and count, after each batch, each message."
+    )
+    commit_interval_ms: Milliseconds = option(200, "Mode interval: the longest time uncommitted.")
+    commit_records: int = option(10_000, "Mode interval: the most messages uncommitted.", ge=1)
+    attempts_max: int = option(
+        5, "Deliveries of one message before the failure policy; 0 never gives up.", ge=0
+    )
+    backoff_ms: Milliseconds = option(100, "The pause before the first new attempt; it doubles.")
+    backoff_ms_max: Milliseconds = option(10_000, "The longest pause between two attempts.")
+    failure_policy: FailurePolicy = option(
+        "stop", "After attempts_max: stop the partition, skip the message, or dead_letter it."
+    )
+    dead_letter_queue: Name | None = option(
+        None, "Where dead_letter sends: a queue of the topology; None makes '<queue>.dead'."
+    )
+    respawn: bool = option(True, "Start a new consumer in the place of one that died.")
+    ray_options: dict[str, Any] = option(
+        {}, "Ray's options of the consumer actors: num_cpus, resources, ...", Change.RESTART
+    )
+    pull_bytes_max: Bytes = option(MIB, "The most that one read brings.")
+    start: Start = option("start", "Where a group that has never committed begins.", Change.FIXED)
+
+    @property
+    def lease_ms(self) -> int:
+        """The lease in milliseconds."""
+        return round(self.lease_ttl_seconds * 1_000)
+
+    @property
+    def static_owners(self) -> dict[int, str] | None:
+        """`static_map` the other way round: the consumer of each partition."""
+        if self.static_map is None:
+            return None
+        return {number: name for name, numbers in self.static_map.items() for number in numbers}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.backoff_ms > self.backoff_ms_max:
+            raise ValueError(
+                f"backoff_ms = {self.backoff_ms}: must be at most backoff_ms_max, which is "
+                f"{self.backoff_ms_max}"
+            )
+        if (self.assignor == "static") != (self.static_map is not None):
+            raise ValueError("assignor = 'static' and static_map are only of use together")
+        numbers = [number for each in (self.static_map or {}).values() for number in each]
+        if len(numbers) != len(set(numbers)):
+            raise ValueError("static_map: names a partition twice")
+        return self

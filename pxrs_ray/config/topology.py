@@ -1,0 +1,259 @@
+"""`PxrsConfig`: a whole topology, with its queues and groups resolved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from pxrs_ray.config import reading
+from pxrs_ray.config.changes import Difference, differences
+from pxrs_ray.config.options import (
+    MIB,
+    NAME_PATTERN,
+    PARTITIONS_MAX,
+    Bytes,
+    Change,
+    GroupConfig,
+    GroupOptions,
+    Milliseconds,
+    MillisecondsOrNone,
+    Name,
+    Options,
+    QueueConfig,
+    QueueOptions,
+    option,
+)
+from pxrs_ray.config.problems import nearest, refusal
+from pxrs_ray.config.secrets import without_secrets
+from pxrs_ray.errors import NotFound
+
+FINGERPRINT_CHARS = 16
+DEAD_LETTER_SUFFIX = ".dead"
+
+_ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
+
+Resolved = TypeVar("Resolved", bound=Options)
+
+
+class PxrsConfig(QueueOptions, GroupOptions):
+    """A topology. Its queues and groups have taken over what they did not say themselves."""
+
+    name: Name = option("pxrs", "The topology's name, unique in a Ray cluster.", Change.FIXED)
+    prefix: str = option(
+        "",
+        "Put before the name of each queue and group: '{prefix}.{queue}'.",
+        Change.FIXED,
+        pattern=rf"^$|{NAME_PATTERN}",
+        examples=["", "test", "eu.live"],
+    )
+    key_prefix: str = option(
+        "/pxrs/",
+        "Put before every key in the registry store.",
+        Change.FIXED,
+        pattern=r"^/(\S*/)?$",
+        examples=["/pxrs/", "/team/queues/"],
+    )
+    store: str = option(
+        "",
+        "The registry store's URL. Left empty: etcd where etcd_endpoints is given, otherwise "
+        "SQLite in the data folder.",
+        Change.FIXED,
+        pattern=r"^([a-z][a-z0-9+.-]*:\S*)?$",
+        examples=["memory:", "sqlite:///data/registry.db", "etcd://host:2379/"],
+    )
+    etcd_endpoints: str = option(
+        "http://localhost:2379", "The etcd members, separated by commas.", Change.FIXED
+    )
+    data_dir: Annotated[Path, Field(strict=False)] = option(
+        Path("~/.pxrs"), "Where partition logs and the SQLite registry are kept.", Change.FIXED
+    )
+    num_partitions: int = option(
+        16, "The partitions of a queue that names none.", Change.FIXED, ge=1, le=PARTITIONS_MAX
+    )
+    buffers: int | None = option(
+        None, "How many buffer actors; None follows the CPUs.", Change.FIXED, ge=1, le=1_024
+    )
+    rebalance_interval_ms: Milliseconds = option(
+        10_000, "The longest time between two sweeps for expired leases and deadlines."
+    )
+    batch_records_max: int = option(100_000, "The most messages in one append.", ge=1)
+    batch_bytes_max: Bytes = option(MIB, "A producer sends a batch at this size.")
+    linger_ms: MillisecondsOrNone = option(5, "How long a producer waits for a fuller batch.")
+    inflight_appends_max: int = option(8, "A producer's unanswered appends a buffer.", ge=1)
+    append_timeout_ms: Milliseconds = option(30_000, "How long a producer tries one append.")
+    pending_calls_max: int = option(1_000, "The most unanswered calls to one actor.", ge=1)
+    store_deadline_ms: Milliseconds = option(5_000, "How long one store call may take.")
+    history_keep: int = option(10_000, "How many ownership changes a group remembers.", ge=1)
+    queues: dict[Name, QueueConfig] = option({}, "The queues by name.")
+    groups: dict[Name, GroupConfig] = option({}, "The consumer groups by name.")
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **options: Any) -> None:
+            self._fill({}, {}, options)
+
+        __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def from_toml(cls, path: str | Path, **options: Any) -> Self:
+        """Read a topology file; environment variables, and then `options`, go before it.
+
+        Raises ConfigError with the line of each wrong option.
+        """
+        table, origins = reading.read_toml(path)
+        config = cls.__new__(cls)
+        config._fill(table, origins, options)
+        return config
+
+    def _fill(self, table: reading.Table, origins: reading.Origins, options: Any) -> None:
+        known = {
+            kind: [*_names(table.get(kind)), *_names(options.get(kind))] for kind in reading.TABLES
+        }
+        variables, named = reading.read_environment(os.environ, type(self), known)
+        merged = reading.merged(reading.merged(table, variables), options)
+        try:
+            self.__pydantic_validator__.validate_python(merged, self_instance=self)
+        except ValidationError as error:
+            raise refusal(type(self), error, {**origins, **named}) from None
+
+    @model_validator(mode="after")
+    def _resolve(self) -> Self:
+        queues = {
+            name: _resolved(queue, self, partitions=self.num_partitions)
+            for name, queue in self.queues.items()
+        }
+        groups = {name: _resolved(group, self) for name, group in self.groups.items()}
+        for name, group in groups.items():
+            if group.failure_policy == "dead_letter" and group.dead_letter_queue is None:
+                dead = group.queue + DEAD_LETTER_SUFFIX
+                groups[name] = _with(group, dead_letter_queue=dead)
+                if group.queue in queues:
+                    queues.setdefault(dead, _with(queues[group.queue]))
+        self.__dict__["queues"] = queues
+        self.__dict__["groups"] = groups
+        problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]
+        if problems:
+            raise ValueError("\n  ".join(problems))
+        return self
+
+    def _endpoint_problems(self) -> list[str]:
+        return [
+            f"etcd_endpoints = {without_secrets(endpoint)!r}: must be like http://host:2379, "
+            "several separated by commas"
+            for endpoint in self.etcd_endpoints.split(",")
+            if not _ENDPOINT.match(endpoint.strip())
+        ]
+
+    def _queue_problems(self) -> list[str]:
+        return [
+            f"queues.{name}.{small} = {getattr(queue, small)}: must be at most {large}, which is "
+            f"{getattr(queue, large)}"
+            for name, queue in self.queues.items()
+            for small, large in (
+                ("message_bytes_max", "partition_bytes_max"),
+                ("segment_bytes_max", "partition_bytes_max"),
+            )
+            if getattr(queue, small) > getattr(queue, large)
+        ]
+
+    def _group_problems(self) -> list[str]:
+        problems = []
+        for name, group in self.groups.items():
+            for what in ("queue", "dead_letter_queue"):
+                wanted = getattr(group, what)
+                if wanted is not None and wanted not in self.queues:
+                    hint = nearest(wanted, list(self.queues)) if self.queues else "there are none"
+                    problems.append(f"groups.{name}.{what} = {wanted!r}: no such queue; {hint}")
+            if group.queue in self.queues:
+                partitions = self.queues[group.queue].partitions
+                problems += [
+                    f"groups.{name}.static_map: partition {number} is not in 0 to {partitions - 1}"
+                    for number in group.static_owners or {}
+                    if not 0 <= number < partitions
+                ]
+        return problems
+
+    def resolved_queue(self, name: str) -> QueueConfig:
+        """Everything that holds for one queue. Raises NotFound with the nearest name."""
+        return _found("queue", name, self.queues)
+
+    def resolved_group(self, name: str) -> GroupConfig:
+        """Everything that holds for one group. Raises NotFound with the nearest name."""
+        return _found("group", name, self.groups)
+
+    def full_name(self, name: str) -> str:
+        """The name of a queue or group with the topology's prefix before it."""
+        return f"{self.prefix}.{name}" if self.prefix else name
+
+    @property
+    def topology_dir(self) -> Path:
+        """The folder of this topology's data on each node."""
+        return self.data_dir.expanduser() / self.name
+
+    @property
+    def store_url(self) -> str:
+        """The registry store's URL, with what was left empty filled in. May hold a password."""
+        if self.store:
+            return self.store
+        if "etcd_endpoints" in self.model_fields_set:
+            ends = [end.strip().rstrip("/") for end in self.etcd_endpoints.split(",")]
+            scheme = "etcds" if ends[0].startswith("https:") else "etcd"
+            hosts = ",".join(end.split("://")[1] for end in ends)
+            return f"{scheme}://{hosts}{self.key_prefix}"
+        return f"sqlite:///{self.topology_dir / 'registry.db'}"
+
+    def changed(self, **options: Any) -> Self:
+        """The same configuration with `options` said otherwise, resolved and checked anew."""
+        return type(self)(**reading.merged(reading.given(self), options))
+
+    def diff(self, other: PxrsConfig) -> tuple[Difference, ...]:
+        """What would change from this configuration to `other`, and how it could take effect."""
+        return tuple(differences(self, other))
+
+    def fingerprint(self) -> str:
+        """A short text that is the same for equal configurations, here and in later versions.
+
+        Passwords do not go into it: it may be shown.
+        """
+        plain = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        return hashlib.sha256(without_secrets(plain).encode()).hexdigest()[:FINGERPRINT_CHARS]
+
+
+def _names(table: Any) -> list[str]:
+    return list(table) if isinstance(table, Mapping) else []
+
+
+def _with(options: Resolved, **values: Any) -> Resolved:
+    """A checked configuration with other (checked) values, still knowing what was said itself."""
+    every = {name: getattr(options, name) for name in type(options).model_fields}
+    return type(options).model_construct(
+        _fields_set=set(options.model_fields_set), **{**every, **values}
+    )
+
+
+def _resolved(options: Resolved, topology: Options, **others: Any) -> Resolved:
+    shared = {
+        name: getattr(topology, name)
+        for name in type(options).model_fields
+        if name in type(topology).model_fields
+    }
+    unsaid = {
+        name: value
+        for name, value in {**shared, **others}.items()
+        if name not in options.model_fields_set
+    }
+    return _with(options, **unsaid)
+
+
+def _found(kind: str, name: str, known: Mapping[str, Resolved]) -> Resolved:
+    if name in known:
+        return known[name]
+    hint = nearest(name, list(known)) if known else f"the topology declares no {kind}"
+    raise NotFound(f"no {kind} {name!r}; {hint}")
