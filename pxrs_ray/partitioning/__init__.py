@@ -6,6 +6,7 @@ from pxrs_ray.partitioning.grouping import HashQuality as HashQuality
 from pxrs_ray.partitioning.grouping import group_by_partition as group_by_partition
 from pxrs_ray.partitioning.grouping import quality as quality
 from pxrs_ray.partitioning.hashes import HASHES as HASHES
+from pxrs_ray.partitioning.hashes import SEED as SEED
 from pxrs_ray.partitioning.hashes import Key as Key
 from pxrs_ray.partitioning.hashes import hash_column as hash_column
 from pxrs_ray.partitioning.hashes import hash_key as hash_key

@@ -20,54 +20,45 @@ from pxrs_ray.partitioning.lanes import Ints, KeyColumn, Lanes, Rows, key_column
 
 Key = str | bytes
 
+# Spark's seed. The hashes that have no seed (sha256, crc32, java) ignore what is given.
+SEED = 42
+
 
 @dataclass(frozen=True, slots=True)
 class HashFunction:
-    """One way to hash. `seed` is what it takes when none is given; None: it has no seed."""
+    """One way to hash: one key, and many of one length. `native` when `one` is a C function."""
 
     name: str
     one: Callable[[bytes, int], int]
     many: Callable[[Lanes, int], Ints] | None
-    seed: int | None
     native: bool = False
-    """`one` is a C function."""
-
-    def seed_or_default(self, seed: int | None) -> int:
-        """The seed to use. Raises UsageError for a seed that would change nothing."""
-        if seed is None:
-            return self.seed or 0
-        if self.seed is None:
-            raise UsageError(f"hash {self.name!r} has no seed: leave it out")
-        return seed
 
 
 HASHES: Mapping[str, HashFunction] = {
     function.name: function
     for function in (
-        HashFunction("xxh64", scalar.xxh64, kernels.xxh64, 42, native=True),
-        HashFunction("murmur3_128", scalar.murmur3_128, kernels.murmur3_128, 0),
-        HashFunction("murmur3_32", scalar.murmur3_32, kernels.murmur3_32, 0),
-        HashFunction("sha256", scalar.sha256, None, None, native=True),
-        HashFunction("crc32", scalar.crc32, kernels.crc32, None, native=True),
-        HashFunction("java", scalar.java, kernels.java, None),
+        HashFunction("xxh64", scalar.xxh64, kernels.xxh64, native=True),
+        HashFunction("murmur3_128", scalar.murmur3_128, kernels.murmur3_128),
+        HashFunction("murmur3_32", scalar.murmur3_32, kernels.murmur3_32),
+        HashFunction("sha256", scalar.sha256, None, native=True),
+        HashFunction("crc32", scalar.crc32, kernels.crc32, native=True),
+        HashFunction("java", scalar.java, kernels.java),
     )
 }
 
 
-def hash_key(key: Key, name: str = "xxh64", seed: int | None = None) -> int:
+def hash_key(key: Key, name: str = "xxh64", seed: int = SEED) -> int:
     """The hash of one key. Raises UsageError for an unknown hash, or text that is not Unicode."""
-    function = pick("hash", name, HASHES)
-    return function.one(key_bytes(key), function.seed_or_default(seed))
+    return pick("hash", name, HASHES).one(key_bytes(key), seed)
 
 
-def hash_column(column: Any, name: str = "xxh64", seed: int | None = None) -> Ints:
+def hash_column(column: Any, name: str = "xxh64", seed: int = SEED) -> Ints:
     """The hash of every key of an Arrow array or chunked array; a null gives that of b''."""
     function = pick("hash", name, HASHES)
-    used = function.seed_or_default(seed)
     parts = []
     for keys in key_columns(column):
         part = np.empty(len(keys), np.int64)
-        for rows, hashes in hash_lanes(keys, function, used):
+        for rows, hashes in hash_lanes(keys, function, seed):
             part[rows] = hashes
         parts.append(part)
     return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -6,7 +6,7 @@ Rules of this file. Every strategy gives a message a window of partitions and a 
 * `jump`         all partitions; the place is by jump consistent hashing
 * `tenant`       `tenant_span` partitions from hash(tenant) on, so that one tenant cannot flood
                  all; with a span of 1 a tenant's messages stay in order. Without a tenant: all
-* `labels`       the partitions of the message's label; the place is as for `modulo`
+* `label`        the partitions of the message's label; the place is as for `modulo`
 * `round_robin`  all partitions in turn, whatever the key
 * `broadcast`    a copy to every partition
 
@@ -28,15 +28,16 @@ import pyarrow.compute as pc
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import PartitionId
 from pxrs_ray.naming import pick
-from pxrs_ray.partitioning.hashes import HASHES, Key, hash_lanes, key_bytes
+from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_lanes, key_bytes
 from pxrs_ray.partitioning.lanes import Ints, Rows, key_columns
 from pxrs_ray.partitioning.strategies import jump, jump_many, modulo, modulo_many
 
 Partitions: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Numbers: TypeAlias = "int | Ints"
 
-STRATEGIES = ("modulo", "jump", "tenant", "labels", "round_robin", "broadcast")
-PARTITIONS_MAX = 1 << 20
+STRATEGIES = ("modulo", "jump", "tenant", "label", "round_robin", "broadcast")
+# As many as two bytes tell apart, which is also what numpy sorts by radix.
+PARTITIONS_MAX = 1 << 16
 
 
 class Partitioner:
@@ -54,7 +55,7 @@ class Partitioner:
         partitions: int,
         strategy: str = "modulo",
         hash_name: str = "xxh64",
-        seed: int | None = None,
+        seed: int = SEED,
         *,
         tenant_span: int = 1,
         labels: Mapping[str, int] | None = None,
@@ -69,7 +70,7 @@ class Partitioner:
         self.hash_name = hash_name
         self.turn = turn
         self._hash = pick("hash", hash_name, HASHES)
-        self._seed = self._hash.seed_or_default(seed)
+        self._seed = seed
         self._tenant_span = tenant_span
         self._labels = _label_windows(strategy, partitions, labels)
         self._spread = jump if strategy == "jump" else modulo
@@ -132,9 +133,9 @@ class Partitioner:
 
     def _window(self, scope: str | None) -> tuple[PartitionId, int]:
         """The first partition of a message's window, and how many there are."""
-        if self.strategy == "labels":
+        if self.strategy == "label":
             if scope is None:
-                raise UsageError("strategy 'labels' needs the label of each message as its scope")
+                raise UsageError("strategy 'label' needs the label of each message as its scope")
             return pick("label", scope, self._labels)
         if self.strategy == "tenant" and scope is not None:
             hashed = self._hash.one(key_bytes(scope), self._seed)
@@ -143,7 +144,7 @@ class Partitioner:
 
     def _windows(self, rows: int, scopes: Any) -> tuple[Numbers, Numbers]:
         """`_window` of every row: two numbers where all are alike, otherwise two arrays."""
-        if scopes is None or self.strategy not in ("tenant", "labels"):
+        if scopes is None or self.strategy not in ("tenant", "label"):
             return self._window(None) if rows else (0, self.partitions)
         if len(scopes) != rows:
             raise UsageError(f"{rows} keys came with {len(scopes)} scopes")
@@ -167,7 +168,7 @@ def _label_windows(
     strategy: str, partitions: int, labels: Mapping[str, int] | None
 ) -> dict[str, tuple[PartitionId, int]]:
     """The window of each label: they lie side by side in the order of the mapping."""
-    if strategy != "labels":
+    if strategy != "label":
         if labels is not None:
             raise UsageError(f"strategy {strategy!r} takes no labels")
         return {}

@@ -25,7 +25,7 @@ KEYED = ["modulo", "jump", "tenant"]
 
 
 def partitioner(strategy: str, partitions: int, **options: object) -> Partitioner:
-    if strategy == "labels":
+    if strategy == "label":
         first = max(1, partitions // 3)
         rest = {"us": partitions - first} if partitions > first else {}
         options["labels"] = {"eu": first, **rest}
@@ -33,7 +33,7 @@ def partitioner(strategy: str, partitions: int, **options: object) -> Partitione
 
 
 def scope_of(strategy: str) -> str | None:
-    return "eu" if strategy == "labels" else None
+    return "eu" if strategy == "label" else None
 
 
 # The five strategy tests of the documents
@@ -138,7 +138,7 @@ def test_a_tenant_of_span_one_is_in_order() -> None:
 
 
 def test_labels_have_partitions_of_their_own() -> None:
-    some = Partitioner(8, "labels", labels={"eu": 2, "us": 5, "apac": 1})
+    some = Partitioner(8, "label", labels={"eu": 2, "us": 5, "apac": 1})
     found = {
         label: {some.partition(f"k{i}", label) for i in range(300)}
         for label in ("eu", "us", "apac")
@@ -169,8 +169,8 @@ def test_broadcast_goes_everywhere() -> None:
 @pytest.mark.parametrize("strategy", SINGLE)
 def test_messages_without_a_key_spread_evenly(strategy: str) -> None:
     some = partitioner(strategy, 8, **({"tenant_span": 4} if strategy == "tenant" else {}))
-    scope = {"labels": "us", "tenant": "acme"}.get(strategy)
-    size = {"labels": 6, "tenant": 4}.get(strategy, 8)
+    scope = {"label": "us", "tenant": "acme"}.get(strategy)
+    size = {"label": 6, "tenant": 4}.get(strategy, 8)
     counts = Counter(some.partition(None, scope) for _ in range(size * 10))
     assert set(counts.values()) == {10} and len(counts) == size
 
@@ -213,13 +213,13 @@ def test_columns_equal_messages_one_by_one(
 
 @pytest.mark.parametrize(
     ("partitions", "kind"),
-    [(256, np.uint8), (257, np.uint16), (65_536, np.uint16), (65_537, np.uint32)],
+    [(256, np.uint8), (257, np.uint16), (65_536, np.uint16)],
 )
 def test_partitions_come_as_the_narrowest_integers(partitions: int, kind: type) -> None:
     assert Partitioner(partitions).partition_column(pa.array(["a"])).dtype == kind
 
 
-@pytest.mark.parametrize("partitions", [1, 16, 300, 70_000])
+@pytest.mark.parametrize("partitions", [1, 16, 300, 65_536])
 def test_grouping_is_complete_and_keeps_the_order_of_rows(partitions: int) -> None:
     keys = [f"k{i % 97}" if i % 11 else None for i in range(2_000)]
     order, bounds = group_by_partition(pa.array(keys), Partitioner(partitions))
@@ -264,13 +264,13 @@ def test_quality_shows_what_a_weak_hash_does() -> None:
     ("arguments", "words"),
     [
         ({"partitions": 0}, "allowed are 1 to"),
+        ({"partitions": 65_537}, "allowed are 1 to 65,536"),
         ({"partitions": 8, "strategy": "modul"}, "unknown strategy 'modul': did you mean 'modulo'"),
         ({"partitions": 8, "hash_name": "md5"}, "unknown hash 'md5'"),
         ({"partitions": 8, "tenant_span": 9}, "tenant_span is 9"),
         ({"partitions": 8, "labels": {"a": 8}}, "takes no labels"),
-        ({"partitions": 8, "strategy": "labels"}, "share out exactly 8"),
-        ({"partitions": 8, "strategy": "labels", "labels": {"a": 9, "b": -1}}, "at least 1 each"),
-        ({"partitions": 8, "hash_name": "java", "seed": 1}, "has no seed"),
+        ({"partitions": 8, "strategy": "label"}, "share out exactly 8"),
+        ({"partitions": 8, "strategy": "label", "labels": {"a": 9, "b": -1}}, "at least 1 each"),
     ],
 )
 def test_nonsense_is_refused_in_words(arguments: dict[str, object], words: str) -> None:
