@@ -1,0 +1,36 @@
+# make demo    see it work                     make check   lint, types, layering: under a minute
+# make test    everything, fast stages first   make bench   the figures; ONLY=core,store picks some
+# make simulate RUNS=50000   torture the core  make setup   what all of these do first
+.DEFAULT_GOAL := help
+PYTHON_HERE := .venv/bin/python
+ONLY ?=
+RUNS ?= 50000
+SEED ?=
+STAGES ?=
+
+.PHONY: help setup demo test check bench simulate clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup:
+	@.ci/setup
+
+demo: setup
+	@.venv/bin/pxrs demo
+
+test: setup
+	@$(PYTHON_HERE) -m tests.stages $(STAGES)
+
+check: setup
+	@$(PYTHON_HERE) -m tests.stages check
+
+bench: setup
+	@$(PYTHON_HERE) -m tests.benchmarks $(ONLY)
+
+simulate: setup
+	@$(PYTHON_HERE) -m tests.simulation --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+clean:
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

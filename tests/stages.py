@@ -1,0 +1,132 @@
+"""`python -m tests.stages [stage ...]`: every gate, the fast ones first, one closing line for all.
+
+Each stage is a process of its own, so that one that leaks or hangs spoils no other. All stages
+run even when one fails; together they have a deadline, at which the running one is ended and told
+as failed. A stage without tests passes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+SECONDS_MAX = 20 * 60 - 15
+NO_TESTS_COLLECTED = 5
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Commands that must all succeed; `tests` are what pytest is asked to run."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+STAGES = (
+    Stage(
+        "check",
+        commands=(
+            ("ruff", "check", "--quiet", "."),
+            ("ruff", "format", "--check", "--quiet", "."),
+            ("mypy",),
+        ),
+        tests=("tests/test_tidy.py",),
+    ),
+    Stage("unit", tests=("tests/unit",)),
+    Stage("packaging", tests=("tests/test_packaging.py",)),
+    Stage("contract", tests=("tests/contract",)),
+    Stage("simulation", tests=("tests/simulation",)),
+    Stage("actors", tests=("tests/actors",)),
+    Stage("spark", tests=("tests/spark",)),
+    Stage("examples", tests=("tests/examples",)),
+)
+
+
+def main(wanted: list[str]) -> int:
+    """Run the wanted stages (all when none is named); answer the exit status."""
+    known = {stage.name: stage for stage in STAGES}
+    for name in wanted:
+        if name not in known:
+            print(f"no stage {name!r}; stages are: {', '.join(known)}", file=sys.stderr)
+            return 2
+    began = time.monotonic()
+    counts: Counter[str] = Counter()
+    failed = []
+    for stage in STAGES:
+        if wanted and stage.name not in wanted:
+            continue
+        stage_began = time.monotonic()
+        print(f"--- {stage.name}", flush=True)
+        if not _run(stage, began + SECONDS_MAX, counts):
+            failed.append(stage.name)
+        print(f"--- {stage.name}: {time.monotonic() - stage_began:.1f} s", flush=True)
+    if failed:
+        print(f"FAILED stages: {', '.join(failed)}")
+    print(_closing_line(counts, time.monotonic() - began), flush=True)
+    return 1 if failed else 0
+
+
+def _run(stage: Stage, deadline: float, counts: Counter[str]) -> bool:
+    sound = True
+    for command in stage.commands:
+        ended = _call([sys.executable, "-m", *command], deadline)
+        sound = sound and ended == 0
+        counts["passed" if ended == 0 else "failed"] += 1
+    there = [test for test in stage.tests if Path(test).exists()]
+    if there:
+        with tempfile.TemporaryDirectory(prefix="pxrs-stage-") as folder:
+            report = Path(folder, "report.xml")
+            flags = ["-q", "--durations=5", f"--junitxml={report}"]
+            ended = _call([sys.executable, "-m", "pytest", *flags, *there], deadline)
+            found = _counts(report) if report.exists() else Counter(failed=1)
+        counts.update(found)
+        sound = sound and ended in (0, NO_TESTS_COLLECTED)
+    return sound
+
+
+def _call(command: list[str], deadline: float) -> int:
+    """Run a command in a group of its own; end the whole group at the deadline."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait(max(1.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        print(f"OUT OF TIME: {' '.join(command)}", flush=True)
+        return -1
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def _counts(report: Path) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for suite in ET.parse(report).getroot().iter("testsuite"):
+        bad = {name: int(suite.get(name, 0)) for name in ("failures", "errors", "skipped")}
+        found["failed"] += bad["failures"]
+        found["error"] += bad["errors"]
+        found["skipped"] += bad["skipped"]
+        found["passed"] += int(suite.get("tests", 0)) - sum(bad.values())
+    return found
+
+
+def _closing_line(counts: Counter[str], seconds: float) -> str:
+    told = [f"{counts[what]} {what}" for what in ("failed", "passed", "skipped", "error")]
+    shown = ", ".join(text for text in told if not text.startswith("0 ")) or "no tests ran"
+    minutes = f" ({int(seconds) // 60}:{int(seconds) % 60:02d} min)" if seconds >= 60 else ""
+    return f" {shown} in {seconds:.2f}s{minutes} ".center(WIDTH, "=")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
