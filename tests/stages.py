@@ -43,7 +43,7 @@ STAGES = (
         tests=("tests/test_tidy.py",),
     ),
     Stage("unit", tests=("tests/unit",)),
-    Stage("packaging", tests=("tests/test_packaging.py",)),
+    Stage("packaging", tests=("tests/test_packaging.py", "tests/test_setup.py")),
     Stage("contract", tests=("tests/contract",)),
     Stage("simulation", tests=("tests/simulation",)),
     Stage("actors", tests=("tests/actors",)),
