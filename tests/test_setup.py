@@ -14,11 +14,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("bash", "cat", "chmod", "dirname", "ls", "mkdir", "rm", "sha256sum", "touch")
 SERVERS = ("java", "etcd", "postgres", "redis-server")
+JARS = ("hsqldb.jar", "h2.jar")
 PROVIDES = {
     "openjdk-17-jre-headless": "java",
     "etcd-server": "etcd",
     "postgresql": "postgres",
     "redis-server": "redis-server",
+    "libhsqldb-java": "hsqldb.jar",
 }
 
 
@@ -31,9 +33,11 @@ class Machine:
         self.bin.mkdir()
         (self.checkout / ".ci").mkdir(parents=True)
         shutil.copy(ROOT / ".ci/setup", self.checkout / ".ci/setup")
-        # Servers are also looked for where Debian keeps PostgreSQL: here nothing is.
+        # Some things are looked for where Debian keeps them: here only what we put there is.
         script = (self.checkout / ".ci/setup").read_text()
-        (self.checkout / ".ci/setup").write_text(script.replace("/usr/lib/postgresql", "/nowhere"))
+        for kept in ("/usr/lib/postgresql", "/usr/share/java"):
+            script = script.replace(kept, str(self.bin))
+        (self.checkout / ".ci/setup").write_text(script)
         (self.checkout / ".venv").mkdir()
         names = ("pyproject.toml", "constraints.txt")
         for name in names:
@@ -44,6 +48,8 @@ class Machine:
             found = shutil.which(tool)
             assert found
             (self.bin / tool).symlink_to(found)
+        for jar in JARS:
+            self.tool(jar)
         self.tool("id", "echo 1000")
 
     def tool(self, name: str, body: str = "exit 0") -> None:
@@ -91,16 +97,18 @@ def test_a_complete_machine_is_left_in_silence(machine: Machine) -> None:
 def test_without_root_one_line_says_what_is_missing(machine: Machine) -> None:
     machine.tool("java")
     machine.tool("postgres")
+    (machine.bin / "h2.jar").unlink()
     ran = machine.setup()
     assert (ran.returncode, ran.stdout) == (0, "")
     assert ran.stderr.splitlines() == [
         "setup: missing, so the tests and examples that need them are skipped; get them with: "
-        "apt-get install etcd-server etcd-client redis-server"
+        "apt-get install etcd-server etcd-client redis-server libh2-java"
     ]
 
 
 def test_root_with_apt_gets_what_is_missing_and_nothing_else(machine: Machine) -> None:
     machine.tool("redis-server")
+    (machine.bin / "hsqldb.jar").unlink()
     log = machine.with_apt()
     ran = machine.setup()
     assert ran.returncode == 0 and "missing" not in ran.stderr
@@ -112,7 +120,13 @@ def test_root_with_apt_gets_what_is_missing_and_nothing_else(machine: Machine) -
         for name in line[1:]
         if not name.startswith("-")
     }
-    assert installed == {"openjdk-17-jre-headless", "etcd-server", "etcd-client", "postgresql"}
+    assert installed == {
+        "openjdk-17-jre-headless",
+        "etcd-server",
+        "etcd-client",
+        "postgresql",
+        "libhsqldb-java",
+    }
     assert machine.setup().stderr == ""
 
 
