@@ -99,6 +99,10 @@ class SequenceGap(ProducerError):
     """Raised when an append's sequence skips ahead: an earlier append was lost."""
 
 
+class SequenceConflict(ProducerError):
+    """Raised when a repeated append carries other messages than the first time."""
+
+
 class ProducerFenced(ProducerError, Fenced):
     """Raised when an append carries an older producer epoch than the partition has seen."""
 

@@ -44,15 +44,16 @@ class LogLimits:
 
     `partition_bytes_max` bounds what is kept, on disk or (MEMORY) in memory: beyond it, what
     every group has passed is dropped, and where that is not enough an append is refused with
-    PartitionFull. `retention_ms` and `retention_bytes` drop whole sealed segments that are older
-    or beyond; None keeps them. `retention_passed` drops them as soon as every known group passed
-    them. No rule drops what a known group has not passed, unless `drop_unread`.
+    PartitionFull; None is 256 MiB in memory and 64 GiB on disk. `retention_ms` and
+    `retention_bytes` drop whole sealed segments that are older or beyond; None keeps them.
+    `retention_passed` drops them as soon as every known group passed them. No rule drops what a
+    known group has not passed, unless `drop_unread`.
     `producer_idle_ms` is how long a silent producer's sequence is remembered.
     """
 
     durability: Durability = Durability.INTERVAL
     on_loss: LossPolicy = LossPolicy.STOP
-    partition_bytes_max: int = 64 << 30
+    partition_bytes_max: int | None = None
     hot_bytes_max: int = 16 * MIB
     segment_bytes_max: int = 128 * MIB
     index_interval_bytes: int = 64 << 10
@@ -62,12 +63,11 @@ class LogLimits:
     retention_passed: bool = False
     drop_unread: bool = False
     frame_bytes_max: int = 64 * MIB
-    producers_max: int = 100_000
+    producers_max: int = 20_000
     producer_idle_ms: int = 7 * 24 * 3_600_000
 
     def __post_init__(self) -> None:
         for name in (
-            "partition_bytes_max",
             "hot_bytes_max",
             "segment_bytes_max",
             "index_interval_bytes",
@@ -78,7 +78,19 @@ class LogLimits:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("retention_ms", "retention_bytes"):
+        for name in ("partition_bytes_max", "retention_ms", "retention_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1 or None, not {value}")
+
+    @property
+    def bytes_max(self) -> int:
+        """The bound of a partition in bytes, with the default for the durability filled in."""
+        if self.partition_bytes_max is not None:
+            return self.partition_bytes_max
+        return 256 * MIB if self.durability is Durability.MEMORY else 64 << 30
+
+    @property
+    def passed_bytes_max(self) -> int:
+        """How much may be kept of what every group has passed: memory is given back sooner."""
+        return self.hot_bytes_max if self.durability is Durability.MEMORY else self.bytes_max

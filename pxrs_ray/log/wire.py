@@ -57,11 +57,13 @@ class Fetched:
 
     Each of `chunks` is a run of whole frames (`pxrs_ray.batch.batches` decodes them and cuts off
     what lies before the asked offset). `end_offset` and `start_offset` are the log's at that
-    moment, so that lag is known with every reply.
+    moment, so that lag is known with every reply. Read on at `next_offset`: without chunks it
+    says that what was asked for is in a recorded gap, which ends there.
     """
 
     partition: PartitionId
     chunks: tuple[Any, ...]
+    next_offset: Offset
     start_offset: Offset
     end_offset: Offset
 

@@ -1,0 +1,133 @@
+"""Opening a partition log: what its folder and its manifest know, made one.
+
+Rules of this file. What is missing becomes a recorded gap, and the offsets go on above it, by a
+margin: readers may have been further than anybody wrote down. A log whose folder tells too little
+(nothing there; or an unclean end with unsynced messages, and another start of the machine since)
+waits until `PartitionLog.confirm` says how far it should reach.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pxrs_ray.errors import LogCorrupted
+from pxrs_ray.log.disk import DiskLog
+from pxrs_ray.log.files import Files
+from pxrs_ray.log.limits import Durability, LogLimits, LossPolicy
+from pxrs_ray.log.manifest import NAME, Manifest
+from pxrs_ray.log.producer_state import ProducerStates
+from pxrs_ray.log.segment import segment_paths
+from pxrs_ray.log.wire import Gap
+from pxrs_ray.model import Offset, PartitionId
+
+SNAPSHOT = "producers.snap"
+LOCK = "lock"
+RESERVE_OFFSETS = 1_000_000
+
+NEW = "nothing is here: how far should the log reach?"
+POWER = "the machine restarted without closing the log: how far were its readers?"
+
+
+@dataclass(slots=True)
+class Opened:
+    """The parts of a log, in agreement with one another. `waiting` is '', NEW or POWER."""
+
+    manifest: Manifest
+    disk: DiskLog | None
+    producers: ProducerStates
+    end_offset: Offset
+    waiting: str
+    lock_fd: int
+
+
+def log_folder(data_folder: Path, queue: str, partition: PartitionId) -> Path:
+    """Where the log of one partition of a queue is."""
+    return data_folder / queue / f"p{partition:05d}"
+
+
+def has_log(folder: Path) -> bool:
+    """Whether anything of a log is there."""
+    return (folder / NAME).exists() or bool(segment_paths(folder))
+
+
+def note_gap(
+    manifest: Manifest, first: Offset, end: Offset, now_ms: int, reason: str, stop: bool
+) -> None:
+    """Record that offsets are lost, unless that is known; `stop` makes the log stand still."""
+    if any(gap.first <= first and end <= gap.end for gap in manifest.gaps):
+        return
+    manifest.gaps.append(Gap(first, end, now_ms, reason))
+    if stop:
+        manifest.stopped = f"offsets {first} to {end - 1} are lost ({reason})"
+
+
+def open_parts(
+    folder: Path,
+    queue: str,
+    partition: PartitionId,
+    limits: LogLimits,
+    files: Files,
+    boot: str,
+    now_ms: int,
+    lock_wait_ms: int,
+) -> Opened:
+    """Lock the folder, and recover what it holds. Raises LogCorrupted, AlreadyExists."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock_fd = files.lock(folder / LOCK, lock_wait_ms)
+    try:
+        manifest = Manifest.read(folder)
+        waiting = "" if manifest is not None or segment_paths(folder) else NEW
+        manifest = manifest or Manifest(queue, partition)
+        producers = ProducerStates(limits.producers_max, limits.producer_idle_ms)
+        if limits.durability is Durability.MEMORY:
+            disk, end = None, manifest.known_end
+            if manifest.start_offset < end:
+                reason = "the memory of the buffer is gone"
+                note_gap(manifest, manifest.start_offset, end, now_ms, reason, stop=False)
+        else:
+            disk = DiskLog(folder, limits, files)
+            end = _agree(disk, manifest, limits, now_ms)
+            restarted = manifest.boot_id != boot and not manifest.clean
+            if not waiting and restarted and limits.durability is Durability.INTERVAL:
+                waiting = POWER
+            _restore_producers(disk, producers, folder, end, now_ms)
+            disk.begin(end, now_ms)
+        manifest.known_end = end
+        manifest.durability, manifest.boot_id, manifest.clean = limits.durability, boot, False
+        if not waiting:
+            manifest.write(files, folder)
+        return Opened(manifest, disk, producers, end, waiting, lock_fd)
+    except BaseException:
+        os.close(lock_fd)
+        raise
+
+
+def _agree(disk: DiskLog, manifest: Manifest, limits: LogLimits, now_ms: int) -> Offset:
+    """Compare segments with the manifest, record what is missing, answer where to go on."""
+    stop = limits.on_loss is LossPolicy.STOP
+    reached = manifest.start_offset
+    for segment in disk.segments:
+        if segment.base_offset > reached:
+            reason = f"no segment holds them before {segment.path.name}"
+            note_gap(manifest, reached, segment.base_offset, now_ms, reason, stop)
+        reached = max(reached, segment.end_offset)
+    if reached < manifest.known_end:
+        end = manifest.known_end + RESERVE_OFFSETS
+        note_gap(manifest, reached, end, now_ms, "the segments end too early", stop)
+        return end
+    return reached
+
+
+def _restore_producers(
+    disk: DiskLog, producers: ProducerStates, folder: Path, end: Offset, now_ms: int
+) -> None:
+    """Rebuild what is known of producers: the snapshot, and every frame after it."""
+    since = 0
+    try:
+        since = producers.restore((folder / SNAPSHOT).read_bytes(), end)
+    except (FileNotFoundError, LogCorrupted):
+        pass  # the frames tell it all
+    for header in disk.frames_from(since):
+        producers.record(header, now_ms)

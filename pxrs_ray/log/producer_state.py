@@ -1,0 +1,177 @@
+"""What a partition log remembers of its producers, so that a repeated append adds nothing twice.
+
+Rules of this file. A producer numbers its frames for a partition 0, 1, 2, ... within an epoch of
+its own. The log takes exactly the next number; answers a number it had with the first answer;
+refuses a number that skips ahead (SequenceGap) and an epoch older than the newest it has seen
+(ProducerFenced). A producer that the log does not know, or that raised its epoch, starts at 0.
+The state is part of the log: it is rebuilt from a snapshot and the frames after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest
+
+from pxrs_ray.errors import LogCorrupted, ProducerFenced, SequenceConflict, SequenceGap
+from pxrs_ray.log.frame import FrameHeader
+from pxrs_ray.model import Offset
+
+ANSWERS_MAX = 64
+_CHECKSUM_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one sequence was answered, and what shows that a repeat is the same frame."""
+
+    sequence: int
+    base_offset: Offset
+    messages: int
+    body_checksum: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer's newest epoch, next sequence and latest answers."""
+
+    epoch: int
+    next_sequence: int
+    seen_ms: int
+    answers: deque[Answer] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
+
+
+_SNAPSHOT_SCHEMA = pa.schema(
+    [
+        ("producer", pa.binary(16)),
+        ("epoch", pa.int64()),
+        ("next_sequence", pa.int64()),
+        ("seen_ms", pa.int64()),
+        ("sequence", pa.int64()),
+        ("base_offset", pa.int64()),
+        ("messages", pa.int64()),
+        ("body_checksum", pa.uint64()),
+    ]
+)
+
+
+class ProducerStates:
+    """All producers of one partition, least recently heard first."""
+
+    def __init__(self, producers_max: int, idle_ms: int) -> None:
+        self._producers: dict[bytes, Producer] = {}
+        self._producers_max = producers_max
+        self._idle_ms = idle_ms
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def expected(self, producer_id: bytes, epoch: int) -> int:
+        """The sequence that the log would take next of this producer in this epoch."""
+        known = self._producers.get(producer_id)
+        return known.next_sequence if known is not None and known.epoch == epoch else 0
+
+    def repeat(self, header: FrameHeader, pending: int = 0) -> Answer | None:
+        """None for a frame that is next in line; the first answer for one that was there before.
+
+        `pending` frames of the same producer and epoch are about to be recorded before it. An
+        answer with base offset -1 says: it was there, so long ago that nothing else is known.
+        Raises SequenceGap, ProducerFenced, and SequenceConflict for a repeat with other content.
+        """
+        known = self._producers.get(header.producer_id)
+        if known is not None and header.producer_epoch < known.epoch:
+            raise ProducerFenced(
+                f"producer epoch {header.producer_epoch} is older than {known.epoch}: a newer "
+                "producer of this identity took over"
+            )
+        expected = self.expected(header.producer_id, header.producer_epoch) + pending
+        if header.sequence == expected:
+            return None
+        if header.sequence > expected:
+            raise SequenceGap(f"sequence {header.sequence} skips ahead: {expected} is next")
+        assert known is not None
+        for answer in known.answers:
+            if answer.sequence == header.sequence:
+                if (answer.messages, answer.body_checksum) != (
+                    header.messages,
+                    header.body_checksum,
+                ):
+                    raise SequenceConflict(
+                        f"sequence {header.sequence} was appended before with other content: "
+                        f"{answer.messages} messages at offset {answer.base_offset}, now "
+                        f"{header.messages}"
+                    )
+                return answer
+        return Answer(header.sequence, -1, header.messages, header.body_checksum)
+
+    def record(self, header: FrameHeader, now_ms: int) -> None:
+        """Remember a frame that is in the log, with its base offset in the header."""
+        known = self._producers.pop(header.producer_id, None)
+        if known is None or known.epoch != header.producer_epoch:
+            known = Producer(header.producer_epoch, 0, now_ms)
+        known.next_sequence = header.sequence + 1
+        known.seen_ms = now_ms
+        known.answers.append(
+            Answer(header.sequence, header.base_offset, header.messages, header.body_checksum)
+        )
+        self._producers[header.producer_id] = known
+        self._forget(now_ms)
+
+    def _forget(self, now_ms: int) -> None:
+        while self._producers:
+            oldest = next(iter(self._producers))
+            silent_ms = now_ms - self._producers[oldest].seen_ms
+            if len(self._producers) <= self._producers_max and silent_ms <= self._idle_ms:
+                return
+            del self._producers[oldest]
+
+    def snapshot(self, end_offset: Offset) -> bytes:
+        """All of this state, as it is when the log ends at `end_offset`; see `restore`."""
+        rows = [
+            (
+                producer_id,
+                known.epoch,
+                known.next_sequence,
+                known.seen_ms,
+                answer.sequence,
+                answer.base_offset,
+                answer.messages,
+                answer.body_checksum,
+            )
+            for producer_id, known in self._producers.items()
+            for answer in known.answers
+        ]
+        columns = list(zip(*rows, strict=True)) or [()] * len(_SNAPSHOT_SCHEMA)
+        table = pa.Table.from_arrays(
+            [pa.array(column, f.type) for column, f in zip(columns, _SNAPSHOT_SCHEMA, strict=True)],
+            schema=_SNAPSHOT_SCHEMA.with_metadata({"end_offset": str(end_offset)}),
+        )
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data + xxh3_64_intdigest(data).to_bytes(_CHECKSUM_BYTES, "little")
+
+    def restore(self, data: bytes, log_end: Offset) -> Offset:
+        """Take over a snapshot; answer the end offset that it was made at.
+
+        Raises LogCorrupted, and then changes nothing, when it is not whole, or of a log that
+        reached further than `log_end`.
+        """
+        body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+        if xxh3_64_intdigest(body).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
+            raise LogCorrupted("the producers' snapshot fails its checksum")
+        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        end_offset = int(table.schema.metadata[b"end_offset"])
+        if end_offset > log_end:
+            raise LogCorrupted(f"the producers' snapshot is of offset {end_offset}")
+        producers: dict[bytes, Producer] = {}
+        for producer_id, epoch, next_sequence, seen_ms, *answer in zip(
+            *(column.to_pylist() for column in table.columns), strict=True
+        ):
+            known = producers.setdefault(producer_id, Producer(epoch, next_sequence, seen_ms))
+            known.answers.append(Answer(*answer))
+        self._producers = producers
+        return end_offset

@@ -1,0 +1,133 @@
+"""Opening segment files after a clean end or a crash.
+
+Rules of this file. Only the last segment that holds frames can have a torn tail: the one before
+it was synced before the next got its first frame. A tail is torn when no whole frame follows it;
+then it is cut, and what was cut is told. Anything else that is damaged is an error, and the file
+stays as it is. An index is a convenience: one that is missing or wrong is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pxrs_ray.errors import LogCorrupted
+from pxrs_ray.log.files import Files
+from pxrs_ray.log.index import SparseIndex
+from pxrs_ray.log.scan import Damage, scan, whole_frame_after
+from pxrs_ray.log.segment import (
+    FILE_HEADER_BYTES,
+    INDEX_SUFFIX,
+    Segment,
+    check_file_header,
+    segment_paths,
+)
+from pxrs_ray.model import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A torn tail that recovery removed."""
+
+    path: Path
+    position: int
+    bytes: int
+    offset: Offset
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the folder holds now, in order; the last segment may be written on."""
+
+    segments: list[Segment]
+    cut: Cut | None
+
+
+def recover(files: Files, folder: Path, interval_bytes: int, *, repair: bool = True) -> Recovered:
+    """Open every segment of `folder`, cutting a torn tail unless not to `repair`.
+
+    Raises LogCorrupted naming file, position and offset.
+    """
+    paths = segment_paths(folder)
+    if repair:
+        _remove_unborn(files, paths)
+    segments: list[Segment] = []
+    cut: Cut | None = None
+    for path in paths:
+        segment = None if path is paths[-1] else _from_index(files, path, interval_bytes)
+        if segment is None:
+            segment, damage = _from_scan(files, path, interval_bytes)
+            if damage is not None:
+                later = any(p.stat().st_size > FILE_HEADER_BYTES for p in paths if p > path)
+                cut = _cut_tail(files, segment, damage, later=later, repair=repair)
+        if segments and segments[-1].end_offset > segment.base_offset:
+            raise LogCorrupted(
+                f"{path}: begins at offset {segment.base_offset}, but {segments[-1].path.name} "
+                f"before it reaches {segments[-1].end_offset}"
+            )
+        segments.append(segment)
+    while repair and len(segments) > 1 and segments[-1].empty and cut is not None:
+        segments.pop().path.unlink()
+    return Recovered(segments, cut)
+
+
+def _remove_unborn(files: Files, paths: list[Path]) -> None:
+    """Drop a last file whose header never got to disk: it cannot hold a frame."""
+    while paths and paths[-1].stat().st_size <= FILE_HEADER_BYTES:
+        try:
+            _base_offset(files, paths[-1])
+            return
+        except LogCorrupted:
+            paths.pop().unlink()
+
+
+def _base_offset(files: Files, path: Path) -> Offset:
+    fd = files.open(path)
+    try:
+        return check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
+    finally:
+        os.close(fd)
+
+
+def _from_index(files: Files, path: Path, interval_bytes: int) -> Segment | None:
+    """A sealed segment by its index file; None when the index is missing, damaged or stale."""
+    try:
+        data = path.with_suffix(INDEX_SUFFIX).read_bytes()
+        index = SparseIndex.unpack(data, interval_bytes)
+    except (FileNotFoundError, LogCorrupted):
+        return None
+    if index.size != path.stat().st_size:
+        return None
+    return Segment(path, _base_offset(files, path), index)
+
+
+def _from_scan(files: Files, path: Path, interval_bytes: int) -> tuple[Segment, Damage | None]:
+    """A segment by reading all of it, up to its end or its first damage."""
+    base_offset = _base_offset(files, path)
+    index = SparseIndex(interval_bytes, FILE_HEADER_BYTES, base_offset)
+    fd = files.open(path)
+    try:
+        size = os.fstat(fd).st_size
+        for found in scan(files, fd, path, FILE_HEADER_BYTES, size, base_offset):
+            if isinstance(found, Damage):
+                return Segment(path, base_offset, index), found
+            index.add(found[0])
+    finally:
+        os.close(fd)
+    return Segment(path, base_offset, index), None
+
+
+def _cut_tail(files: Files, segment: Segment, damage: Damage, *, later: bool, repair: bool) -> Cut:
+    fd = files.open(segment.path)
+    try:
+        size = os.fstat(fd).st_size
+        if later or whole_frame_after(files, fd, damage.position, size, damage.offset) is not None:
+            raise damage.error()
+        if repair:
+            files.truncate(fd, damage.position)
+            files.sync(fd)
+    finally:
+        os.close(fd)
+    return Cut(segment.path, damage.position, size - damage.position, damage.offset, damage.reason)

@@ -1,0 +1,148 @@
+"""Segments: the files of a partition log, each named for its first offset.
+
+Rules of this file. A segment is a small header and then frames, back to back. Its index counts
+what is in the log; bytes behind `size` are not. Every read verifies checksums and names file,
+position and offset of what fails. Reading opens the file anew, so that any number of segments
+costs no descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xxhash import xxh3_64_intdigest
+
+from pxrs_ray.errors import LogCorrupted
+from pxrs_ray.log.files import Files
+from pxrs_ray.log.frame import HEADER_BYTES, FrameHeader, check_body, unpack_header
+from pxrs_ray.log.index import SparseIndex
+from pxrs_ray.log.scan import Damage, scan
+from pxrs_ray.model import Offset
+
+SUFFIX = ".seg"
+INDEX_SUFFIX = ".idx"
+_MAGIC = b"PXSEGM"
+_VERSION = 1
+# magic, version, reserved, base offset, created
+_FIELDS = struct.Struct("<6sBBQQ")
+FILE_HEADER_BYTES = _FIELDS.size + 8
+
+
+def pack_file_header(base_offset: Offset, created_ms: int) -> bytes:
+    """What a segment file begins with."""
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, base_offset, created_ms)
+    return fields + xxh3_64_intdigest(fields).to_bytes(8, "little")
+
+
+def check_file_header(data: bytes, path: Path) -> Offset:
+    """Read a segment's base offset. Raises LogCorrupted when it is no segment we can read."""
+    fields, checksum = data[: _FIELDS.size], data[_FIELDS.size : FILE_HEADER_BYTES]
+    if checksum != xxh3_64_intdigest(fields).to_bytes(8, "little"):
+        raise LogCorrupted(f"{path}: damaged at position 0: the segment header is not whole")
+    magic, version, _, base_offset, _ = _FIELDS.unpack(fields)
+    if magic != _MAGIC or version != _VERSION:
+        raise LogCorrupted(f"{path}: segment version {version} is not {_VERSION}")
+    return int(base_offset)
+
+
+def segment_path(folder: Path, base_offset: Offset) -> Path:
+    """Where the segment that begins at `base_offset` is."""
+    return folder / f"{base_offset:020d}{SUFFIX}"
+
+
+def segment_paths(folder: Path) -> list[Path]:
+    """All segment files of a folder, in order of offset."""
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment file and what is known of it."""
+
+    path: Path
+    base_offset: Offset
+    index: SparseIndex
+
+    @property
+    def size(self) -> int:
+        """Bytes that belong to the log."""
+        return self.index.size
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after the last message; the base offset when there is none."""
+        return self.index.end_offset
+
+    @property
+    def empty(self) -> bool:
+        """Whether it holds no frame."""
+        return not self.index.positions
+
+    @property
+    def index_path(self) -> Path:
+        """Where the index of the sealed segment is."""
+        return self.path.with_suffix(INDEX_SUFFIX)
+
+    def read(
+        self, files: Files, offset: Offset, records_max: int, bytes_max: int
+    ) -> tuple[memoryview, Offset] | None:
+        """Whole frames from the one holding `offset` on, and the offset after them.
+
+        At least one frame, then up to the bounds; None when no frame ends above `offset`.
+        Raises LogCorrupted.
+        """
+        size, position = self.size, self.index.position_for_offset(offset)
+        if position is None or offset >= self.end_offset:
+            return None
+        fd = files.open(self.path)
+        try:
+            while True:
+                header = self._header(files.read(fd, HEADER_BYTES, position), position, offset)
+                if header.end_offset > offset:
+                    break
+                position += header.frame_bytes
+            want = min(max(bytes_max, header.frame_bytes), size - position)
+            data = memoryview(files.read(fd, want, position))
+        finally:
+            os.close(fd)
+        return self._whole_frames(data, position, offset, records_max)
+
+    def _header(self, data: bytes | memoryview, position: int, offset: Offset) -> FrameHeader:
+        try:
+            return unpack_header(data)
+        except LogCorrupted as error:
+            raise Damage(self.path, position, offset, str(error)).error() from error
+
+    def _whole_frames(
+        self, data: memoryview, position: int, offset: Offset, records_max: int
+    ) -> tuple[memoryview, Offset]:
+        here, records = 0, 0
+        while len(data) - here >= HEADER_BYTES and records < records_max:
+            header = self._header(data[here : here + HEADER_BYTES], position + here, offset)
+            after = here + header.frame_bytes
+            if after > len(data) and here:
+                break
+            try:
+                check_body(header, data[here + HEADER_BYTES : after])
+            except LogCorrupted as error:
+                raise Damage(
+                    self.path, position + here, header.base_offset, str(error)
+                ).error() from error
+            records += header.end_offset - max(offset, header.base_offset)
+            here, offset = after, header.end_offset
+        return data[:here], offset
+
+    def frames(self, files: Files, position: int) -> Iterator[tuple[FrameHeader, memoryview]]:
+        """Every frame from `position` (a frame's start) on. Raises LogCorrupted."""
+        fd = files.open(self.path)
+        try:
+            for found in scan(files, fd, self.path, position, self.size, self.base_offset):
+                if isinstance(found, Damage):
+                    raise found.error()
+                yield found[0], found[1]
+        finally:
+            os.close(fd)
