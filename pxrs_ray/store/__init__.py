@@ -1,3 +1,77 @@
-"""Registry stores: where ownership, checkpoints and epochs live. The contract is in `base`."""
+"""Registry stores: where ownership, checkpoints and epochs live. The contract is in `base`.
+
+Rules of this file. `open_store` is the one door: a backend's module, and with it its driver, is
+imported only when its URL is opened.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from pxrs_ray.errors import ConfigError, DependencyMissing
+from pxrs_ray.store.base import RegistryStore, StoreInfo
+from pxrs_ray.store.url import StoreUrl, parse_store_url
+
+__all__ = ["RegistryStore", "StoreInfo", "open_store", "parse_store_url"]
+
+DEADLINE_MS_MIN = 100
+
+_SQL_BACKENDS = {
+    "sqlite": ("pxrs_ray.store.sqlite", "SqliteDatabase", "sqlite3"),
+    "postgresql": ("pxrs_ray.store.postgres", "PostgresDatabase", "psycopg"),
+    "oracle": ("pxrs_ray.store.oracle", "OracleDatabase", "oracledb"),
+}
+_KEY_BACKENDS = {
+    "redis": ("pxrs_ray.store.redis", "RedisStore", "redis"),
+    "etcd": ("pxrs_ray.store.etcd", "EtcdStore", "etcd3"),
+}
+_INSTALL = {"psycopg": "psycopg[binary]"}
+
+
+def open_store(
+    url: str,
+    *,
+    prefix: str = "/pxrs/",
+    deadline_ms: int = 5_000,
+    data_folder: str | Path | None = None,
+) -> RegistryStore:
+    """Open the registry store at `url` (see `pxrs_ray.store.url` for what URLs say).
+
+    `prefix` keeps several users of one server apart. `deadline_ms` bounds every call: after it
+    the call raises StoreUnavailable. `data_folder` is where 'sqlite:' without a path puts its
+    file. Nothing is connected to yet; call `create()` first.
+
+    Raises ConfigError for a URL that makes no sense, DependencyMissing for an absent driver.
+    """
+    if deadline_ms < DEADLINE_MS_MIN:
+        raise ConfigError(f"deadline_ms is {deadline_ms}, allowed: at least {DEADLINE_MS_MIN}")
+    if url.rstrip("/") in ("sqlite", "sqlite:") and data_folder is not None:
+        url = f"sqlite:///{Path(data_folder).absolute() / 'registry.db'}"
+    parsed = parse_store_url(url)
+    if parsed.scheme == "memory":
+        from pxrs_ray.store.memory import MemoryStore
+
+        parsed.check_options(())
+        return MemoryStore()
+    if parsed.scheme in _SQL_BACKENDS:
+        from pxrs_ray.store.sql import SqlStore
+
+        database = _backend(_SQL_BACKENDS[parsed.scheme], parsed)(parsed, deadline_ms)
+        return SqlStore(database, prefix=prefix)
+    store = _backend(_KEY_BACKENDS[parsed.scheme], parsed)
+    found = store(parsed, prefix=prefix, deadline_ms=deadline_ms)
+    assert isinstance(found, RegistryStore)
+    return found
+
+
+def _backend(names: tuple[str, str, str], url: StoreUrl):  # type: ignore[no-untyped-def]
+    """The class that serves `url`, once its driver is known to be there."""
+    module, name, driver = names
+    if find_spec(driver) is None:
+        raise DependencyMissing(
+            f"the store {url.shown} needs the package {driver}: "
+            f"pip install '{_INSTALL.get(driver, driver)}'"
+        )
+    return getattr(import_module(module), name)

@@ -284,9 +284,7 @@ class MemoryStore(RegistryStore):
         self, snapshot: Snapshot, changes: Sequence[Change], documents: Mapping[str, str]
     ) -> None:
         self._check_open()
-        rules.check_group(snapshot.group)
-        for name, text in documents.items():
-            rules.check_document(name, text)
+        rules.check_restore(snapshot, documents)
         with self._registry.lock:
             if snapshot.group in self._registry.groups:
                 raise AlreadyExists(f"group {snapshot.group!r} exists in this store already")

@@ -11,7 +11,7 @@ six backends cannot drift apart.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from pxrs_ray.errors import StoreCorrupted, UsageError
 from pxrs_ray.model import (
@@ -21,6 +21,7 @@ from pxrs_ray.model import (
     Outcome,
     PartitionRow,
     Record,
+    Snapshot,
     Write,
     WriteKind,
 )
@@ -194,6 +195,13 @@ def check_document(name: str, text: str) -> None:
         )
     if "\0" in text:
         raise UsageError(f"document {name!r} contains a NUL character, which no database keeps")
+
+
+def check_restore(snapshot: Snapshot, documents: Mapping[str, str]) -> None:
+    """Refuse a group to be restored that is over a limit."""
+    check_group(snapshot.group)
+    for name, text in documents.items():
+        check_document(name, text)
 
 
 def check_records(records: Sequence[Record]) -> None:

@@ -1,0 +1,148 @@
+"""Store URLs: what they say, where their secrets come from, and how they look without them.
+
+    memory:
+    sqlite:///relative/registry.db      sqlite:////absolute/registry.db
+    etcd://host:2379,host2:2379/prefix  postgresql://user@host/database?sslmode=require
+    oracle://user@host:1521/service     redis://host:6379/0
+
+Rules of this file. A password comes from the URL itself, from the file that `password_file=`
+names, from the variable that `password_env=` names, or from PXRS_STORE_PASSWORD_FILE or
+PXRS_STORE_PASSWORD, in this order; the user likewise from the URL or PXRS_STORE_USER. TLS is
+`tls=true` with `ca_file=`, `cert_file=` and `key_file=` for every server (or the scheme with an
+s: etcds, rediss). A secret is in no repr and in no `shown` text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pxrs_ray.errors import ConfigError
+
+SCHEMES = ("memory", "sqlite", "etcd", "etcds", "postgresql", "oracle", "redis", "rediss")
+_ALIASES = {"postgres": "postgresql", "etcd3": "etcd", "sqlite3": "sqlite", "mem": "memory"}
+_COMMON_OPTIONS = ("user", "password", "password_env", "password_file")
+_TLS_OPTIONS = ("tls", "ca_file", "cert_file", "key_file")
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class StoreUrl:
+    """A store URL taken apart. `options` are the backend's own, checked by the backend."""
+
+    scheme: str
+    hosts: tuple[tuple[str, int | None], ...]
+    path: str
+    user: str | None
+    password: str | None = field(repr=False)
+    options: Mapping[str, str]
+    tls: bool
+    ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
+
+    @property
+    def shown(self) -> str:
+        """The URL for people: with '***' for a password, without options that may be secret."""
+        user = f"{self.user}:***@" if self.password else f"{self.user}@" if self.user else ""
+        where = ",".join(host if port is None else f"{host}:{port}" for host, port in self.hosts)
+        slashes = "//" if self.hosts or self.scheme == "sqlite" else ""
+        return f"{self.scheme}:{slashes}{user}{where}{self.path}"
+
+    def scrub(self, text: str) -> str:
+        """`text` with the password replaced wherever it occurs."""
+        return text.replace(self.password, "***") if self.password else text
+
+    def address(self, host: str, port: int) -> tuple[str, int]:
+        """The first host and port, with these defaults."""
+        found = self.hosts[0] if self.hosts else (host, None)
+        return found[0] or host, found[1] or port
+
+    def check_options(self, allowed: tuple[str, ...]) -> None:
+        """Refuse an option that this backend does not know, naming the nearest one it does."""
+        known = (*allowed, *_COMMON_OPTIONS, *_TLS_OPTIONS)
+        for name in self.options:
+            if name not in allowed:
+                raise ConfigError(
+                    f"store URL {self.shown}: unknown option {name!r}{_nearest(name, known)}"
+                )
+
+
+def parse_store_url(url: str, environment: Mapping[str, str] | None = None) -> StoreUrl:
+    """Take `url` apart. Raises ConfigError, which never repeats the URL's secrets."""
+    environment = os.environ if environment is None else environment
+    scheme, colon, _ = url.partition(":")
+    scheme = scheme.strip().lower()
+    if not colon or scheme not in SCHEMES:
+        named = scheme if colon and "@" not in scheme else "(no scheme)"
+        near = _nearest(_ALIASES.get(scheme, scheme), SCHEMES)
+        raise ConfigError(
+            f"unknown store {named!r}{near}; a store URL starts with one of "
+            f"{', '.join(f'{known}:' for known in SCHEMES)}"
+        )
+    # urlsplit knows no authority for a list of hosts with ports, so it only splits the rest.
+    parts = urlsplit("x:" + url.partition(":")[2])
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    login, _, places = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    user = options.pop("user", "") or unquote(user) or environment.get("PXRS_STORE_USER", "")
+    tls = _flag(options.pop("tls", ""), scheme) or scheme in ("etcds", "rediss")
+    return StoreUrl(
+        scheme={"etcds": "etcd", "rediss": "redis"}.get(scheme, scheme),
+        hosts=tuple(_host(place, scheme) for place in places.split(",") if place),
+        path=unquote(parts.path),
+        user=user or None,
+        password=_password(unquote(password), options, environment),
+        tls=tls,
+        ca_file=options.pop("ca_file", None),
+        cert_file=options.pop("cert_file", None),
+        key_file=options.pop("key_file", None),
+        options=options,
+    )
+
+
+def _password(inline: str, options: dict[str, str], environment: Mapping[str, str]) -> str | None:
+    given = options.pop("password", "")
+    file = options.pop("password_file", "")
+    variable = options.pop("password_env", "")
+    if inline or given:
+        return inline or given
+    if variable:
+        if variable not in environment:
+            raise ConfigError(f"store URL: the environment has no variable {variable!r}")
+        return environment[variable]
+    if not file and (common := environment.get("PXRS_STORE_PASSWORD")):
+        return common
+    file = file or environment.get("PXRS_STORE_PASSWORD_FILE", "")
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError(f"store URL: cannot read password_file: {error}") from None
+
+
+def _host(place: str, scheme: str) -> tuple[str, int | None]:
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        return place.strip("[]"), None
+    if not port.isdecimal():
+        raise ConfigError(f"store URL: {scheme} has a port that is no number: {port!r}")
+    return host.strip("[]"), int(port)
+
+
+def _flag(text: str, scheme: str) -> bool:
+    if text.lower() in _TRUE:
+        return True
+    if not text or text.lower() in _FALSE:
+        return False
+    raise ConfigError(f"store URL: {scheme} has tls={text!r}, allowed: true or false")
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, known, 1, 0.5)
+    return f", did you mean {close[0]!r}?" if close else ""
