@@ -1,16 +1,24 @@
 """Fixtures that every test folder shares: real servers, started once a run and only when asked for.
 
 Rule for a service that is missing: skipped on a developer's machine, a failure where CI is set.
+Property tests draw the same examples each time; HYPOTHESIS_PROFILE=explore draws new ones.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TypeVar
 
+import hypothesis
 import pytest
 
 from tests.servers import EtcdServer, PostgresServer, RedisServer, ServiceMissing, skip_or_fail
+
+# No deadline an example: the machines that run this are shared and noisy.
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 AnyServer = TypeVar("AnyServer", EtcdServer, PostgresServer, RedisServer)
 
