@@ -129,6 +129,10 @@ class GroupCoordinator:
         """The member's newest assignment. Only as durable as `records_emitted` says."""
         return assignment_of(self.state, self.settings, member)
 
+    def live_slots(self) -> list[Slot]:
+        """The members whose leases run."""
+        return [s for s in self.state.members.values() if s.phase is not MemberPhase.AWAY]
+
     def next_wake_ms(self) -> int | None:
         """The monotonic moment of the next lease end or deadline; None when nothing is pending."""
         ends = [slot.until_ms for slot in self.state.members.values()]
@@ -149,7 +153,7 @@ class GroupCoordinator:
         """The slot of a live member, or UnknownMember."""
         slot = self.state.members.get(member)
         if slot is None or slot.member.incarnation != incarnation:
-            newest = self._newest_incarnation(member)
+            newest = self.newest_incarnation(member)
             raise UnknownMember(
                 f"{member}#{incarnation} is not a member of {self.state.group} "
                 f"(newest incarnation: {newest or 'none'}): join again as a new incarnation"
@@ -167,7 +171,8 @@ class GroupCoordinator:
         slot.until_ms = now.monotonic_ms + self.settings.lease_ms
         return slot
 
-    def _newest_incarnation(self, member: MemberId) -> Incarnation:
+    def newest_incarnation(self, member: MemberId) -> Incarnation:
+        """The highest incarnation of `member` that this generation has seen; 0 for none."""
         slot = self.state.members.get(member)
         return slot.member.incarnation if slot else self.state.retired.get(member, 0)
 
@@ -176,6 +181,10 @@ class GroupCoordinator:
         if not names or len(set(names)) != len(names):
             raise UsageError(f"a join needs distinct members, got {sorted(names)}")
         fresh = [m for m in event.members if self._is_fresh(m)]
+        for member in event.members:
+            if member not in fresh:
+                # Asked again because the answer waits for the store: a sign of life like any other.
+                self._heard(member.member, member.incarnation, now)
         draft = self._draft(
             now, "join of " + ", ".join(f"{m.member}#{m.incarnation}" for m in fresh)
         )
@@ -196,7 +205,7 @@ class GroupCoordinator:
     def _is_fresh(self, member: Member) -> bool:
         """Whether this join is news; a repeated one is not, and an old one raises Fenced."""
         slot = self.state.members.get(member.member)
-        newest = self._newest_incarnation(member.member)
+        newest = self.newest_incarnation(member.member)
         if member.incarnation > newest:
             return True
         if member.incarnation == newest and slot is not None and slot.phase is not MemberPhase.AWAY:
@@ -342,7 +351,7 @@ class GroupCoordinator:
             raise NotFound(f"no member {sorted(unknown)[0]!r} in group {self.state.group}")
         if any(weight <= 0 for weight in weights.values()):
             raise UsageError(f"weights must be above 0, got {dict(weights)}")
-        assign(settings.assignor, [], 0, {}, static_map=settings.static_map)
+        assign(settings.assignor, [], len(self.state.rows), {}, static_map=settings.static_map)
         self.settings = settings
         draft = self._draft(now, "configuration of " + ", ".join(sorted([*changes, *weights])))
         for name, slot in list(self.state.members.items()):
