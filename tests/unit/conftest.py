@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -21,3 +22,10 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     if ray is None and "ray" in sys.modules:
         assert not sys.modules["ray"].is_initialized(), "a unit test started Ray"
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the developer's own PXRS_ variables: they are options of every topology."""
+    for name in [name for name in os.environ if name.startswith("PXRS_")]:
+        monkeypatch.delenv(name)

@@ -16,14 +16,6 @@ from pxrs_ray.config.secrets import without_secrets
 from pxrs_ray.errors import ConfigError, NotFound
 
 
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in [name for name in os.environ if name.startswith("PXRS_")]:
-        monkeypatch.delenv(name)
-
-
 def refused(**options: Any) -> str:
     with pytest.raises(ConfigError) as caught:
         PxrsConfig(**options)

@@ -31,14 +31,6 @@ assignor = "static"
 """
 
 
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in [name for name in os.environ if name.startswith("PXRS_")]:
-        monkeypatch.delenv(name)
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "payments.toml"
