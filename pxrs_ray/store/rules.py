@@ -171,6 +171,16 @@ def check_generation(stored: Generation, sent: Generation, group: str) -> bool:
     return stored == sent
 
 
+def check_registry_id(known: str | None, found: str | None) -> None:
+    """Raise StoreCorrupted when the registry is not the one that this store knows."""
+    if known is not None and found != known:
+        raise StoreCorrupted(
+            f"the registry {known} is gone{f', {found} is in its place' if found else ''}: it was "
+            "lost or replaced (a restart without persistence, a removed file); stop the topology "
+            "and check the registry before going on"
+        )
+
+
 def check_group(group: str) -> None:
     """Refuse a group name that no backend could keep."""
     _check_name("group name", group, GROUP_CHARS_MAX)

@@ -103,8 +103,10 @@ class SqlStore(RegistryStore):
         self._closed = False
 
     def create(self) -> str:
-        self._registry_id = self._run("create", self._create)
-        return self._registry_id
+        found = self._run("create", self._create)
+        rules.check_registry_id(self._registry_id, found)
+        self._registry_id = found
+        return found
 
     def _create(self, deadline: Deadline) -> str:
         if self._stored_version(deadline) != SCHEMA_VERSION:
@@ -219,16 +221,17 @@ class SqlStore(RegistryStore):
         members: Sequence[tuple[MemberId, Incarnation]],
         lease_ms: int,
     ) -> list[Outcome]:
-        # One row a member: the same id may be asked for under several incarnations.
-        rows = [{"m": member, "i": incarnation} for member, incarnation in members]
+        asked = list(dict.fromkeys(members))
+        rows = [{"m": member, "i": incarnation} for member, incarnation in asked]
 
         def attempt(deadline: Deadline) -> list[Outcome]:
             with self._session(deadline, group) as session:
                 if not rows or not session.leads(generation):
-                    return [FENCED] * len(rows)
+                    return [FENCED] * len(members)
                 shared = {"g": session.name, "s": lease_ms / 1_000}
                 renewed = self._dialect.update_each(session.cursor, self._renewal, shared, rows)
-                return [APPLIED if done else FENCED for done in renewed]
+                live = {one for one, done in zip(asked, renewed, strict=True) if done}
+                return [APPLIED if one in live else FENCED for one in members]
 
         return self._run(f"renew in {group!r}", attempt)
 

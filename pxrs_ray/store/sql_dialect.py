@@ -38,8 +38,8 @@ class Cursor(Protocol):
 class RowUpdate:
     """A conditional UPDATE that is applied to many rows at once, with one answer a row.
 
-    `each` are the binds that differ from row to row with their types, the row's key first;
-    `shared` are the binds that are the same for all.
+    No two of the rows may be the same. `each` are the binds that differ from row to row with
+    their types; `shared` are the binds that are the same for all.
     """
 
     table: str

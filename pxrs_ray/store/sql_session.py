@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.model import (
     Change,
     Generation,
@@ -91,12 +90,7 @@ class Session:
 
     def check_registry(self) -> None:
         """Raise StoreCorrupted when this is not the registry that it was at `create`."""
-        found = self.setting("registry_id")
-        if self.registry_id is not None and found != self.registry_id:
-            raise StoreCorrupted(
-                f"group {self.group!r}: the registry is another one than before (it was lost or "
-                "replaced); stop the topology and check it before going on"
-            )
+        rules.check_registry_id(self.registry_id, self.setting("registry_id"))
 
     def snapshot(self) -> Snapshot | None:
         """The group as it is now."""
