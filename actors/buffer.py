@@ -3,14 +3,36 @@
 Rules of this file. Partition p of every queue lives on buffer p % buffers. Nothing here decides
 about order, duplicates or fences: the logs and `ReadFence` do. Calls of an async actor come in
 any order and may be repeated by Ray; every method is idempotent, or harmless when repeated. A
-partition's trouble is a `Refused` in the reply; an exception of the call means that nothing at
-all was done. Every wait has a deadline given by the caller.
+partition's trouble is a `Refused` in the reply; an exception of the call means that nothing is
+acknowledged. Every wait has a deadline given by the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
+import ray
+
+from pxrs_ray.actors import names
+from pxrs_ray.actors.memory import keep_freed_memory, resident_bytes
+from pxrs_ray.actors.patience import Patience, Waiting, wake
+from pxrs_ray.actors.reader import Reader, append_frame, may_pass, message_at, refused
+from pxrs_ray.actors.writer import Writer
+from pxrs_ray.errors import (
+    PxrsError,
+)
+from pxrs_ray.log.fence import ReadFence
+from pxrs_ray.log.library import LogLibrary
+from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.wire import (
     Appended,
     BufferInfo,
@@ -24,6 +46,15 @@ from pxrs_ray.log.wire import (
 )
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 
+logger = logging.getLogger(__name__)
+
+READ_THREADS = 4
+RETAIN_EVERY_S = 5.0
+CALLS_MAX = 10_000
+OUT_OF_BAND_BYTES = 4 << 10
+FETCH_BYTES_MAX = 64 << 20
+Answer = TypeVar("Answer")
+
 
 class Buffer:
     """One buffer of a topology: several (queue, partition) logs under one data folder.
@@ -34,11 +65,23 @@ class Buffer:
     """
 
     def __init__(self, topology: str, index: int, buffers: int, folder: str) -> None:
-        raise NotImplementedError
+        keep_freed_memory()
+        self._topology, self._index, self._buffers = topology, index, buffers
+        self._incarnation = uuid.uuid4().hex
+        self._library = LogLibrary(Path(folder), index, buffers, _now_ms())
+        self._fence = ReadFence(self._library.folder / "fence.jsonl")
+        self._writer = Writer(lambda log: wake(self._waiting, (log.queue, log.partition)))
+        self._waiting: Waiting = {}
+        self._counts: Counter[str] = Counter()
+        self._reader = Reader(self._library, self._fence, self._counts)
+        self._retaining: asyncio.Task[None] | None = None
 
     async def ping(self) -> BufferInfo:
         """Say who this is; another `incarnation` than before means: restarted, call `open`."""
-        raise NotImplementedError
+        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+        return BufferInfo(
+            self._topology, self._index, self._incarnation, os.getpid(), node, self._library.queues
+        )
 
     async def open(
         self, spec: QueueSpec, expected_ends: Mapping[PartitionId, Offset]
@@ -52,7 +95,12 @@ class Buffer:
 
         Raises UsageError when the queue exists here with more partitions than `spec` has.
         """
-        raise NotImplementedError
+        await self._writer.do(lambda: self._library.open(spec, expected_ends, _now_ms()), ())
+        if self._retaining is None:
+            self._retaining = asyncio.get_running_loop().create_task(self._retain_for_ever())
+        for place in list(self._waiting):
+            wake(self._waiting, place)
+        return self._library.ends(spec.queue)
 
     async def append(
         self, queue: str, frames: Sequence[OutFrame], wait_ms: int = 0
@@ -65,7 +113,62 @@ class Buffer:
         PartitionFull. Further refusals: ProducerFenced, SequenceConflict, MessageTooLarge,
         DiskFull, LogLost, LogCorrupted, NotFound (no such queue here).
         """
-        raise NotImplementedError
+        self._counts["appends"] += 1
+        places = {(queue, partition) for partition, _, _ in frames}
+        answers: dict[int, Appended | Refused] = {}
+        todo: Iterable[int] = range(len(frames))
+        with Patience(self._waiting, places, wait_ms) as patience:
+            while True:
+                final = patience.over
+                todo = await self._append_once(queue, frames, todo, answers)
+                if final or not todo:
+                    return [answers[at] for at in range(len(frames))]
+                self._counts["appends_waiting"] += 1
+                await patience.wait()
+                self._counts["appends_waiting"] -= 1
+
+    async def _append_once(
+        self,
+        queue: str,
+        frames: Sequence[OutFrame],
+        todo: Iterable[int],
+        answers: dict[int, Appended | Refused],
+    ) -> list[int]:
+        """Try the frames at the places `todo`; answer which of them are worth another try."""
+        logs: dict[int, PartitionLog] = {}
+        for at in todo:
+            partition = frames[at][0]
+            try:
+                logs[at] = self._library.log(queue, partition)
+            except PxrsError as error:
+                answers[at] = Refused(partition, error)
+
+        def run() -> None:
+            now_ms = _now_ms()
+            for at, log in logs.items():
+                answers[at] = append_frame(log, *frames[at], now_ms)
+
+        if logs:
+            size_bytes = sum(len(frames[at][2]) for at in logs)
+            await self._writer.do(run, set(logs.values()), size_bytes)
+        again = []
+        for at in todo:
+            answer = answers[at]
+            if isinstance(answer, Appended):
+                self._count_appended(answer, len(frames[at][2]))
+            elif may_pass(answer.error, logs.get(at)):
+                again.append(at)
+            else:
+                self._counts["refused"] += 1
+        return again
+
+    def _count_appended(self, answer: Appended, size_bytes: int) -> None:
+        if answer.repeated:
+            self._counts["repeats"] += 1
+        else:
+            self._counts["frames"] += 1
+            self._counts["messages"] += answer.count
+            self._counts["bytes_in"] += size_bytes
 
     async def fetch(
         self,
@@ -84,21 +187,38 @@ class Buffer:
         (an epoch below the highest seen of that group and partition, also while waiting),
         OffsetOutOfRange, LogLost, LogCorrupted, NotFound.
         """
-        raise NotImplementedError
+        self._counts["fetches"] += 1
+        places = {(queue, partition) for partition in positions}
+        with Patience(self._waiting, places, wait_ms) as patience:
+            while True:
+                final = patience.over
+                found = await self._reader.fetch(queue, group, positions, bytes_max, final)
+                if final or found:
+                    return found
+                self._counts["fetches_waiting"] += 1
+                await patience.wait()
+                self._counts["fetches_waiting"] -= 1
 
     async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """From now on refuse readers of `group` below these epochs, waiting ones included."""
-        raise NotImplementedError
+        self._fence.fence(queue, group, epochs)
+        for partition in epochs:
+            wake(self._waiting, (queue, partition))
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
         """Where each log of `queue` on this buffer stands."""
-        raise NotImplementedError
+        return self._library.ends(queue)
 
     async def offset_at(
         self, queue: str, timestamp_ms: int, partitions: Sequence[PartitionId] | None = None
     ) -> dict[PartitionId, Offset]:
         """The first offset with a timestamp of at least `timestamp_ms`; the end when none has."""
-        raise NotImplementedError
+        if partitions is None:
+            partitions = list(self._library.ends(queue))
+        logs = [self._library.log(queue, partition) for partition in partitions]
+        return await self._reader.run(
+            lambda: {log.partition: log.offset_at(timestamp_ms) for log in logs}
+        )
 
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
@@ -108,11 +228,24 @@ class Buffer:
         Retention keeps what a registered group has not passed, so register a group (with its
         first checkpoints) before it reads. Checkpoints may also go down (a seek).
         """
-        raise NotImplementedError
+        logs = {self._library.log(queue, p): offset for p, offset in checkpoints.items()}
+
+        def run() -> None:
+            for log, offset in logs.items():
+                log.passed(group, offset)
+
+        await self._writer.do(run, logs)
 
     async def drop_group(self, queue: str, group: str) -> None:
         """Forget a group: retention no longer waits for it, and its fences are gone."""
-        raise NotImplementedError
+        logs = [log for log in self._library.all_logs() if log.queue == queue]
+
+        def run() -> None:
+            for log in logs:
+                log.drop_group(group)
+
+        await self._writer.do(run, logs)
+        self._fence.drop_group(queue, group)
 
     async def truncate(
         self, queue: str, offsets: Mapping[PartitionId, Offset], force: bool = False
@@ -122,24 +255,123 @@ class Buffer:
         Refused with RetentionBlocked while a registered group has not passed them, unless
         `force`; with OffsetOutOfRange behind the end.
         """
-        raise NotImplementedError
+        found: dict[PartitionId, LogEnds | Refused] = {}
+
+        def run() -> None:
+            for partition, offset in offsets.items():
+                log: PartitionLog | None = None
+                try:
+                    log = self._library.log(queue, partition)
+                    log.truncate_before(offset, _now_ms(), force=force)
+                    found[partition] = log.ends()
+                except PxrsError as error:
+                    found[partition] = refused(partition, error, log)
+
+        logs = [log for log in self._library.all_logs() if log.queue == queue]
+        await self._writer.do(run, logs)
+        return found
 
     async def accept_loss(self, queue: str, partition: PartitionId) -> LogEnds:
         """Let a log that stands still after a loss go on above its recorded gap."""
-        raise NotImplementedError
+        log = self._library.log(queue, partition)
+        await self._writer.do(log.accept_loss, (log,))
+        return log.ends()
 
-    async def get_message(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
+    async def timestamps(
+        self, queue: str, offsets: Mapping[PartitionId, Offset]
+    ) -> dict[PartitionId, int]:
+        """The timestamp of the message at each offset; what is not there is left out."""
+
+        def run() -> dict[PartitionId, int]:
+            found = {}
+            for partition, offset in offsets.items():
+                try:
+                    message = message_at(self._library.log(queue, partition), offset)
+                    found[partition] = message.timestamp_ms
+                except PxrsError:
+                    continue
+            return found
+
+        return await self._reader.run(run)
+
+    async def getmessage_at(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
         """Read one message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
-        raise NotImplementedError
+        log = self._library.log(queue, partition)
+        return await self._reader.run(lambda: message_at(log, offset))
 
     async def drop_queue(self, queue: str) -> None:
         """Delete every log of `queue` on this buffer; an absent queue is success."""
-        raise NotImplementedError
+        await self._writer.do(lambda: self._library.drop_queue(queue), ())
+        self._fence.drop_queue(queue)
 
     async def stats(self) -> BufferStats:
         """What it did and holds, for `status`, metrics and benchmarks."""
-        raise NotImplementedError
+        logs = self._library.all_logs()
+        times = os.times()
+        counts = self._counts
+        return BufferStats(
+            appends=counts["appends"],
+            frames=counts["frames"],
+            messages=counts["messages"],
+            bytes_in=counts["bytes_in"],
+            repeats=counts["repeats"],
+            refused=counts["refused"],
+            fetches=counts["fetches"],
+            fetches_waiting=counts["fetches_waiting"],
+            bytes_out=counts["bytes_out"],
+            cold_reads=counts["cold_reads"],
+            fenced=counts["fenced"],
+            appends_waiting=counts["appends_waiting"],
+            bytes_hot=sum(log.bytes_hot for log in logs),
+            bytes_kept=sum(log.size_bytes for log in logs),
+            syncs=self._writer.syncs,
+            sync_ms_max=self._writer.sync_ms_max,
+            cpu_seconds=times.user + times.system,
+            rss_bytes=resident_bytes(),
+        )
 
     async def close(self) -> None:
         """Sync and close every log; afterwards every call is refused. Kill the actor after it."""
-        raise NotImplementedError
+        if self._retaining is not None:
+            self._retaining.cancel()
+        await self._writer.close()
+        self._library.close()
+        self._fence.close()
+        self._reader.close()
+
+    async def _retain_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(RETAIN_EVERY_S)
+            for log in self._library.all_logs():
+                try:
+                    await self._writer.do(partial(log.retain, _now_ms()), (log,))
+                except (PxrsError, OSError) as error:
+                    logger.warning("retention of %s: %s", log.folder, error)
+
+
+def make_buffer(topology: str, index: int, buffers: int, folder: str) -> Any:
+    """Start the buffer actor, or find it when it runs; answers its handle.
+
+    Detached and restarted for ever; calls that a restart cut off are made again by Ray, which is
+    safe for they are idempotent.
+    """
+    return (
+        ray.remote(Buffer)
+        .options(
+            name=names.buffer(topology, index),
+            namespace=names.NAMESPACE,
+            lifetime="detached",
+            get_if_exists=True,
+            max_restarts=-1,
+            max_task_retries=-1,
+            max_concurrency=CALLS_MAX,
+            num_cpus=0,
+            scheduling_strategy="SPREAD",
+            enable_task_events=False,
+        )
+        .remote(topology, index, buffers, folder)
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

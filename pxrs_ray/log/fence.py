@@ -56,7 +56,14 @@ class ReadFence:
 
     def drop_group(self, queue: str, group: str) -> None:
         """Forget what is known of a group that is gone."""
-        self._epochs = {p: e for p, e in self._epochs.items() if p[:2] != (queue, group)}
+        self._keep({p: e for p, e in self._epochs.items() if p[:2] != (queue, group)})
+
+    def drop_queue(self, queue: str) -> None:
+        """Forget what is known of a queue that is gone."""
+        self._keep({p: e for p, e in self._epochs.items() if p[0] != queue})
+
+    def _keep(self, epochs: dict[Place, Epoch]) -> None:
+        self._epochs = epochs
         self._file.close()
         self._file = self._rewrite()
 
@@ -68,8 +75,7 @@ class ReadFence:
         self._file.flush()
         self._lines += len(epochs)
         if self._lines > max(_LINES_MAX, 2 * len(self._epochs)):
-            self._file.close()
-            self._file = self._rewrite()
+            self._keep(self._epochs)
 
     def _rewrite(self) -> IO[str]:
         temporary = self._path.with_suffix(".new")

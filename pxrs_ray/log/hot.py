@@ -70,14 +70,15 @@ class HotTail:
 
     def read(
         self, offset: Offset, end_max: Offset, records_max: int, bytes_max: int
-    ) -> list[bytes]:
-        """Runs of whole frames from the one holding `offset` on, none ending above `end_max`.
+    ) -> tuple[list[bytes], Offset]:
+        """Runs of whole frames from the one holding `offset` on, and the offset after them.
 
-        At least one frame, then up to the bounds. Small frames are joined to one run.
+        At least one frame, then up to the bounds, but none ending above `end_max`. Small frames
+        are joined to one run.
         """
         chunks: list[bytes] = []
         small: list[bytes] = []
-        size = 0
+        size, after = 0, offset
         for at in range(bisect_right(self._ends, offset, self._head), len(self._frames)):
             frame = self._frames[at]
             size += len(frame)
@@ -90,11 +91,12 @@ class HotTail:
                     chunks.append(b"".join(small))
                     small = []
                 chunks.append(frame)
-            if self._ends[at] - offset >= records_max:
+            after = self._ends[at]
+            if after - offset >= records_max:
                 break
         if small:
             chunks.append(b"".join(small))
-        return chunks
+        return chunks, after
 
     def frame_reaching(self, timestamp_ms: int) -> bytes | None:
         """The first frame with a timestamp of at least `timestamp_ms`; None when none has."""

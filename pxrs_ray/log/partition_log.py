@@ -90,6 +90,11 @@ class PartitionLog(LogView):
             self._end = header.end_offset
         return Appended(self.partition, header.base_offset, header.messages)
 
+    def expected_sequence(self, packed_header: bytes) -> int:
+        """What the log would take next of the producer of this header."""
+        header = unpack_header(packed_header)
+        return self._producers.expected(header.producer_id, header.producer_epoch)
+
     def _store(self, header: FrameHeader, frame: bytes, now_ms: int) -> None:
         try:
             if self._disk is None:
@@ -157,6 +162,12 @@ class PartitionLog(LogView):
         """Write the manifest."""
         self._manifest.start_offset = self._start
         self._manifest.write(self._files, self.folder)
+
+    def set_limits(self, limits: LogLimits) -> None:
+        """Go on with other limits; memory never becomes disk or the other way round."""
+        self.limits = limits
+        if self._disk is not None:
+            self._disk.limits = limits
 
     # ---- retention
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pxrs_ray.errors import LogError, LogLost, OffsetOutOfRange
 from pxrs_ray.log.disk import DiskLog
@@ -20,6 +20,13 @@ from pxrs_ray.log.wire import Gap, LogEnds
 from pxrs_ray.model import Offset
 
 ALL_RECORDS = 1 << 62
+
+
+class Run(NamedTuple):
+    """What a read brought: runs of whole frames, and the offset to read on at."""
+
+    chunks: list[Any]
+    next_offset: Offset
 
 
 class LogView:
@@ -42,6 +49,11 @@ class LogView:
         self._start = opened.manifest.start_offset
         self._end = opened.end_offset
         self._durable = opened.end_offset
+
+    @property
+    def queue(self) -> str:
+        """Which queue this is a part of."""
+        return self._manifest.queue
 
     @property
     def partition(self) -> int:
@@ -127,12 +139,10 @@ class LogView:
             str(self._failed or self._manifest.stopped),
         )
 
-    def read(
-        self, offset: Offset, records_max: int = ALL_RECORDS, bytes_max: int = 1 << 20
-    ) -> list[Any]:
-        """Runs of whole frames, the first one holding `offset` (or, in a gap, what follows it).
+    def read(self, offset: Offset, records_max: int = ALL_RECORDS, bytes_max: int = 1 << 20) -> Run:
+        """Whole frames, the first one holding `offset` (or, in a gap, what follows it).
 
-        At least one frame, then up to the bounds; empty at the end. May read files. Raises
+        At least one frame, then up to the bounds; none at the end. May read files. Raises
         OffsetOutOfRange, LogCorrupted, LogLost.
         """
         hot = self.read_hot(offset, records_max, bytes_max)
@@ -145,32 +155,41 @@ class LogView:
             self._check_range(offset)  # retention dropped it meanwhile
             raise
         if found is None:
-            return []
+            return self._nothing(offset)
         run, after = found
-        return [run] if after <= self.visible_end else self._below(run, self.visible_end)
+        return Run([run], after) if after <= self.visible_end else self._visible(run, offset)
 
-    def _below(self, run: memoryview, end: Offset) -> list[Any]:
+    def _visible(self, run: memoryview, offset: Offset) -> Run:
         """As much of `run` as readers may see."""
         size = 0
         for header, _ in frames_in(run):
-            if header.end_offset > end:
+            if header.end_offset > self.visible_end:
                 break
             size += header.frame_bytes
-        return [run[:size]] if size else []
+            offset = header.end_offset
+        return Run([run[:size]], offset) if size else self._nothing(offset)
 
     def read_hot(
         self, offset: Offset, records_max: int = ALL_RECORDS, bytes_max: int = 1 << 20
-    ) -> list[Any] | None:
+    ) -> Run | None:
         """As `read`, without touching a file: None when it would have to."""
         self._check_usable()
         self._check_range(offset)
         with self._lock:
             base = self._hot.base_offset
             if offset == self._end:
-                return []
+                return Run([], offset)
             if self._disk is not None and (base is None or offset < base):
                 return None
-            return list(self._hot.read(offset, self.visible_end, records_max, bytes_max))
+            chunks, after = self._hot.read(offset, self.visible_end, records_max, bytes_max)
+        return Run(chunks, after) if chunks else self._nothing(offset)
+
+    def _nothing(self, offset: Offset) -> Run:
+        """No frame from `offset` on: behind the recorded gap that it lies in, if it does."""
+        for gap in self._manifest.gaps:
+            if gap.first <= offset < gap.end:
+                return Run([], min(gap.end, self.visible_end))
+        return Run([], offset)
 
     def offset_at(self, timestamp_ms: int) -> Offset:
         """The first offset with a timestamp of at least `timestamp_ms`; the end when none has."""
@@ -195,13 +214,6 @@ class LogView:
                 f"partition {self.partition} holds offsets {self._start} to {self._end}, "
                 f"{offset} is not among them"
             )
-
-    def gap_end(self, offset: Offset) -> Offset:
-        """Where to read on from `offset`: behind the recorded gap that it lies in, if it does."""
-        for gap in self._manifest.gaps:
-            if gap.first <= offset < gap.end:
-                return gap.end
-        return offset
 
     def _check_usable(self) -> None:
         if self._failed is not None:

@@ -1,0 +1,59 @@
+"""`Patience`: a wait for a change of some partitions, with a deadline, that misses no change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from types import TracebackType
+from typing import Self
+
+from pxrs_ray.model import PartitionId
+
+Place = tuple[str, PartitionId]
+Waiting = dict[Place, set[asyncio.Event]]
+
+
+class Patience:
+    """Registered from `with` on: a change between a look and `wait` ends the wait at once."""
+
+    def __init__(self, waiting: Waiting, places: Collection[Place], wait_ms: int) -> None:
+        self._waiting, self._places = waiting, places
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + wait_ms / 1_000
+        self._timer = self._loop.call_at(self._end, self._event.set) if wait_ms > 0 else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._timer is None or self._loop.time() >= self._end
+
+    async def wait(self) -> None:
+        """Return at the next change, or at the deadline."""
+        await self._event.wait()
+        self._event.clear()
+
+    def __enter__(self) -> Self:
+        for place in self._places:
+            self._waiting.setdefault(place, set()).add(self._event)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for place in self._places:
+            events = self._waiting[place]
+            events.discard(self._event)
+            if not events:
+                del self._waiting[place]
+
+
+def wake(waiting: Waiting, place: Place) -> None:
+    """End every wait that looks at `place`."""
+    for event in waiting.get(place, ()):
+        event.set()

@@ -1,0 +1,134 @@
+"""`Reader`: what a buffer does for those who read, and what both halves answer refusals with."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from pxrs_ray.batch import batches
+from pxrs_ray.errors import (
+    Fenced,
+    LogLost,
+    NotFound,
+    OffsetOutOfRange,
+    PartitionFull,
+    PxrsError,
+    SequenceGap,
+)
+from pxrs_ray.log.fence import ReadFence
+from pxrs_ray.log.library import LogLibrary
+from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.view import Run
+from pxrs_ray.log.wire import Appended, Fetched, Position, Refused
+from pxrs_ray.model import Message, Offset, PartitionId
+
+READ_THREADS = 4
+OUT_OF_BAND_BYTES = 4 << 10
+FETCH_BYTES_MAX = 64 << 20
+Answer = TypeVar("Answer")
+
+
+class Reader:
+    """Reads several logs for one call. What is in memory is read on the event loop."""
+
+    def __init__(self, library: LogLibrary, fence: ReadFence, counts: Counter[str]) -> None:
+        self._library = library
+        self._fence = fence
+        self._counts = counts
+        self._threads = ThreadPoolExecutor(READ_THREADS, "pxrs-reader")
+
+    async def run(self, call: Callable[[], Answer]) -> Answer:
+        """Make a call that may read files, on a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def fetch(
+        self,
+        queue: str,
+        group: str,
+        positions: Mapping[PartitionId, Position],
+        bytes_max: int,
+        final: bool,
+    ) -> list[Fetched | Refused]:
+        """What is there now; refusals that waiting may end are left out unless it is `final`."""
+        found: list[Fetched | Refused] = []
+        left = min(bytes_max, FETCH_BYTES_MAX)
+        for partition, (epoch, offset) in positions.items():
+            if left <= 0:
+                break
+            log: PartitionLog | None = None
+            try:
+                self._fence.check(queue, group, partition, epoch)
+                log = self._library.log(queue, partition)
+                run = log.read_hot(offset, bytes_max=left)
+                if run is None:
+                    self._counts["cold_reads"] += 1
+                    run = await self.run(partial(log.read, offset, bytes_max=left))
+                    self._fence.check(queue, group, partition, epoch)
+            except PxrsError as error:
+                if final or not may_pass(error, log):
+                    self._counts["fenced" if isinstance(error, Fenced) else "refused"] += 1
+                    found.append(refused(partition, error, log))
+                continue
+            if run.next_offset > offset:
+                left -= sum(map(len, run.chunks))
+                found.append(_fetched(log, run))
+        self._counts["bytes_out"] += min(bytes_max, FETCH_BYTES_MAX) - left
+        return found
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown()
+
+
+def _fetched(log: PartitionLog, run: Run) -> Fetched:
+    chunks = tuple(map(_out_of_band, run.chunks))
+    return Fetched(log.partition, chunks, run.next_offset, log.start_offset, log.visible_end)
+
+
+def _out_of_band(chunk: Any) -> Any:
+    """Large chunks travel beside the pickle, uncopied."""
+    return pickle.PickleBuffer(chunk) if len(chunk) >= OUT_OF_BAND_BYTES else bytes(chunk)
+
+
+def message_at(log: PartitionLog, offset: Offset) -> Message:
+    """One message. Raises OffsetOutOfRange, LogCorrupted, LogLost."""
+    run = log.read(offset, records_max=1, bytes_max=1)
+    fetched = Fetched(log.partition, tuple(run.chunks), run.next_offset, 0, 0)
+    for batch in batches(fetched, offset):
+        if batch.base_offset == offset:
+            return batch[0]
+    raise OffsetOutOfRange(
+        f"partition {log.partition} has no message at offset {offset}: it ends at "
+        f"{log.visible_end}, and lost {[(gap.first, gap.end) for gap in log.gaps]}"
+    )
+
+
+def append_frame(
+    log: PartitionLog, partition: PartitionId, header: bytes, body: Any, now_ms: int
+) -> Appended | Refused:
+    """Append one frame, with a refusal as the answer that travels."""
+    try:
+        return log.append(header, body, now_ms)
+    except SequenceGap as error:
+        return Refused(partition, error, expected_sequence=log.expected_sequence(header))
+    except PxrsError as error:
+        return refused(partition, error, log)
+
+
+def refused(partition: PartitionId, error: PxrsError, log: PartitionLog | None) -> Refused:
+    """The answer that says why, and what can be read instead."""
+    if log is None or not isinstance(error, (OffsetOutOfRange, LogLost)):
+        return Refused(partition, error)
+    return Refused(partition, error, start_offset=log.start_offset, end_offset=log.visible_end)
+
+
+def may_pass(error: PxrsError, log: PartitionLog | None) -> bool:
+    """Whether a change of the log (or of what logs there are) may end this refusal."""
+    if isinstance(error, LogLost):
+        return log is not None and log.state == "waiting"
+    return isinstance(error, (NotFound, PartitionFull, SequenceGap))
