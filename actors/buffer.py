@@ -72,6 +72,7 @@ class Buffer:
         self._fence = ReadFence(self._library.folder / "fence.jsonl")
         self._writer = Writer(lambda log: wake(self._waiting, (log.queue, log.partition)))
         self._waiting: Waiting = {}
+        self._patience: dict[str, Patience] = {}
         self._counts: Counter[str] = Counter()
         self._reader = Reader(self._library, self._fence, self._counts)
         self._retaining: asyncio.Task[None] | None = None
@@ -177,8 +178,12 @@ class Buffer:
         positions: Mapping[PartitionId, Position],
         bytes_max: int = 8 << 20,
         wait_ms: int = 1_000,
+        reader: str = "",
     ) -> list[Fetched | Refused]:
         """Read several partitions at once; wait up to `wait_ms` for the first message.
+
+        A `reader` that is named waits in one call at a time: a newer one ends the older at once,
+        so that what it reads can change without leaving waits behind.
 
         `positions` gives per partition the reader's epoch and the offset to read from; the order
         of the mapping is the order of service. Only partitions with messages or a refusal are in
@@ -195,9 +200,9 @@ class Buffer:
                 found = await self._reader.fetch(queue, group, positions, bytes_max, final)
                 if final or found:
                     return found
-                self._counts["fetches_waiting"] += 1
-                await patience.wait()
-                self._counts["fetches_waiting"] -= 1
+            self._counts["fetches_waiting"] += 1
+            await patience.wait()
+            self._counts["fetches_waiting"] -= 1
 
     async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """From now on refuse readers of `group` below these epochs, waiting ones included."""
@@ -294,7 +299,7 @@ class Buffer:
 
         return await self._reader.run(run)
 
-    async def getmessage_at(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
+    async def get_message(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
         """Read one message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
         log = self._library.log(queue, partition)
         return await self._reader.run(lambda: message_at(log, offset))
