@@ -72,7 +72,7 @@ class Buffer:
         self._fence = ReadFence(self._library.folder / "fence.jsonl")
         self._writer = Writer(lambda log: wake(self._waiting, (log.queue, log.partition)))
         self._waiting: Waiting = {}
-        self._patience: dict[str, Patience] = {}
+        self._newest_wait: dict[str, Patience] = {}
         self._counts: Counter[str] = Counter()
         self._reader = Reader(self._library, self._fence, self._counts)
         self._retaining: asyncio.Task[None] | None = None
@@ -195,14 +195,23 @@ class Buffer:
         self._counts["fetches"] += 1
         places = {(queue, partition) for partition in positions}
         with Patience(self._waiting, places, wait_ms) as patience:
-            while True:
-                final = patience.over
-                found = await self._reader.fetch(queue, group, positions, bytes_max, final)
-                if final or found:
-                    return found
-            self._counts["fetches_waiting"] += 1
-            await patience.wait()
-            self._counts["fetches_waiting"] -= 1
+            older = self._newest_wait.pop(reader, None)
+            if older is not None:
+                older.end()
+            if reader:
+                self._newest_wait[reader] = patience
+            try:
+                while True:
+                    final = patience.over
+                    found = await self._reader.fetch(queue, group, positions, bytes_max, final)
+                    if final or found:
+                        return found
+                    self._counts["fetches_waiting"] += 1
+                    await patience.wait()
+                    self._counts["fetches_waiting"] -= 1
+            finally:
+                if self._newest_wait.get(reader) is patience:
+                    del self._newest_wait[reader]
 
     async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """From now on refuse readers of `group` below these epochs, waiting ones included."""

@@ -28,6 +28,11 @@ class Patience:
         """Whether the deadline has passed."""
         return self._timer is None or self._loop.time() >= self._end
 
+    def end(self) -> None:
+        """Let the wait end now: nobody wants its answer any more."""
+        self._end = 0.0
+        self._event.set()
+
     async def wait(self) -> None:
         """Return at the next change, or at the deadline."""
         await self._event.wait()
