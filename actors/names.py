@@ -22,6 +22,16 @@ def buffer(topology: str, index: int) -> str:
     return f"{prefix(topology)}buffer/{index}"
 
 
+def consumers_of(topology: str, group: str) -> str:
+    """What the names of all consumers of one group begin with."""
+    return f"{prefix(topology)}consumer/{group}/"
+
+
 def consumer(topology: str, group: str, member: MemberId, incarnation: Incarnation) -> str:
     """Name one incarnation of a consumer; the next one has another name, so none blocks it."""
-    return f"{prefix(topology)}consumer/{group}/{member}/{incarnation}"
+    return f"{consumers_of(topology, group)}{member}/{incarnation}"
+
+
+def store(topology: str) -> str:
+    """Name the actor that holds the registry of a topology whose store is `memory:`."""
+    return f"{prefix(topology)}store"

@@ -140,6 +140,15 @@ class ConsumerSession:
         held.buffered_bytes += size_bytes
         return True
 
+    def skip(self, partition: PartitionId, epoch: Epoch, offset: Offset, to: Offset) -> bool:
+        """Read on at `to`: there is nothing from `offset` to there. False means it is not ours."""
+        held = self.holdings.get(partition)
+        if held is None or held.epoch != epoch or held.draining or held.fetched != offset:
+            return False
+        assert to > offset
+        held.fetched = to
+        return True
+
     def processed(
         self,
         partition: PartitionId,

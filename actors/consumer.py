@@ -1,0 +1,234 @@
+"""`Consumer`: the actor of one group member. Its handler runs on a thread a partition.
+
+Rules of this file: the event loop keeps heartbeats, fetches and commits going; a handler runs on
+a worker's thread and can be as slow as it likes. `run` is the call that the coordinator awaits to
+learn of this process's death at once, so a graceful end must first let it return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.letters import DeadLetters
+from pxrs_ray.actors.runtime import ConsumerRuntime
+from pxrs_ray.actors.specs import ConsumerSpec
+from pxrs_ray.actors.worker import Failure, PartitionWorker
+from pxrs_ray.batch import Batch
+from pxrs_ray.delivery import Desk
+from pxrs_ray.events import Assignment
+from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, PartitionId
+from pxrs_ray.retry import FailurePolicy, RetryRules
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_WAIT_S = 60.0
+SKIPPED_KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo:
+    """What a consumer says of itself."""
+
+    member: MemberId
+    incarnation: Incarnation
+    pid: int
+    node: str
+    partitions: tuple[PartitionId, ...]
+    processed: int
+    failures: tuple[Failure, ...] = field(default=())
+    given_up: tuple[Failure, ...] = field(default=())
+    problem: str = ""
+
+
+class Consumer:
+    """One consumer of a group. Made by the coordinator only; see `pxrs_ray.actors.crew`."""
+
+    def __init__(self, spec: ConsumerSpec) -> None:
+        self._spec = spec
+        self._config = spec.group.config
+        self._handler = Handler(spec.handler)
+        self._rules = RetryRules(
+            self._config.attempts_max,
+            self._config.backoff_ms,
+            self._config.backoff_ms_max,
+            FailurePolicy(self._config.failure_policy),
+        )
+        self._workers: dict[PartitionId, PartitionWorker] = {}
+        self._processed_by_ended = 0
+        self._given_up: list[Failure] = []
+        self._letters = DeadLetters(spec.group)
+        self._finished = asyncio.Event()
+        self._runtime: ConsumerRuntime | None = None
+        self._loop: asyncio.AbstractEventLoop
+
+    async def ready(self) -> tuple[int, str]:
+        """Answer as soon as the handler is loaded: process id and node."""
+        return os.getpid(), ray.get_runtime_context().get_node_id()
+
+    async def begin(self, incarnation: Incarnation, assignment: Assignment | None) -> None:
+        """Start working as `incarnation`; calling it again changes nothing."""
+        if self._runtime is None:
+            self._loop = asyncio.get_running_loop()
+            self._runtime = ConsumerRuntime(self._spec.group, self._spec.member, incarnation, self)
+            self._runtime.start(assignment)
+
+    async def run(self) -> str:
+        """Never return, but at a graceful end: whoever awaits this learns of a death at once."""
+        waits = [asyncio.ensure_future(self._finished.wait())]
+        if self._runtime is not None:
+            waits.append(asyncio.ensure_future(self._runtime.ended.wait()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        failed = self._runtime.failed if self._runtime is not None else None
+        return repr(failed) if failed is not None else "finished"
+
+    async def finish(self) -> None:
+        """End gracefully: everything has been handed back. `run` returns."""
+        runtime = self._runtime
+        if runtime is not None:
+            await runtime.close()
+        for worker in self._workers.values():
+            worker.stop()
+        await asyncio.to_thread(self._close_all)
+        self._finished.set()
+
+    def _close_all(self) -> None:
+        for worker in list(self._workers.values()):
+            worker.join(5)
+        self._handler.close()
+        self._letters.close()
+
+    async def info(self) -> ConsumerInfo:
+        """What it holds and how it goes."""
+        runtime = self._runtime
+        session = runtime.session if runtime is not None else None
+        return ConsumerInfo(
+            self._spec.member,
+            session.incarnation if session else self._spec.incarnation,
+            os.getpid(),
+            ray.get_runtime_context().get_node_id(),
+            tuple(sorted(session.holdings)) if session else (),
+            self._processed_by_ended
+            + sum(w.next_offset - w.checkpoint for w in self._workers.values()),
+            tuple(w.failed for w in self._workers.values() if w.failed is not None),
+            tuple(self._given_up),
+            repr(runtime.failed) if runtime is not None and runtime.failed is not None else "",
+        )
+
+    # --- Hooks: called by the runtime, on the event loop ------------------------------------------
+
+    def started(self, grant: Grant) -> None:
+        """Put a worker on the partition; an older one may still be ending its last message."""
+        runtime = self._live()
+        desk = Desk(
+            self._spec.group.queue,
+            self._spec.group.group,
+            self._spec.member,
+            runtime.session.incarnation,
+            grant.partition,
+            grant.epoch,
+            grant.attempts + 1,
+        )
+        before = self._workers.get(grant.partition)
+        worker = PartitionWorker(
+            grant, desk, self._handler, self._rules, self, self._config, before
+        )
+        self._workers[grant.partition] = worker
+        worker.start()
+
+    def received(self, partition: PartitionId, epoch: Epoch, batch: Batch, size_bytes: int) -> None:
+        """Pass messages to the worker."""
+        worker = self._workers.get(partition)
+        if worker is not None and worker.epoch == epoch:
+            worker.put(batch, size_bytes)
+
+    def skipped(self, partition: PartitionId, epoch: Epoch, to: Offset) -> None:
+        """Let the worker go on behind a gap, in its order."""
+        worker = self._workers.get(partition)
+        if worker is not None and worker.epoch == epoch:
+            worker.skip(to)
+
+    def draining(self, partition: PartitionId) -> None:
+        """Stop the worker after what it has in hand."""
+        worker = self._workers.get(partition)
+        if worker is not None:
+            worker.stop()
+
+    def dropped(self, partition: PartitionId) -> None:
+        """Stop the worker; what it still does will not count."""
+        self.draining(partition)
+
+    def progress(self, partition: PartitionId, epoch: Epoch) -> tuple[Offset, int] | None:
+        """Where the worker is."""
+        worker = self._workers.get(partition)
+        if worker is None or worker.epoch != epoch:
+            return None
+        return worker.next_offset, worker.attempts
+
+    def queued_bytes(self, partition: PartitionId) -> int:
+        """What waits for the worker."""
+        worker = self._workers.get(partition)
+        return worker.queued_bytes if worker is not None else 0
+
+    def rejoined(self, incarnation: Incarnation) -> None:
+        """Nothing to do: workers are made per grant."""
+
+    # --- Office: called by workers, on their threads ----------------------------------------------
+
+    def checkpoint_soon(self) -> None:
+        """Commit when next possible."""
+        self._loop.call_soon_threadsafe(self._live().commit_soon)
+
+    def room(self) -> None:
+        """A worker can take more: fetch for it."""
+        self._loop.call_soon_threadsafe(self._live().reading.wake)
+
+    def checkpoint_now(self, worker: PartitionWorker) -> None:
+        """Commit, and wait for it."""
+        done = asyncio.run_coroutine_threadsafe(self._live().commit_now(), self._loop)
+        done.result(CHECKPOINT_WAIT_S)
+
+    def give_up(self, worker: PartitionWorker, failure: Failure, messages: Batch) -> None:
+        """Record what is skipped; send what is dead-lettered, and only then go on."""
+        if failure.policy is FailurePolicy.DEAD_LETTER:
+            self._letters.send(messages, failure)
+        self._given_up.append(failure)
+        del self._given_up[:-SKIPPED_KEPT]
+
+    def ended(self, worker: PartitionWorker) -> None:
+        """The worker is done: its partition can be released."""
+        self._loop.call_soon_threadsafe(self._worker_ended, worker)
+
+    def _worker_ended(self, worker: PartitionWorker) -> None:
+        self._live().stopped(worker.partition, worker.epoch)
+        if worker.failed is None and self._workers.get(worker.partition) is worker:
+            del self._workers[worker.partition]
+            self._processed_by_ended += worker.next_offset - worker.checkpoint
+
+    def _live(self) -> ConsumerRuntime:
+        assert self._runtime is not None, "begin comes first"
+        return self._runtime
+
+
+def make_consumer(spec: ConsumerSpec, name: str, namespace: str) -> Any:
+    """Create the actor of `spec`; it may stay pending until the cluster has room for it."""
+    options = {
+        "num_cpus": 0,
+        **spec.group.config.ray_options,
+        "name": name,
+        "namespace": namespace,
+        "lifetime": "detached",
+        "max_restarts": 0,
+        "max_concurrency": 1_000,
+    }
+    return ray.remote(Consumer).options(**options).remote(spec)

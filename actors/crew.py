@@ -1,0 +1,324 @@
+"""`Crew`: the consumer actors of one group, spawned, watched, replaced and ended.
+
+Rules of this file. A consumer joins only when its actor is up, several that start together join
+together. Consumers never restart by themselves: a death is seen by the call that awaits `run`,
+told to the coordinator core at once, and a new incarnation is spawned. A member whose lease ran
+out may only be frozen: it is given one more lease to thaw and join anew, then it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from pxrs_ray.actors import names
+from pxrs_ray.actors.consumer import ConsumerInfo, make_consumer
+from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
+from pxrs_ray.errors import Fenced, HandlerError, PxrsError
+from pxrs_ray.events import Died, Dismiss, Join, Leave
+from pxrs_ray.model import Incarnation, Member, MemberId
+
+logger = logging.getLogger(__name__)
+
+TOGETHER_WAIT_S = 10.0
+FINISH_WAIT_S = 10.0
+INFO_WAIT_S = 1.0
+PENDING_AFTER_S = 5.0
+RESPAWN_PAUSE_MOST_S = 10.0
+QUICK_DEATH_S = 5.0
+
+
+@dataclass(slots=True)
+class Hand:
+    """One wanted consumer. `state` is starting, pending, running, silent, leaving or failed."""
+
+    member: MemberId
+    incarnation: Incarnation = 0
+    actor: str = ""
+    state: str = "starting"
+    reason: str = ""
+    pid: int = 0
+    node: str = ""
+    handle: Any = None
+    born_s: float = 0.0
+    quick_deaths: int = 0
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class Crew:
+    """All consumer actors of one group. Lives on the coordinator's event loop."""
+
+    def __init__(
+        self,
+        spec: GroupSpec,
+        host: GroupHost,
+        handler: HandlerRef,
+        incarnations: dict[MemberId, Incarnation],
+        changed: Callable[[], None],
+    ) -> None:
+        self.spec = spec
+        self.handler = handler
+        self.hands: dict[MemberId, Hand] = {}
+        self._incarnations = incarnations
+        self._host = host
+        self._changed = changed
+        self._stopping = False
+
+    # --- what is wanted ---------------------------------------------------------------------------
+
+    async def add(self, members: Sequence[MemberId]) -> None:
+        """Spawn these members; they join together, or as they come when one is slow to start."""
+        hands = []
+        for member in members:
+            hand = self.hands[member] = Hand(member)
+            hands.append(hand)
+        await self._spawn_together(hands)
+
+    async def remove(self, members: Sequence[MemberId], cause: str) -> None:
+        """Let these members hand everything back and end; returns when they have left."""
+        leaving = [self.hands.pop(member) for member in members if member in self.hands]
+        self._changed()
+        for hand in leaving:
+            hand.state = "leaving"
+        await asyncio.gather(*(self._let_go(hand, cause) for hand in leaving))
+
+    async def stop(self, cause: str) -> None:
+        """Remove everybody."""
+        self._stopping = True
+        await self.remove(list(self.hands), cause)
+
+    def abandon(self) -> None:
+        """Kill every actor at once; the topology is being removed."""
+        self._stopping = True
+        for hand in self.hands.values():
+            self._kill(hand)
+        self.hands.clear()
+
+    def reattach(self, hand: Hand) -> None:
+        """Go on with a consumer that a former coordinator spawned."""
+        self.hands[hand.member] = hand
+        try:
+            hand.handle = ray.get_actor(hand.actor, namespace=names.NAMESPACE)
+        except ValueError:
+            self._task(hand, self._gone(hand, "its actor is gone"))
+            return
+        hand.state = "running"
+        self._task(hand, self._watch(hand))
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def dismissed(self, dismiss: Dismiss) -> None:
+        """The core has struck an incarnation from its register."""
+        hand = self.hands.get(dismiss.member)
+        if hand is None or hand.incarnation != dismiss.incarnation or dismiss.clean:
+            return
+        if hand.state == "running":
+            hand.state, hand.reason = "silent", dismiss.cause
+            self._task(hand, self._replace_if_still_silent(hand, dismiss.incarnation))
+
+    async def rejoin(self, member: MemberId, lost: Incarnation) -> Incarnation:
+        """Let a member that lost its membership, and still lives, come back as a new incarnation.
+
+        Raises Fenced when another incarnation has taken its place.
+        """
+        hand = self.hands[member]
+        if hand.incarnation != lost or hand.state not in ("running", "silent"):
+            raise Fenced(f"{member}#{lost} was replaced by #{hand.incarnation}")
+        hand.incarnation = next_incarnation(self._host, self._incarnations, member)
+        hand.state, hand.reason = "running", ""
+        self._changed()
+        return hand.incarnation
+
+    async def infos(self) -> dict[MemberId, ConsumerInfo]:
+        """What each running consumer says of itself, leaving out those that do not answer."""
+
+        async def ask(hand: Hand) -> ConsumerInfo | None:
+            try:
+                answer: ConsumerInfo = await asyncio.wait_for(
+                    hand.handle.info.remote(), INFO_WAIT_S
+                )
+            except (RayError, TimeoutError):
+                return None
+            return answer
+
+        running = [hand for hand in self.hands.values() if hand.handle is not None]
+        answers = await asyncio.gather(*(ask(hand) for hand in running))
+        return {info.member: info for info in answers if info is not None}
+
+    # --- spawning ---------------------------------------------------------------------------------
+
+    async def _spawn_together(self, hands: Sequence[Hand]) -> None:
+        for hand in hands:
+            self._make(hand)
+        self._changed()
+        ups = {asyncio.ensure_future(self._up(hand)): hand for hand in hands}
+        done, slow = await asyncio.wait(ups, timeout=TOGETHER_WAIT_S)
+        for task in slow:
+            self._task(ups[task], self._join_when_up(ups[task], task))
+        await self._join([ups[task] for task in done if task.result()])
+        failed = [hand for hand in hands if hand.state == "failed"]
+        if failed:
+            raise HandlerError(f"consumer {failed[0].member} cannot start: {failed[0].reason}")
+
+    def _make(self, hand: Hand) -> None:
+        hand.incarnation = next_incarnation(self._host, self._incarnations, hand.member)
+        hand.actor = names.consumer(
+            self.spec.topology, self.spec.group, hand.member, hand.incarnation
+        )
+        hand.state, hand.reason, hand.born_s = "starting", "", time.monotonic()
+        spec = ConsumerSpec(self.spec, hand.member, hand.incarnation, self.handler)
+        hand.handle = make_consumer(spec, hand.actor, names.NAMESPACE)
+
+    async def _up(self, hand: Hand) -> bool:
+        """Whether the actor came up. One that has no place yet is pending, and that is shown."""
+        ready = asyncio.ensure_future(_ready(hand.handle))
+        done, _ = await asyncio.wait([ready], timeout=PENDING_AFTER_S)
+        if not done:
+            hand.state = "pending"
+            hand.reason = (
+                f"no node has room for {self.spec.config.ray_options or 'it'} yet, or it is slow "
+                "to start"
+            )
+        try:
+            hand.pid, hand.node = await ready
+        except RayActorError as error:
+            # The constructor loads the handler: its error is what the user must see.
+            hand.state, hand.reason = "failed", _last_line(error)
+            return False
+        return True
+
+    async def _join_when_up(self, hand: Hand, up: asyncio.Future[bool]) -> None:
+        if await up and self.hands.get(hand.member) is hand:
+            await self._join([hand])
+
+    async def _join(self, hands: Sequence[Hand]) -> None:
+        wanted = [hand for hand in hands if self.hands.get(hand.member) is hand]
+        if not wanted:
+            return
+        members = tuple(self.member(hand.member, hand.incarnation) for hand in wanted)
+        await self._host.submit(Join(members))
+        for hand in wanted:
+            hand.state, hand.reason = "running", ""
+            try:
+                await hand.handle.begin.remote(
+                    hand.incarnation, self._host.core.assignment(hand.member)
+                )
+            except (RayActorError, KeyError) as error:
+                logger.warning("%s#%d died as it joined: %s", hand.member, hand.incarnation, error)
+            self._task(hand, self._watch(hand))
+
+    def member(self, member: MemberId, incarnation: Incarnation) -> Member:
+        """The member as the core should know it."""
+        return Member(member, incarnation, grace_ms=self.spec.config.grace_ms)
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    async def _watch(self, hand: Hand) -> None:
+        """Await the call that never returns: it fails at the moment the process dies."""
+        try:
+            cause = f"ended by itself: {await hand.handle.run.remote()}"
+        except RayActorError as error:
+            cause = f"its process ({hand.pid or hand.actor}) died"
+            logger.info("%s: %s", cause, error)
+        except RayError as error:
+            cause = f"failed: {_last_line(error)}"
+        await self._gone(hand, cause)
+
+    async def _gone(self, hand: Hand, cause: str) -> None:
+        if hand.state == "leaving":
+            return
+        await self._host.submit(Died(hand.member, hand.incarnation, cause))
+        if self.hands.get(hand.member) is hand:
+            await self._respawn(hand, cause)
+
+    async def _replace_if_still_silent(self, hand: Hand, incarnation: Incarnation) -> None:
+        await asyncio.sleep(self._host.core.settings.lease_ms / 1_000)
+        if hand.state == "silent" and hand.incarnation == incarnation:
+            self._kill(hand)
+
+    async def _respawn(self, hand: Hand, cause: str) -> None:
+        """Put a new incarnation in the place of a dead one; one that dies at once waits longer."""
+        if self._stopping or not self.spec.config.respawn:
+            hand.state, hand.reason, hand.handle = "failed", cause, None
+            return
+        lived_s = time.monotonic() - hand.born_s
+        hand.quick_deaths = hand.quick_deaths + 1 if lived_s < QUICK_DEATH_S else 0
+        hand.state, hand.reason = "starting", f"replaces one that died: {cause}"
+        if hand.quick_deaths:
+            await asyncio.sleep(min(0.1 * 2**hand.quick_deaths, RESPAWN_PAUSE_MOST_S))
+        if self.hands.get(hand.member) is not hand:
+            return
+        reason = hand.reason
+        self._make(hand)
+        hand.reason = reason
+        self._changed()
+        if await self._up(hand):
+            await self._join([hand])
+
+    # --- ending -----------------------------------------------------------------------------------
+
+    async def _let_go(self, hand: Hand, cause: str) -> None:
+        slot = self._host.core.state.members.get(hand.member)
+        if slot is None or slot.member.incarnation != hand.incarnation:
+            self._kill(hand)
+            return
+        deadline_s = self._host.core.settings.revoke_deadline_ms / 1_000 + FINISH_WAIT_S
+        try:
+            await self._host.submit(Leave(hand.member, hand.incarnation, cause))
+            await asyncio.wait_for(self._left(hand), deadline_s)
+            await asyncio.wait_for(hand.handle.finish.remote(), FINISH_WAIT_S)
+        except (PxrsError, RayError, TimeoutError) as error:
+            logger.warning("%s did not end gracefully: %r", hand.member, error)
+        self._kill(hand)
+
+    async def _left(self, hand: Hand) -> None:
+        while (slot := self._host.core.state.members.get(hand.member)) is not None:
+            if slot.member.incarnation != hand.incarnation:
+                return
+            await self._host.change()
+
+    def _kill(self, hand: Hand) -> None:
+        for task in hand.tasks:
+            if hand.state == "leaving":
+                task.cancel()
+        if hand.handle is not None:
+            ray.kill(hand.handle)
+
+    def _task(self, hand: Hand, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(self._guard(hand, work))
+        hand.tasks.add(task)
+        task.add_done_callback(hand.tasks.discard)
+
+    async def _guard(self, hand: Hand, work: Any) -> None:
+        try:
+            await work
+        except PxrsError as error:
+            logger.warning("crew of %s, %s: %s", self.spec.group, hand.member, error)
+
+
+async def _ready(handle: Any) -> tuple[int, str]:
+    answer: tuple[int, str] = await handle.ready.remote()
+    return answer
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__
+
+
+def next_incarnation(
+    host: GroupHost, given: dict[MemberId, Incarnation], member: MemberId
+) -> Incarnation:
+    """A number above every incarnation of `member` that anybody has seen or been given."""
+    known = max(host.core.newest_incarnation(member), given.get(member, 0))
+    given[member] = known + 1
+    return known + 1

@@ -1,0 +1,166 @@
+"""From what a user calls a handler to one thing that a worker thread can call.
+
+A handler is a function of one message, a function of one batch, either of them `async`, or a
+class with a method `handle` (or `handle_batch`) and, where it wants them, `on_assigned(partition,
+checkpoint)`, `on_revoked(partition)` and `close()`. It is given by object (pickled by value) or by
+import path ('package.module:name'). A batch is meant where the one parameter is annotated
+`DeliveredBatch`, the method is called `handle_batch`, or `mode="batch"` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from ray import cloudpickle
+
+from pxrs_ray.errors import HandlerError
+from pxrs_ray.model import Offset, PartitionId
+
+MODES = ("auto", "message", "batch")
+HANDLER_BYTES_MAX = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRef:
+    """A handler that can travel: exactly one of `path` and `pickled` is set."""
+
+    path: str | None
+    pickled: bytes | None
+    mode: str
+    name: str
+
+
+def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
+    """Make `handler` travel; everything that is wrong with it is found now.
+
+    Raises HandlerError when it is not callable, cannot be imported or pickled, or is too large.
+    """
+    if mode not in MODES:
+        raise HandlerError(f"handler mode must be one of {', '.join(MODES)}, not {mode!r}")
+    if isinstance(handler, str):
+        return HandlerRef(handler, None, mode, handler)
+    _check_shape(handler)
+    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    try:
+        pickled: bytes = cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise HandlerError(
+            f"handler {name} cannot be pickled ({error}): give it by import path "
+            "('package.module:name'), or make what it closes over inside the handler"
+        ) from error
+    if len(pickled) > HANDLER_BYTES_MAX:
+        raise HandlerError(
+            f"handler {name} is {len(pickled)} bytes when pickled, at most {HANDLER_BYTES_MAX} "
+            "are allowed: load large objects inside it, or give it by import path"
+        )
+    return HandlerRef(None, pickled, mode, name)
+
+
+def _check_shape(handler: object) -> None:
+    if inspect.isclass(handler):
+        if not hasattr(handler, "handle") and not hasattr(handler, "handle_batch"):
+            raise HandlerError(
+                f"handler class {handler.__qualname__} needs a method handle(message) or "
+                "handle_batch(batch)"
+            )
+    elif not callable(handler) and not hasattr(handler, "handle"):
+        raise HandlerError(f"a handler must be callable or an import path, not {handler!r}")
+
+
+def _import(path: str) -> object:
+    module_name, separator, name = path.partition(":")
+    if not separator:
+        raise HandlerError(f"handler path {path!r} must look like 'package.module:name'")
+    try:
+        found: object = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise HandlerError(
+            f"handler {path!r} cannot be imported here ({error}): is its package installed on this "
+            "node, or part of the job's working_dir?"
+        ) from error
+    return found
+
+
+class Handler:
+    """A loaded handler: what workers call, from their own threads."""
+
+    def __init__(self, ref: HandlerRef) -> None:
+        target = (
+            _import(ref.path) if ref.path is not None else cloudpickle.loads(ref.pickled or b"")
+        )
+        _check_shape(target)
+        self.name = ref.name
+        self._target: Any = target() if inspect.isclass(target) else target
+        function: Any = self._target
+        self.wants_batch = ref.mode == "batch"
+        if hasattr(self._target, "handle_batch"):
+            function, self.wants_batch = self._target.handle_batch, True
+        elif hasattr(self._target, "handle"):
+            function = self._target.handle
+        if ref.mode == "auto" and not self.wants_batch:
+            self.wants_batch = _takes_batch(function)
+        self._loop = _LoopThread() if inspect.iscoroutinefunction(function) else None
+        self.call: Callable[[Any], object] = self._run_async if self._loop else function
+        self._function: Callable[[Any], Coroutine[Any, Any, object]] = function
+
+    def _run_async(self, argument: Any) -> object:
+        assert self._loop is not None
+        return self._loop.run(self._function(argument))
+
+    def on_assigned(self, partition: PartitionId, checkpoint: Offset) -> None:
+        """Tell the handler, if it asks for it, that a partition begins at `checkpoint`."""
+        self._notify("on_assigned", partition, checkpoint)
+
+    def on_revoked(self, partition: PartitionId) -> None:
+        """Tell the handler, if it asks for it, that nothing more of a partition will come."""
+        self._notify("on_revoked", partition)
+
+    def close(self) -> None:
+        """Let the handler give back what it holds."""
+        self._notify("close")
+        if self._loop is not None:
+            self._loop.close()
+
+    def _notify(self, name: str, *arguments: object) -> None:
+        method = getattr(self._target, name, None)
+        if method is None:
+            return
+        if inspect.iscoroutinefunction(method) and self._loop is not None:
+            self._loop.run(method(*arguments))
+        else:
+            method(*arguments)
+
+
+def _takes_batch(function: Callable[..., object]) -> bool:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    note = parameters[0].annotation if parameters else None
+    return "DeliveredBatch" in (note if isinstance(note, str) else getattr(note, "__name__", ""))
+
+
+class _LoopThread:
+    """An event loop of its own thread, so that an async handler never blocks the actor's."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="pxrs-async-handler", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, object]) -> object:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)

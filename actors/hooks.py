@@ -1,0 +1,36 @@
+"""`Hooks`: what a `ConsumerRuntime` tells the one that does the work."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pxrs_ray.batch import Batch
+from pxrs_ray.model import Epoch, Grant, Incarnation, Offset, PartitionId
+
+
+class Hooks(Protocol):
+    """What the runtime tells its user, on the event loop; nothing here may block."""
+
+    def started(self, grant: Grant) -> None:
+        """Work on this partition may begin."""
+
+    def received(self, partition: PartitionId, epoch: Epoch, batch: Batch, size_bytes: int) -> None:
+        """Messages to work on, in order."""
+
+    def skipped(self, partition: PartitionId, epoch: Epoch, to: Offset) -> None:
+        """The log has nothing before `to` any more: that is where the work goes on."""
+
+    def draining(self, partition: PartitionId) -> None:
+        """Finish what is in hand, begin nothing new, and then call `runtime.stopped`."""
+
+    def dropped(self, partition: PartitionId) -> None:
+        """The partition is lost: nothing that is still done for it will count."""
+
+    def progress(self, partition: PartitionId, epoch: Epoch) -> tuple[Offset, int] | None:
+        """How far the work is: the next offset, and failed attempts at it."""
+
+    def queued_bytes(self, partition: PartitionId) -> int:
+        """How much waits to be worked on."""
+
+    def rejoined(self, incarnation: Incarnation) -> None:
+        """The member goes on as this incarnation."""

@@ -1,0 +1,67 @@
+"""`CoordinatorLink`: calls to the coordinator that outlive its restarts.
+
+Rules of this file: every coordinator method that members call is idempotent, so a call whose
+answer was lost is simply made again, until its deadline. A `PxrsError` is an answer and is never
+retried; a fault of Ray's (the actor restarts, its node is gone) is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from pxrs_ray.actors import names
+from pxrs_ray.errors import DeadlineExceeded, PxrsError
+
+RETRY_FIRST_S = 0.02
+RETRY_MOST_S = 0.5
+
+
+def answer_of(error: RayTaskError) -> BaseException:
+    """The exception that the called method raised."""
+    cause = error.cause
+    return cause if isinstance(cause, BaseException) else error
+
+
+class CoordinatorLink:
+    """One caller's way to the coordinator of `topology`, from an event loop."""
+
+    def __init__(self, topology: str) -> None:
+        self._name = names.coordinator(topology)
+        self._handle: Any = None
+
+    async def call(self, method: str, *arguments: object, timeout_s: float = 30.0) -> Any:
+        """Call `method`, again after faults, until it answers.
+
+        Raises what the method raised, or DeadlineExceeded after `timeout_s`.
+        """
+        end_s = time.monotonic() + timeout_s
+        pause_s = RETRY_FIRST_S
+        last: BaseException | None = None
+        while (left_s := end_s - time.monotonic()) > 0:
+            try:
+                if self._handle is None:
+                    self._handle = ray.get_actor(self._name, namespace=names.NAMESPACE)
+                reference = getattr(self._handle, method).remote(*arguments)
+                return await asyncio.wait_for(reference, left_s)
+            except RayTaskError as error:
+                answer = answer_of(error)
+                if isinstance(answer, PxrsError):
+                    raise answer from None
+                raise
+            except (RayActorError, ValueError) as error:
+                # ValueError is what get_actor raises while no actor has the name.
+                last, self._handle = error, None
+            except TimeoutError as error:
+                last = error
+                break
+            await asyncio.sleep(min(pause_s, max(0.0, left_s)))
+            pause_s = min(pause_s * 2, RETRY_MOST_S)
+        raise DeadlineExceeded(
+            f"the coordinator ({self._name}) did not answer {method} within {timeout_s:g} s: "
+            f"{last!r}; see `pxrs doctor`"
+        ) from last

@@ -1,0 +1,299 @@
+"""`ConsumerRuntime`: the loops that keep one member going. A shell around `ConsumerSession`.
+
+Rules of this file. Everything here runs on one event loop and never blocks it; the work itself is
+done by whoever stands behind `Hooks` (worker threads of a consumer actor, the user's own loop of
+a pull consumer). While the coordinator is away, fetching and working go on and commits are held.
+Losing membership drops everything at once, and the member joins again as a new incarnation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pxrs_ray.actors.hooks import Hooks
+from pxrs_ray.actors.link import CoordinatorLink
+from pxrs_ray.actors.reading import Reading
+from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.consumer import Changes, ConsumerSession
+from pxrs_ray.errors import DeadlineExceeded, PxrsError, UnknownMember
+from pxrs_ray.events import Assignment, Progress
+from pxrs_ray.model import Epoch, Incarnation, MemberId, PartitionId
+
+logger = logging.getLogger(__name__)
+
+WATCH_WAIT_MS = 10_000
+
+
+class ConsumerRuntime:
+    """One member of a group, alive. Make it, `start` it, and `close` it on one event loop."""
+
+    def __init__(
+        self, spec: GroupSpec, member: MemberId, incarnation: Incarnation, hooks: Hooks
+    ) -> None:
+        self.spec = spec
+        self.session = ConsumerSession(member, incarnation)
+        self.failed: BaseException | None = None
+        self._hooks = hooks
+        self._link = CoordinatorLink(spec.topology)
+        self.name = f"{spec.group}/{member}/{incarnation}"
+        self.reading = Reading(self, hooks)
+        self._commit_wake = asyncio.Event()
+        self._release_wake = asyncio.Event()
+        self._committed = asyncio.Condition()
+        self._commit_rounds = 0
+        self._committing = False
+        self._rejoining = asyncio.Lock()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.ended = asyncio.Event()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, assignment: Assignment | None) -> None:
+        """Begin with the assignment that joining brought."""
+        if assignment is not None:
+            self._assigned(assignment)
+        loops: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            self._heartbeat_loop,
+            self._watch_loop,
+            self._commit_loop,
+            self._release_loop,
+        ]
+        self._tasks = [asyncio.create_task(self._guard(loop())) for loop in loops]
+        self._tasks += [
+            asyncio.create_task(self._guard(self.reading.loop(index)))
+            for index in range(self.spec.buffers)
+        ]
+
+    async def leave(self, cause: str, timeout_s: float) -> bool:
+        """Hand everything back and leave; False when that was not over in time."""
+        session = self.session
+        await self._link.call(
+            "leave",
+            self.spec.group,
+            session.member,
+            session.incarnation,
+            cause,
+            timeout_s=timeout_s,
+        )
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End every loop. What was not committed or released stays so."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.ended.set()
+
+    async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
+        try:
+            await loop
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            logger.exception("a loop of %s ended by a fault", self.name)
+            self.failed = error
+            self.ended.set()
+
+    # --- ownership ------------------------------------------------------------------------------
+
+    def _assigned(self, assignment: Assignment) -> None:
+        paused = self.session.paused
+        self._apply(self.session.assign(assignment))
+        if paused and not self.session.paused:
+            self.reading.wake()
+
+    def _apply(self, changes: Changes) -> None:
+        for partition in changes.dropped:
+            self._hooks.dropped(partition)
+        for grant in changes.started:
+            self._hooks.started(grant)
+        for partition in changes.draining:
+            self._hooks.draining(partition)
+        if changes.dropped or changes.started or changes.draining:
+            self.reading.wake()
+            self._release_wake.set()
+        self._note_idle()
+
+    def lose(self, partition: PartitionId, epoch: Epoch) -> None:
+        """Drop one partition whose epoch is over, whatever we were told."""
+        if self.session.holds(partition, epoch):
+            del self.session.holdings[partition]
+            self._hooks.dropped(partition)
+            self._note_idle()
+
+    def _note_idle(self) -> None:
+        if self.session.holdings:
+            self._idle.clear()
+        elif self.session.leaving or self.ended.is_set():
+            self._idle.set()
+
+    async def _heartbeat_loop(self) -> None:
+        pause_s = self.spec.config.lease_ttl_seconds / 3
+        while not self.ended.is_set():
+            await asyncio.sleep(pause_s)
+            session = self.session
+            try:
+                assignment = await self._link.call(
+                    "heartbeat",
+                    self.spec.group,
+                    session.member,
+                    session.incarnation,
+                    session.seen,
+                    timeout_s=pause_s * 2,
+                )
+            except UnknownMember:
+                await self._rejoin(session)
+            except DeadlineExceeded:
+                continue
+            else:
+                if assignment is not None:
+                    self._assigned(assignment)
+
+    async def _watch_loop(self) -> None:
+        while not self.ended.is_set():
+            session = self.session
+            try:
+                assignment = await self._link.call(
+                    "watch",
+                    self.spec.group,
+                    session.member,
+                    session.incarnation,
+                    session.seen,
+                    WATCH_WAIT_MS,
+                    timeout_s=WATCH_WAIT_MS / 1_000 + 5,
+                )
+            except UnknownMember:
+                await self._rejoin(session)
+            except DeadlineExceeded:
+                continue
+            else:
+                if assignment is not None and session is self.session:
+                    self._assigned(assignment)
+
+    async def _rejoin(self, lost: ConsumerSession) -> None:
+        """Drop what the lost membership held, and join again, once for all loops that notice."""
+        async with self._rejoining:
+            if lost is not self.session or self.ended.is_set():
+                return
+            for partition in lost.drop_all():
+                self._hooks.dropped(partition)
+            self._idle.set()
+            if lost.leaving:
+                self.ended.set()
+                return
+            logger.warning("%s lost its membership, joins again", self.name)
+            try:
+                incarnation, assignment = await self._link.call(
+                    "rejoin", self.spec.group, lost.member, lost.incarnation
+                )
+            except DeadlineExceeded:
+                return  # the next loop that notices tries again
+            except PxrsError as error:
+                self.failed = error
+                self.ended.set()
+                return
+            self.session = ConsumerSession(lost.member, incarnation)
+            self.name = f"{self.spec.group}/{lost.member}/{incarnation}"
+            self._hooks.rejoined(incarnation)
+            if assignment is not None:
+                self._assigned(assignment)
+
+    # --- progress -------------------------------------------------------------------------------
+
+    def commit_soon(self) -> None:
+        """Commit without waiting for the interval."""
+        self._commit_wake.set()
+
+    async def commit_now(self) -> None:
+        """Return when everything that was done before this call is committed or lost."""
+        async with self._committed:
+            wanted = self._commit_rounds + 1
+            # A round that is under way may have read the progress before this call.
+            if self._commit_wake.is_set() or self._committing:
+                wanted += 1
+            self._commit_wake.set()
+            while self._commit_rounds < wanted and not self.ended.is_set():
+                self._commit_wake.set()
+                await self._committed.wait()
+
+    def stopped(self, partition: PartitionId, epoch: Epoch) -> None:
+        """The work on a partition is over: nothing of it is in flight."""
+        self._note_progress()
+        self.session.stopped(partition, epoch)
+        self._release_wake.set()
+
+    def _note_progress(self) -> None:
+        for partition, held in list(self.session.holdings.items()):
+            done = self._hooks.progress(partition, held.epoch)
+            if done is not None:
+                offset, attempts = done
+                self.session.processed(partition, held.epoch, offset, attempts=attempts)
+
+    async def _commit_loop(self) -> None:
+        interval_s = self.spec.config.commit_interval_ms / 1_000
+        while not self.ended.is_set():
+            try:
+                await asyncio.wait_for(self._commit_wake.wait(), interval_s)
+            except TimeoutError:
+                pass
+            self._commit_wake.clear()
+            self._committing = True
+            await self._commit()
+            self._committing = False
+            async with self._committed:
+                self._commit_rounds += 1
+                self._committed.notify_all()
+
+    async def _commit(self) -> None:
+        """Commit what is done; waits for as long as the coordinator is away."""
+        self._note_progress()
+        session = self.session
+        rows = session.to_commit()
+        if not rows:
+            return
+        while session is self.session and not self.ended.is_set():
+            try:
+                outcomes = await self._link.call(
+                    "commit", self.spec.group, session.member, session.incarnation, _plain(rows)
+                )
+            except DeadlineExceeded:
+                continue
+            except UnknownMember:
+                await self._rejoin(session)
+                return
+            self._apply(session.committed(rows, outcomes))
+            return
+
+    async def _release_loop(self) -> None:
+        while not self.ended.is_set():
+            await self._release_wake.wait()
+            self._release_wake.clear()
+            session = self.session
+            rows = session.to_release()
+            if not rows:
+                continue
+            try:
+                await self._link.call(
+                    "release", self.spec.group, session.member, session.incarnation, _plain(rows)
+                )
+            except DeadlineExceeded:
+                self._release_wake.set()
+                continue
+            except UnknownMember:
+                await self._rejoin(session)
+                continue
+            session.released(rows)
+            self._note_idle()
+
+
+def _plain(rows: tuple[Progress, ...]) -> list[tuple[int, int, int, int, str]]:
+    return [(r.partition, r.epoch, r.checkpoint, r.attempts, r.detail) for r in rows]

@@ -1,0 +1,31 @@
+"""What actors are told when they are made: plain frozen data that pickles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.model import Incarnation, MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """One group of one topology, as its consumers must know it."""
+
+    topology: str
+    group: str
+    queue: str
+    partitions: int
+    buffers: int
+    config: GroupConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSpec:
+    """One consumer actor, in the incarnation that it is born with."""
+
+    group: GroupSpec
+    member: MemberId
+    incarnation: Incarnation
+    handler: HandlerRef

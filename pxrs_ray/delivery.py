@@ -1,0 +1,126 @@
+"""`Delivery`: a message in the hands of a handler, with all that identifies this attempt.
+
+A handler that acts on the outside world passes `context.fencing_token` along (a receiver refuses
+a lower epoch for the same partition) or `context.idempotency_key`, which is the same each time
+this message is delivered, whoever delivers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pxrs_ray.batch import Batch
+from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a delivery comes from. `attempt` is 1 for the first, counted across hand-overs."""
+
+    queue: str
+    group: str
+    member: MemberId
+    incarnation: Incarnation
+    partition: PartitionId
+    offset: Offset
+    epoch: Epoch
+    attempt: int
+
+    @property
+    def fencing_token(self) -> tuple[PartitionId, Epoch, Offset]:
+        """Rises with each ownership change of the partition, and with each message in it."""
+        return (self.partition, self.epoch, self.offset)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Names this message's processing by this group, whatever happens in between."""
+        return f"{self.queue}/{self.group}/{self.partition}/{self.offset}"
+
+
+@dataclass(slots=True)
+class Desk:
+    """What all deliveries of one partition under one epoch share, and the present attempt."""
+
+    queue: str
+    group: str
+    member: MemberId
+    incarnation: Incarnation
+    partition: PartitionId
+    epoch: Epoch
+    attempt: int = 1
+
+
+class Delivery:
+    """One message being delivered. Its key and payload are bytes; `context` says the rest."""
+
+    __slots__ = ("_desk", "headers", "id", "key", "offset", "payload", "timestamp_ms")
+
+    def __init__(self, message: Message, desk: Desk) -> None:
+        self.offset = message.offset
+        self.key = message.key
+        self.payload = message.payload
+        self.timestamp_ms = message.timestamp_ms
+        self.headers = message.headers
+        self.id = message.id
+        self._desk = desk
+
+    @property
+    def partition(self) -> PartitionId:
+        """The partition that the message is in."""
+        return self._desk.partition
+
+    @property
+    def context(self) -> Context:
+        """Everything about this attempt."""
+        return context_at(self._desk, self.offset)
+
+    def __repr__(self) -> str:
+        return (
+            f"Delivery(partition={self.partition}, offset={self.offset}, key={self.key!r}, "
+            f"attempt={self._desk.attempt}, payload={len(self.payload)} bytes)"
+        )
+
+
+class DeliveredBatch:
+    """Consecutive messages of one partition, in columns: what a batch handler is given."""
+
+    __slots__ = ("_desk", "batch")
+
+    def __init__(self, batch: Batch, desk: Desk) -> None:
+        self.batch = batch
+        self._desk = desk
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return deliveries(self.batch, self._desk)
+
+    @property
+    def context(self) -> Context:
+        """Everything about this attempt; the offset is that of the first message."""
+        return context_at(self._desk, self.batch.base_offset)
+
+    def __repr__(self) -> str:
+        return f"DeliveredBatch({self.batch!r}, attempt={self._desk.attempt})"
+
+
+def context_at(desk: Desk, offset: Offset) -> Context:
+    """The context of the delivery at `offset`."""
+    return Context(
+        desk.queue,
+        desk.group,
+        desk.member,
+        desk.incarnation,
+        desk.partition,
+        offset,
+        desk.epoch,
+        desk.attempt,
+    )
+
+
+def deliveries(batch: Batch, desk: Desk) -> Iterator[Delivery]:
+    """Each message of `batch` as a delivery."""
+    for message in batch:
+        yield Delivery(message, desk)

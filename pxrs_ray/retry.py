@@ -1,0 +1,53 @@
+"""What to do after a handler failed: a pure decision from a policy and a count.
+
+Rules of this file: an attempt is counted before it is judged; after `attempts_max` failed
+attempts the `FailurePolicy` decides, and whatever it is, the message is never lost silently:
+STOP keeps it and stands still with an alarm, SKIP records it, DEAD_LETTER moves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pxrs_ray.errors import ConfigError
+
+
+class FailurePolicy(StrEnum):
+    """What becomes of a message that failed `attempts_max` times."""
+
+    STOP = "stop"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRules:
+    """How often and how soon a failed message is tried again. 0 attempts means without end."""
+
+    attempts_max: int = 5
+    backoff_ms: int = 100
+    backoff_ms_max: int = 10_000
+    policy: FailurePolicy = FailurePolicy.STOP
+
+    def __post_init__(self) -> None:
+        if self.attempts_max < 0 or self.backoff_ms < 1 or self.backoff_ms_max < self.backoff_ms:
+            raise ConfigError(
+                f"retries need attempts_max >= 0 and 1 <= backoff_ms <= backoff_ms_max, got {self}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """Try again, but not before `delay_ms` have passed."""
+
+    delay_ms: int
+
+
+def after_failure(rules: RetryRules, attempts: int) -> RetryAfter | FailurePolicy:
+    """Judge the failure that brought a message to `attempts` failed attempts."""
+    assert attempts >= 1
+    if rules.attempts_max and attempts >= rules.attempts_max:
+        return rules.policy
+    doublings = min(attempts - 1, 30)
+    return RetryAfter(min(rules.backoff_ms << doublings, rules.backoff_ms_max))

@@ -1,0 +1,235 @@
+"""What `status`, `lag` and `history` answer: frozen data that prints well.
+
+Rules of this file: plain numbers with units in their names, no connection to anything alive. Each
+table prints as aligned text (`repr`) and as HTML in a notebook (`_repr_html_`).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns aligned under their heads."""
+    cells = [list(head), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """The same as an HTML table; every value is escaped."""
+    top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition of one group. `lag_ms` is the age of the oldest message not yet passed."""
+
+    partition: PartitionId
+    phase: str
+    owner: MemberId | None
+    epoch: Epoch
+    checkpoint: Offset
+    end_offset: Offset | None
+    lag: int | None
+    lag_ms: int | None
+    attempts: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """One consumer of one group. `state` is running, pending, starting, silent, away, failed ..."""
+
+    member: MemberId
+    incarnation: Incarnation
+    state: str
+    partitions: tuple[PartitionId, ...]
+    processed: int | None
+    lease_left_ms: int | None
+    pid: int | None
+    node: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One group at one moment."""
+
+    group: str
+    queue: str
+    generation: int
+    version: int
+    assignor: str
+    paused: bool
+    wanted: int
+    partitions: tuple[PartitionStatus, ...]
+    consumers: tuple[ConsumerStatus, ...]
+    problem: str = ""
+
+    @property
+    def lag(self) -> int:
+        """Messages not yet passed, all partitions together."""
+        return sum(p.lag or 0 for p in self.partitions)
+
+    @property
+    def lag_ms(self) -> int:
+        """The age of the oldest message that is not yet passed."""
+        return max((p.lag_ms or 0 for p in self.partitions), default=0)
+
+    @property
+    def owners(self) -> dict[MemberId, list[PartitionId]]:
+        """The partitions of each member that owns some."""
+        found: dict[MemberId, list[PartitionId]] = {}
+        for p in self.partitions:
+            if p.owner is not None:
+                found.setdefault(p.owner, []).append(p.partition)
+        return found
+
+    _HEAD = ("partition", "phase", "owner", "epoch", "checkpoint", "end", "lag", "lag ms", "")
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        return [
+            (
+                f"P{p.partition}",
+                p.phase,
+                p.owner,
+                p.epoch,
+                p.checkpoint,
+                p.end_offset,
+                p.lag,
+                p.lag_ms,
+                p.problem,
+            )
+            for p in self.partitions
+        ]
+
+    def _title(self) -> str:
+        state = f" PROBLEM: {self.problem}" if self.problem else " paused" if self.paused else ""
+        return (
+            f"group {self.group} of queue {self.queue}: {len(self.owners)} of "
+            f"{len(self.consumers)} consumers own partitions, lag {self.lag}{state}"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self._title()}\n{text_table(self._HEAD, self._rows())}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self._title())}</p>{html_table(self._HEAD, self._rows())}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """How the registry store is doing. `url` has every secret replaced."""
+
+    backend: str
+    url: str
+    durable: bool
+    calls: int
+    writes: int
+    mean_ms: float
+    down_since_s: float | None = None
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """One queue at one moment."""
+
+    queue: str
+    partitions: int
+    messages: int
+    bytes: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyStatus:
+    """A whole topology at one moment."""
+
+    topology: str
+    fingerprint: str
+    coordinator_pid: int
+    coordinator_started_s: float
+    buffers: int
+    store: StoreStatus
+    queues: tuple[QueueStatus, ...]
+    groups: tuple[GroupStatus, ...]
+    problems: tuple[str, ...] = ()
+
+    _HEAD = ("queue", "partitions", "messages", "MB", "problems")
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        return [
+            (q.queue, q.partitions, q.messages, q.bytes / 1e6, "; ".join(q.problems))
+            for q in self.queues
+        ]
+
+    def _title(self) -> str:
+        troubles = "".join(f"\nPROBLEM: {problem}" for problem in self.problems)
+        return (
+            f"topology {self.topology} ({self.fingerprint}), {self.buffers} buffers, registry in "
+            f"{self.store.url}{troubles}"
+        )
+
+    def __repr__(self) -> str:
+        parts = [self._title(), text_table(self._HEAD, self._rows())]
+        return "\n\n".join([*parts, *(repr(group) for group in self.groups)])
+
+    def _repr_html_(self) -> str:
+        groups = "".join(group._repr_html_() for group in self.groups)
+        title = html.escape(self._title())
+        return f"<p>{title}</p>{html_table(self._HEAD, self._rows())}{groups}"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The ownership and membership changes of a group, oldest first."""
+
+    group: str
+    changes: tuple[Change, ...] = field(default=())
+
+    _HEAD = ("version", "what", "partition", "member", "epoch", "checkpoint", "cause")
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        return [
+            (
+                c.version,
+                c.kind,
+                None if c.partition < 0 else f"P{c.partition}",
+                f"{c.owner}#{c.incarnation}" if c.owner else None,
+                c.epoch,
+                c.checkpoint,
+                c.cause,
+            )
+            for c in self.changes
+        ]
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __repr__(self) -> str:
+        return f"history of {self.group}\n{text_table(self._HEAD, self._rows())}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._HEAD, self._rows())
