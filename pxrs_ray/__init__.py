@@ -1,8 +1,8 @@
 """PXRS: a partitioned, consumer-group message queue inside a Ray cluster.
 
 Rules of this file: it is the public surface of the core, and importing it is cheap. What costs
-time to import (validation, Arrow) is loaded when its name is first used (PEP 562); Ray and Spark
-are never loaded from here: they are in `pxrs_ray.actors` and `pxrs_ray.spark`.
+time to import (validation, Arrow, Ray) is loaded when its name is first used (PEP 562): `import
+pxrs_ray` loads neither Ray nor Spark; `deploy` and `attach`, which live in `pxrs_ray.actors`, do.
 """
 
 from __future__ import annotations
@@ -11,9 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.topology import Topology as Topology
+    from pxrs_ray.actors.topology import attach as attach
+    from pxrs_ray.actors.topology import deploy as deploy
     from pxrs_ray.config import GroupConfig as GroupConfig
     from pxrs_ray.config import PxrsConfig as PxrsConfig
     from pxrs_ray.config import QueueConfig as QueueConfig
+    from pxrs_ray.delivery import DeliveredBatch as DeliveredBatch
+    from pxrs_ray.delivery import Delivery as Delivery
     from pxrs_ray.errors import ConfigError as ConfigError
     from pxrs_ray.errors import Fenced as Fenced
     from pxrs_ray.errors import NotOwner as NotOwner
@@ -26,6 +31,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ConfigError": "pxrs_ray.errors",
+    "DeliveredBatch": "pxrs_ray.delivery",
+    "Delivery": "pxrs_ray.delivery",
     "Fenced": "pxrs_ray.errors",
     "GroupConfig": "pxrs_ray.config",
     "Message": "pxrs_ray.model",
@@ -35,6 +42,9 @@ _HOMES = {
     "PxrsConfig": "pxrs_ray.config",
     "QueueConfig": "pxrs_ray.config",
     "StoreUnavailable": "pxrs_ray.errors",
+    "Topology": "pxrs_ray.actors.topology",
+    "attach": "pxrs_ray.actors.topology",
+    "deploy": "pxrs_ray.actors.topology",
 }
 
 __all__ = [*_HOMES, "__version__"]
