@@ -1,0 +1,367 @@
+"""`Producer`: sends messages to a queue's buffers, from any thread, task, actor or event loop.
+
+Rules of this file. What is sent, in which order and again when, is decided by the pure
+`Accumulator` and `Outbox`, under one lock; one thread of the producer's own waits for time and for
+answers, and everybody who has work makes the calls. Ray carries calls in any order and may repeat
+them: the frames' numbers put that right. Nothing waits without a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue as queues
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from pxrs_ray.actors.failures import find_buffer, is_away, ours
+from pxrs_ray.batch import Batch, Headers
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PartitionFull, ProducerError, UsageError
+from pxrs_ray.log.wire import LogEnds
+from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.outbox import Call, Outbox
+from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.producer import Accumulator, ProducerLimits
+from pxrs_ray.receipt import BatchReceipt, Receipt
+
+APPEND_WAIT_MS = 2_000
+CALL_TIMEOUT_S = 30.0
+_WAKE = None
+
+
+class Producer:
+    """A producer of one queue. Close it (or use `with`): closing sends what was not sent yet.
+
+    `producer_id` is for who must be the same producer after a restart (see the routers); by
+    default each producer is a new one. `buffers` is the topology's number of buffer actors.
+    """
+
+    def __init__(
+        self,
+        topology: str,
+        queue: str,
+        buffers: int,
+        partitioner: Partitioner,
+        limits: ProducerLimits | None = None,
+        *,
+        producer_id: bytes | None = None,
+        handles: Mapping[int, Any] | None = None,
+    ) -> None:
+        self._topology, self._queue, self._buffers = topology, queue, buffers
+        self._limits = limits or ProducerLimits()
+        self._partitions = partitioner.partitions
+        self._outbox = Outbox(buffers, self._limits.outbox)
+        self._accumulator = Accumulator(partitioner, self._outbox, self._limits, producer_id)
+        self._handles: dict[int, Any] = dict(handles or {})
+        self._lock = threading.Lock()
+        self._progress = threading.Condition(self._lock)
+        self._events: queues.SimpleQueue[tuple[Call, Future[Any]] | None] = queues.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="pxrs-producer", daemon=True)
+        self._thread.start()
+
+    # ---- sending
+
+    def send(
+        self,
+        key: bytes | str | None,
+        payload: bytes | str,
+        headers: Headers = None,
+        timestamp: int | None = None,
+        id: str | None = None,  # noqa: A002 - the name that users know
+        *,
+        timeout_s: float | None = None,
+    ) -> Receipt:
+        """Send one message; the receipt tells where it is once that is known.
+
+        `timestamp` is milliseconds since 1970 (now, when left out). Waits while too much is
+        unacknowledged, up to `timeout_s` (the limits' `block_ms` when left out); then raises
+        PartitionFull or DeadlineExceeded, naming the fullest partition. Raises MessageTooLarge
+        and UsageError at once.
+        """
+        with self._lock:
+            if self._closed:
+                raise ProducerError("the producer is closed")
+            accumulator = self._accumulator
+            if accumulator.pending_bytes >= self._limits.pending_bytes_max:
+                self._wait_for_room(timeout_s)
+            first = accumulator.due_ms is None
+            receipt = accumulator.add(
+                key, payload, _now_ms() if first else 0, headers, timestamp, id
+            )
+            full = accumulator.full()
+            calls = self._close_open() if full else []
+        if full:
+            self._make(calls)
+        elif first:
+            self._events.put(_WAKE)
+        return receipt
+
+    def send_batch(
+        self,
+        keys: Any,
+        payloads: Any = None,
+        *,
+        headers: Sequence[Headers] | None = None,
+        timestamps: Any = None,
+        ids: Any = None,
+        scopes: Any = None,
+        timeout_s: float | None = None,
+    ) -> BatchReceipt:
+        """Send columns: lists, Arrow, numpy or pandas columns of bytes or str.
+
+        Or one table, in the place of `keys`: an Arrow Table or RecordBatch or a pandas frame with
+        a column `payload` and, where there are, `key`, `timestamp_ms`, `headers`, `id`. Waits and
+        raises as `send`; on an error in the middle of large columns, what was sent stays sent.
+        """
+        now_ms = _now_ms()
+        if payloads is None:
+            batch = batch_of_table(keys, now_ms)
+        else:
+            batch = Batch.of(
+                keys,
+                payloads,
+                timestamp_ms=now_ms,
+                timestamps_ms=timestamps,
+                headers=headers,
+                ids=ids,
+            )
+        shipments = []
+        start = 0
+        for piece in self._accumulator.pieces(batch):
+            part = scopes[start : start + len(piece)] if scopes is not None else None
+            start += len(piece)
+            with self._lock:
+                self._wait_for_room(timeout_s)
+                shipments.append(self._accumulator.add_batch(piece, _now_ms(), part))
+                calls = list(self._outbox.calls(_now_ms()))
+            self._make(calls)
+        return BatchReceipt(shipments)
+
+    def broadcast(
+        self, payload: bytes | str, key: bytes | str | None = None, headers: Headers = None
+    ) -> BatchReceipt:
+        """Send one message to every partition."""
+        now_ms = _now_ms()
+        batch = Batch.of(
+            [key], [payload], timestamp_ms=now_ms, headers=[headers] if headers else None
+        )
+        with self._lock:
+            self._wait_for_room(None)
+            shipment = self._accumulator.add_everywhere(batch, range(self._partitions), now_ms)
+            calls = list(self._outbox.calls(now_ms))
+        self._make(calls)
+        return BatchReceipt([shipment])
+
+    async def send_async(
+        self,
+        key: bytes | str | None,
+        payload: bytes | str,
+        headers: Headers = None,
+        timestamp: int | None = None,
+        id: str | None = None,  # noqa: A002 - the name that users know
+    ) -> Receipt:
+        """As `send`, for event loops: a wait for room does not hold up the loop."""
+        if self.pending_bytes >= self._limits.pending_bytes_max:
+            await asyncio.to_thread(self._wait_for_room_unlocked)
+        return self.send(key, payload, headers, timestamp, id)
+
+    # ---- waiting
+
+    @property
+    def pending_bytes(self) -> int:
+        """What was given and is not acknowledged."""
+        return self._accumulator.pending_bytes
+
+    def flush(self, timeout_s: float | None = 30.0) -> None:
+        """Send what lingers, and return when all is acknowledged or given up.
+
+        Whether it was given up, the receipts tell. Raises DeadlineExceeded.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._lock:
+            calls = self._close_open()
+        self._make(calls)
+        with self._progress:
+            while self._outbox.pending_frames:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise DeadlineExceeded(
+                        f"{self._outbox.pending_frames} batches are not acknowledged after "
+                        f"{timeout_s} s: {self._outbox.trouble()}"
+                    )
+                self._progress.wait(left)
+
+    async def flush_async(self, timeout_s: float | None = 30.0) -> None:
+        """As `flush`, for event loops."""
+        await asyncio.to_thread(self.flush, timeout_s)
+
+    def _wait_for_room_unlocked(self) -> None:
+        with self._lock:
+            self._wait_for_room(None)
+
+    def _wait_for_room(self, timeout_s: float | None) -> None:
+        """With the lock held: return when more may be given. Raises PartitionFull."""
+        limit = self._limits.pending_bytes_max
+        if self._accumulator.pending_bytes < limit:
+            return
+        wait_s = self._limits.block_ms / 1_000 if timeout_s is None else timeout_s
+        if not self._progress.wait_for(
+            lambda: self._closed or self._accumulator.pending_bytes < limit, wait_s
+        ):
+            raise PartitionFull(
+                f"{self._accumulator.pending_bytes} bytes wait for acknowledgement, and after "
+                f"{wait_s:g} s still not less than pending_bytes_max={limit}: "
+                f"{self._outbox.trouble()}"
+            )
+        if self._closed:
+            raise ProducerError("the producer was closed while waiting for room")
+
+    # ---- looking
+
+    def get_message(self, partition: PartitionId, offset: Offset) -> Message:
+        """One message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
+        found: Message = self._ask(partition, "get_message", self._queue, partition, offset)
+        return found
+
+    def latest_offset(self, partition: PartitionId) -> Offset:
+        """The offset that the partition's next message gets."""
+        ends: dict[PartitionId, LogEnds] = self._ask(partition, "ends", self._queue)
+        if partition not in ends:
+            raise NotFound(f"queue {self._queue!r} has no partition {partition}")
+        return ends[partition].end_offset
+
+    def _ask(self, partition: PartitionId, method: str, *arguments: Any) -> Any:
+        call = getattr(self._handle(partition % self._buffers), method).remote(*arguments)
+        try:
+            return call.future().result(CALL_TIMEOUT_S)
+        except TimeoutError:
+            raise DeadlineExceeded(f"the buffer did not answer in {CALL_TIMEOUT_S} s") from None
+        except Exception as error:
+            raise ours(error) from error
+
+    # ---- the calls
+
+    def _handle(self, buffer: int) -> Any:
+        handle = self._handles.get(buffer)
+        if handle is None:
+            handle = self._handles[buffer] = find_buffer(self._topology, buffer)
+        return handle
+
+    def _close_open(self) -> list[Call]:
+        now_ms = _now_ms()
+        self._accumulator.close_open(now_ms)
+        return list(self._outbox.calls(now_ms))
+
+    def _make(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            try:
+                handle = self._handle(call.buffer)
+                reference = handle.append.remote(self._queue, call.arguments(), APPEND_WAIT_MS)
+                answer = reference.future()
+            except Exception as error:  # noqa: BLE001 - it is told to the call's frames
+                answer = Future()
+                answer.set_exception(error)
+            answer.add_done_callback(lambda done, made=call: self._events.put((made, done)))
+
+    def _run(self) -> None:
+        """The producer's own thread: answers, linger, new attempts, deadlines."""
+        while not (self._closed and self._outbox.pending_frames == 0):
+            event = self._next_event()
+            now_ms = _now_ms()
+            with self._progress:
+                while event is not None:
+                    self._take_in(*event, now_ms)
+                    event = None if self._events.empty() else self._events.get()
+                due_ms = self._accumulator.due_ms
+                if due_ms is not None and due_ms <= now_ms:
+                    self._accumulator.close_open(now_ms)
+                self._outbox.expire(now_ms)
+                calls = list(self._outbox.calls(now_ms))
+                self._progress.notify_all()
+            self._make(calls)
+
+    def _next_event(self) -> tuple[Call, Future[Any]] | None:
+        with self._lock:
+            moments = (self._accumulator.due_ms, self._outbox.next_look_ms())
+        nearest = min((moment for moment in moments if moment is not None), default=None)
+        try:
+            if nearest is None:
+                return self._events.get()
+            return self._events.get(timeout=max(0, nearest - _now_ms()) / 1_000)
+        except queues.Empty:
+            return None
+
+    def _take_in(self, call: Call, done: Future[Any], now_ms: int) -> None:
+        error = done.exception()
+        if error is None:
+            self._outbox.answered(call, done.result(), now_ms)
+            return
+        if is_away(error):
+            self._handles.pop(call.buffer, None)
+        self._outbox.failed(call, ours(error), now_ms)
+
+    # ---- the end
+
+    def close(self, timeout_s: float | None = 30.0) -> None:
+        """Flush, and end; calling it again is harmless. Raises DeadlineExceeded."""
+        if self._closed:
+            return
+        try:
+            self.flush(timeout_s)
+        finally:
+            with self._progress:
+                self._closed = True
+                self._progress.notify_all()
+            self._events.put(_WAKE)
+            self._thread.join(timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def batch_of_table(table: Any, now_ms: int) -> Batch:
+    """A batch of a table's columns `payload`, `key`, `timestamp_ms`, `headers` and `id`.
+
+    Raises UsageError naming the columns when there is no `payload`, or an unknown one.
+    """
+    if not isinstance(table, (pa.Table, pa.RecordBatch)):
+        try:
+            table = pa.Table.from_pandas(table, preserve_index=False)
+        except (AttributeError, TypeError) as error:
+            raise UsageError(
+                f"send_batch takes keys and payloads, or a table, not {type(table).__name__}"
+            ) from error
+    known = ("key", "payload", "timestamp_ms", "headers", "id")
+    unknown = [name for name in table.schema.names if name not in known]
+    if unknown or "payload" not in table.schema.names:
+        raise UsageError(f"a table needs 'payload' and may have {known}, not {unknown}")
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
+    headers = columns.get("headers")
+    return Batch.of(
+        columns.get("key", pa.nulls(table.num_rows, pa.binary())),
+        columns["payload"],
+        timestamp_ms=now_ms,
+        timestamps_ms=columns.get("timestamp_ms"),
+        headers=headers.to_pylist() if headers is not None else None,
+        ids=columns.get("id"),
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
