@@ -1,0 +1,84 @@
+"""What a scaler sees and says: frozen data, every time and rate with its unit in the name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pxrs_ray.errors import ConfigError
+from pxrs_ray.model import MemberId, Offset, PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """One partition at one moment: where its log ends, how far its group is, who works it."""
+
+    partition: PartitionId
+    end_offset: Offset
+    checkpoint: Offset
+    lag_ms: int
+    owner: MemberId | None
+
+    @property
+    def lag(self) -> int:
+        """Messages not yet passed."""
+        return max(0, self.end_offset - self.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A group at one moment. `wanted` consumers were asked for, `running` of them work."""
+
+    at_ms: int
+    wanted: int
+    running: int
+    partitions: tuple[PartitionLoad, ...]
+
+    @property
+    def lag(self) -> int:
+        """Messages not yet passed, all partitions together."""
+        return sum(p.lag for p in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerSettings:
+    """The bounds and the temper of a scaler.
+
+    `target_lag_ms` is the age that the oldest waiting message may have; a backlog is to be worked
+    off within `drain_ms`. `settle_ms` must pass after a change before what it brought is judged,
+    and before the next change outwards; `calm_ms` of little load before a change inwards.
+    `gain_min` is the share by which a larger crew must raise throughput to be kept;
+    `remember_ms` is how long a size that did not help is not tried again. `idle_ms` without a
+    message lets a group whose `consumers_min` is 0 go to sleep.
+    """
+
+    consumers_min: int = 1
+    consumers_max: int = 1_000
+    target_lag_ms: int = 5_000
+    drain_ms: int = 20_000
+    settle_ms: int = 15_000
+    calm_ms: int = 60_000
+    gain_min: float = 0.05
+    remember_ms: int = 600_000
+    idle_ms: int = 120_000
+    utilisation: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.consumers_min <= self.consumers_max:
+            raise ConfigError(
+                f"scaling needs 0 <= consumers_min <= consumers_max, got {self.consumers_min} "
+                f"and {self.consumers_max}"
+            )
+        if not 0.1 <= self.utilisation <= 1.0:
+            raise ConfigError(f"scaling.utilisation = {self.utilisation}: must be 0.1 to 1.0")
+        for name in ("target_lag_ms", "drain_ms", "settle_ms", "calm_ms", "remember_ms", "idle_ms"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"scaling.{name} = {getattr(self, name)}: must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """How many consumers there should be, and why. `skew` names a partition that is alone late."""
+
+    consumers: int
+    reason: str
+    skew: PartitionId | None = None

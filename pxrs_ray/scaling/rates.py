@@ -1,0 +1,75 @@
+"""From positions at moments to rates: what comes in, what is done, what one consumer can do."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from pxrs_ray.scaling.model import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages a second over the window: arriving, done in all, and done by one busy consumer.
+
+    `per_consumer` is None while nobody has been seen at full work.
+    """
+
+    arriving: float
+    done: float
+    per_consumer: float | None
+
+
+class RateMeter:
+    """Keeps observations of a window, and what a consumer that had enough to do could do."""
+
+    def __init__(self, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._seen: deque[Observation] = deque()
+        self._per_consumer: float | None = None
+
+    def look(self, observation: Observation) -> Rates:
+        """Take one observation in, and say what the rates are now."""
+        self._seen.append(observation)
+        while len(self._seen) > 2 and observation.at_ms - self._seen[1].at_ms >= self._window_ms:
+            self._seen.popleft()
+        first = self._seen[0]
+        seconds = (observation.at_ms - first.at_ms) / 1_000
+        if seconds <= 0:
+            return Rates(0.0, 0.0, self._per_consumer)
+        arriving = _moved(first, observation, "end_offset") / seconds
+        done = _moved(first, observation, "checkpoint") / seconds
+        self._learn(first, observation, seconds)
+        return Rates(arriving, done, self._per_consumer)
+
+    def forget_window(self) -> None:
+        """The crew has changed: what was measured with another one says nothing of this one."""
+        while len(self._seen) > 1:
+            self._seen.popleft()
+
+    def _learn(self, first: Observation, last: Observation, seconds: float) -> None:
+        """Measure those who had something to do all the time: who waits for work is no measure."""
+        before = {p.partition: p for p in first.partitions}
+        done: dict[str, int] = {}
+        busy: set[str] = set()
+        for now in last.partitions:
+            then = before.get(now.partition)
+            if now.owner is None or then is None or then.owner != now.owner:
+                continue
+            done[now.owner] = done.get(now.owner, 0) + max(0, now.checkpoint - then.checkpoint)
+            if now.lag and then.lag:
+                busy.add(now.owner)
+        rates = [done[owner] / seconds for owner in busy if done[owner]]
+        if not rates:
+            return
+        mean = sum(rates) / len(rates)
+        known = self._per_consumer
+        self._per_consumer = mean if known is None else 0.7 * known + 0.3 * mean
+
+
+def _moved(first: Observation, last: Observation, what: str) -> int:
+    before = {p.partition: getattr(p, what) for p in first.partitions}
+    return sum(
+        max(0, getattr(p, what) - before.get(p.partition, getattr(p, what)))
+        for p in last.partitions
+    )
