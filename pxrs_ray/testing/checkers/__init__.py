@@ -1,0 +1,66 @@
+"""Checkers: each reads a history and says where one promise of PXRS was broken.
+
+They share no code with what they check, and know nothing of how a history came about: a
+simulated run and a run on real Ray are judged alike. `check(history)` runs them all.
+"""
+
+from __future__ import annotations
+
+from pxrs_ray.testing.checkers.base import Checker as Checker
+from pxrs_ray.testing.checkers.base import Violation as Violation
+from pxrs_ray.testing.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
+from pxrs_ray.testing.checkers.messages import (
+    AppendedOnce,
+    DoneOnce,
+    InOrder,
+    NothingLost,
+)
+from pxrs_ray.testing.checkers.movement import LeastMovement, OnlyWithReason, PromptDeadlines
+from pxrs_ray.testing.checkers.ownership import (
+    CheckpointsHold,
+    ConsumerObeys,
+    OneOwner,
+    OneReader,
+)
+from pxrs_ray.testing.checkers.rest import ComesToRest, NothingFails
+from pxrs_ray.testing.history import History
+
+CHECKERS: tuple[type[Checker], ...] = (
+    NothingFails,
+    OneReader,
+    OneOwner,
+    CheckpointsHold,
+    ConsumerObeys,
+    StoreRefuses,
+    LiveRecordsTaken,
+    DurableReplies,
+    AppendedOnce,
+    NothingLost,
+    InOrder,
+    DoneOnce,
+    OnlyWithReason,
+    LeastMovement,
+    PromptDeadlines,
+    ComesToRest,
+)
+
+
+def check(
+    history: History, checkers: tuple[type[Checker], ...] = CHECKERS
+) -> tuple[Violation, ...]:
+    """Everything that `checkers` find wrong with `history`, in the order in which it happened."""
+    running = [checker() for checker in checkers]
+    watchers = {
+        kind: [getattr(one, method) for one in running if hasattr(one, method)]
+        for kind in {type(event) for event in history}
+        for method in [f"on_{kind.__name__.lower()}"]
+    }
+    for event in history:
+        for watcher in watchers[type(event)]:
+            watcher(event)
+    return tuple(
+        sorted(
+            (violation for checker in running for violation in checker.found),
+            key=lambda violation: violation.at_ms,
+        )
+    )

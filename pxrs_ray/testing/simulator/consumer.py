@@ -1,0 +1,301 @@
+"""One consumer process: the real `ConsumerSession` in the shell that the Ray actor is.
+
+Rules of this file, the same as the real shell's. Heartbeats and the watch for assignments go on
+while handlers run; one worker a partition handles one message at a time; what was handled is
+committed by interval; a partition that drains is released when its worker has stopped. A process
+that is told it is no member drops everything and joins again as a new incarnation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pxrs_ray.consumer import Changes, ConsumerSession
+from pxrs_ray.errors import Fenced, PxrsError
+from pxrs_ray.events import Assignment, Commit, Event, Heartbeat, Join, Leave, Release, Reply
+from pxrs_ray.model import Epoch, Member, PartitionId
+from pxrs_ray.testing.history import Failed, Obeyed, Processed
+from pxrs_ray.testing.simulator.coordinator import WATCH_MS
+from pxrs_ray.testing.simulator.log import WAIT_MS, Line, Served
+from pxrs_ray.testing.simulator.world import Action, Process, call, once
+
+if TYPE_CHECKING:
+    from pxrs_ray.testing.simulator.cluster import Cluster
+
+BUFFERED_MAX = 12
+ANSWER_MS = 150
+
+
+@dataclass(slots=True)
+class Worker:
+    """Handles the messages of one partition under one epoch."""
+
+    partition: PartitionId
+    epoch: Epoch
+    lines: deque[Line] = field(default_factory=deque)
+    attempts: int = 0
+    busy: bool = False
+    stopping: bool = False
+
+
+class ConsumerProcess(Process):
+    """A process that works for one member, as one incarnation after another."""
+
+    role = "consumer"
+
+    def __init__(self, cluster: Cluster, member: Member) -> None:
+        super().__init__(cluster.world, member.member)
+        self.cluster = cluster
+        self.member = member
+        self.coordinator = cluster.newest_coordinator()
+        self.session: ConsumerSession
+        self.workers: dict[PartitionId, Worker]
+        self.joined = False
+        self.leaving = False
+        self.hang_ms = 0
+        self._releasing = False
+        self._begin_anew()
+        scenario = self.world.scenario
+        self.every(max(5, scenario.lease_ms // 3), self._heartbeat)
+        self.every(scenario.commit_interval_ms, self._commit)
+        self._repeat(self._watch, 2 * WATCH_MS, 1)
+        self._repeat(self._fetch, 2 * WAIT_MS, 5)
+
+    # --- membership -----------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Hand everything back and end."""
+        self.leaving = True
+        self._heartbeat()
+
+    def _begin_anew(self) -> None:
+        incarnation = self.cluster.next_incarnation(self.name)
+        self.member = replace(self.member, incarnation=incarnation)
+        self.session = ConsumerSession(self.name, incarnation)
+        self.workers = {}
+        self.joined = False
+
+    def _heartbeat(self) -> None:
+        session, event = self.session, self._sign_of_life()
+
+        def known(answer: Reply | PxrsError) -> None:
+            if session is not self.session:
+                return
+            if isinstance(answer, Reply):
+                self.joined = True
+                self._obey(answer.assignment)
+            else:
+                self._refused(answer)
+
+        self._ask(event, known)
+
+    def _sign_of_life(self) -> Event:
+        session = self.session
+        if not self.joined:
+            return Join((self.member,))
+        if self.leaving and not session.leaving:
+            return Leave(self.name, session.incarnation)
+        return Heartbeat(self.name, session.incarnation, session.seen)
+
+    def _refused(self, error: PxrsError) -> None:
+        """We are no member any more, or never became one."""
+        if not isinstance(error, Fenced):
+            self.world.record(Failed(self.world.now_ms, f"{self.name} was refused", repr(error)))
+            return
+        self.session.drop_all()
+        if self.leaving or (self.cluster.is_replaced(self) and self.world.chance(0.5)):
+            self.crash()
+        else:
+            self._begin_anew()
+
+    def _watch(self, done: Action) -> None:
+        session, coordinator = self.session, self.coordinator
+        if not self.joined:
+            self.after(20, done)
+            return
+        heartbeat = Heartbeat(self.name, session.incarnation, session.seen)
+
+        def known(answer: Reply | PxrsError) -> None:
+            if session is self.session:
+                if isinstance(answer, Reply):
+                    self._obey(answer.assignment)
+                else:
+                    self._refused(answer)
+            done()
+
+        call(self, coordinator, lambda respond: coordinator.watch(heartbeat, respond), known)
+
+    def _obey(self, assignment: Assignment | None) -> None:
+        session = self.session
+        if assignment is None:
+            return
+        seen = session.seen
+        changes = session.assign(assignment)
+        if session.seen == seen and changes == Changes():
+            return
+        self.world.record(Obeyed(self.world.now_ms, assignment))
+        self._drop(changes)
+        for grant in changes.started:
+            self.workers[grant.partition] = Worker(
+                grant.partition, grant.epoch, attempts=grant.attempts
+            )
+        for partition in changes.draining:
+            worker = self.workers.get(partition)
+            if worker is not None:
+                worker.stopping = True
+                if not worker.busy:
+                    session.stopped(partition, worker.epoch)
+        for worker in list(self.workers.values()):
+            self._work(worker)
+        self._release()
+
+    def _drop(self, changes: Changes) -> None:
+        for partition in changes.dropped:
+            self.workers.pop(partition, None)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _fetch(self, done: Action) -> None:
+        session, log = self.session, self.cluster.log
+        positions = session.to_fetch(BUFFERED_MAX)
+        if not positions:
+            self.after(20, done)
+            return
+
+        def known(served: Served) -> None:
+            if session is self.session:
+                for partition, (epoch, lines) in served.items():
+                    self._take_in(partition, epoch, lines)
+            done()
+
+        call(
+            self,
+            log,
+            lambda respond: log.fetch(self.name, session.incarnation, positions, respond),
+            known,
+        )
+
+    def _take_in(self, partition: PartitionId, epoch: Epoch, lines: list[Line]) -> None:
+        if self.session.fetched(partition, epoch, lines[0].offset, len(lines), len(lines)):
+            worker = self.workers[partition]
+            worker.lines.extend(lines)
+            self._work(worker)
+
+    def _work(self, worker: Worker) -> None:
+        if worker.busy or worker.stopping or not worker.lines or self.session.paused:
+            return
+        worker.busy = True
+        line, session = worker.lines.popleft(), self.session
+        takes_ms = self.world.random.randint(1, 12)
+        if self.world.chance(0.01):
+            takes_ms = self.world.random.randint(50, 1_000)
+        if self.hang_ms:
+            takes_ms, self.hang_ms = self.hang_ms, 0
+        self.after(takes_ms, lambda: self._handled(session, worker, line))
+
+    def _handled(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
+        """The handler is done: its side effects have happened, whoever owns the partition now."""
+        worker.busy = False
+        partition, epoch = worker.partition, worker.epoch
+        if self.world.chance(0.03):
+            worker.attempts += 1
+            worker.lines.appendleft(line)
+            session.processed(partition, epoch, line.offset, attempts=worker.attempts)
+        else:
+            worker.attempts = 0
+            self.world.record(
+                Processed(
+                    self.world.now_ms,
+                    partition,
+                    epoch,
+                    self.name,
+                    session.incarnation,
+                    line.offset,
+                    line.key,
+                    line.message,
+                )
+            )
+            session.processed(partition, epoch, line.offset + 1, size_bytes=1)
+        if self.workers.get(partition) is not worker:
+            return
+        if worker.stopping:
+            session.stopped(partition, epoch)
+            self._release()
+        else:
+            self._work(worker)
+
+    # --- progress -------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        session = self.session
+        rows = session.to_commit()
+        if not rows or not self.joined:
+            return
+
+        def known(answer: Reply | PxrsError) -> None:
+            if session is not self.session:
+                return
+            if isinstance(answer, Reply):
+                self._drop(session.committed(rows, answer.outcomes))
+            else:
+                self._refused(answer)
+
+        self._ask(Commit(self.name, session.incarnation, rows), known)
+
+    def _release(self) -> None:
+        session = self.session
+        rows = session.to_release()
+        if not rows or self._releasing:
+            return
+        self._releasing = True
+
+        def known(answer: Reply | PxrsError) -> None:
+            if session is not self.session:
+                return
+            if isinstance(answer, Reply):
+                session.released(rows)
+                for row in rows:
+                    worker = self.workers.get(row.partition)
+                    if worker is not None and worker.epoch == row.epoch:
+                        del self.workers[row.partition]
+            else:
+                self._refused(answer)
+
+        def again() -> None:
+            self._releasing = False
+            self._release()
+
+        self._ask(Release(self.name, session.incarnation, rows), known)
+        self.after(ANSWER_MS, again)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _ask(self, event: Event, on_answer: Callable[[Reply | PxrsError], None]) -> None:
+        """Send an event to the coordinator we know; ask who it is now, if there is no answer."""
+        coordinator = self.coordinator
+        answered = False
+
+        def known(answer: Reply | PxrsError) -> None:
+            nonlocal answered
+            answered = True
+            on_answer(answer)
+
+        def give_up() -> None:
+            if not answered:
+                self.coordinator = self.cluster.newest_coordinator()
+
+        call(self, coordinator, lambda respond: coordinator.receive(event, respond), known)
+        self.after(ANSWER_MS, give_up)
+
+    def _repeat(self, begin: Callable[[Action], None], wait_ms: int, pause_ms: int) -> None:
+        """Do `begin` over and over, one at a time, each ended by its answer or after `wait_ms`."""
+
+        def again() -> None:
+            done = once(lambda: self.after(pause_ms, again))
+            begin(done)
+            self.after(wait_ms, done)
+
+        self.run(again)

@@ -1,0 +1,125 @@
+"""`Scenario`: what one run is like. Drawn from its seed, so that a seed alone tells a run again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from pxrs_ray.errors import UsageError
+
+FAULTS = {
+    "consumer_crash": 3.0,
+    "consumer_freeze": 3.0,
+    "consumer_cut": 2.0,
+    "false_death": 1.5,
+    "twin": 1.5,
+    "hang": 1.0,
+    "leave": 2.0,
+    "join": 3.0,
+    "coordinator_crash": 1.5,
+    "coordinator_freeze": 1.0,
+    "second_coordinator": 1.5,
+    "store_outage": 1.0,
+    "store_trouble": 1.5,
+    "network_trouble": 1.5,
+    "clock_jump": 0.5,
+    "seek": 1.5,
+    "pause": 0.7,
+    "configure": 1.0,
+    "rebalance": 0.5,
+    "producer_crash": 1.0,
+    "log_restart": 0.7,
+}
+"""Every fault, and its weight against the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How calls travel: shares from 0 to 1, and the delay of the slow ones."""
+
+    lost: float = 0.0
+    doubled: float = 0.0
+    slow: float = 0.0
+    slow_ms_max: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run. Times are in virtual milliseconds; `weights` are the odds of the faults."""
+
+    partitions: int = 4
+    members: int = 3
+    producers: int = 2
+    keys: int = 6
+    lease_ms: int = 600
+    revoke_deadline_ms: int = 800
+    grace_share: float = 0.3
+    grace_ms: int = 1_000
+    commit_interval_ms: int = 60
+    write_latency_ms: int = 4
+    write_records_max: int = 16
+    send_interval_ms: int = 60
+    trouble_ms: int = 6_000
+    settle_ms: int = 30_000
+    fault_interval_ms: int = 350
+    dismiss_lost: float = 0.4
+    death_noticed: float = 0.5
+    network: Network = field(default_factory=Network)
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
+
+
+def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
+    """The scenario of a seed. `overrides` sets numbers of the scenario, or weights of faults.
+
+    Raises UsageError for a name that is neither.
+    """
+    dice = random.Random(f"scenario {seed}")
+    calm = dice.random() < 0.3
+    drawn = Scenario(
+        partitions=dice.choice((1, 2, 3, 4, 6, 8)),
+        members=dice.choice((1, 2, 2, 3, 3, 4, 5)),
+        producers=dice.choice((1, 2)),
+        keys=dice.choice((2, 6, 12)),
+        lease_ms=dice.choice((300, 600, 1_200)),
+        revoke_deadline_ms=dice.choice((100, 800, 2_000)),
+        grace_share=dice.choice((0.0, 0.3, 1.0)),
+        grace_ms=dice.choice((300, 1_500)),
+        commit_interval_ms=dice.choice((5, 60, 300)),
+        write_latency_ms=dice.choice((1, 4, 40)),
+        write_records_max=dice.choice((1, 3, 64)),
+        send_interval_ms=dice.choice((30, 60, 120)),
+        fault_interval_ms=dice.choice((150, 350, 900)),
+        network=Network()
+        if calm
+        else Network(
+            lost=dice.choice((0.0, 0.02, 0.1)),
+            doubled=dice.choice((0.0, 0.02, 0.1)),
+            slow=dice.choice((0.0, 0.05, 0.2)),
+            slow_ms_max=dice.choice((50, 500, 1_500)),
+        ),
+        # Not every kind of fault in every run: some only show where others leave things alone.
+        weights={name: weight for name, weight in FAULTS.items() if dice.random() < 0.6},
+    )
+    return _override(drawn, overrides or {})
+
+
+def _override(scenario: Scenario, overrides: Mapping[str, float]) -> Scenario:
+    plain = {f.name: f.type for f in fields(Scenario) if f.name not in ("network", "weights")}
+    network = {f.name: f.type for f in fields(Network)}
+    changes: dict[str, Any] = {}
+    network_changes: dict[str, Any] = {}
+    weights = dict(scenario.weights)
+    for name, value in overrides.items():
+        if name in plain:
+            changes[name] = value if plain[name] == "float" else int(value)
+        elif name in network:
+            network_changes[name] = value if network[name] == "float" else int(value)
+        elif name in FAULTS:
+            weights[name] = value
+        else:
+            known = ", ".join(sorted([*plain, *network, *FAULTS]))
+            raise UsageError(f"the simulator knows no {name!r}; it knows: {known}")
+    changes["network"] = replace(scenario.network, **network_changes)
+    return replace(scenario, weights=weights, **changes)

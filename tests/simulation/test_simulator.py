@@ -1,0 +1,72 @@
+"""Two thousand runs with every checker on, and what makes such a run worth something."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pxrs_ray.errors import UsageError
+from pxrs_ray.testing.simulate import main, simulate
+from pxrs_ray.testing.simulator.run import run
+from pxrs_ray.testing.simulator.scenario import FAULTS, draw
+
+RUNS = 2_000
+
+
+def test_two_thousand_runs_keep_every_promise() -> None:
+    total = simulate(range(RUNS), {}, jobs=os.cpu_count() or 1)
+    told = [
+        f"python -m pxrs_ray.testing.simulate --seed {seed}\n  {violations[0]}"
+        for seed, violations in total.failures
+    ]
+    assert not told, "\n".join(told)
+    assert total.runs == RUNS
+    # The runs are worth something only if everything really happened in them.
+    assert set(total.faults) == set(FAULTS)
+    assert min(total.faults.values()) > RUNS / 10
+    assert total.events["Processed"] > 100 * RUNS
+
+
+def test_a_seed_tells_the_whole_run() -> None:
+    program = (
+        "from pxrs_ray.testing.simulator.run import run;"
+        "print([event for seed in range(5) for event in run(seed).history])"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert told[0] == told[1]
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert run(1).history != run(2).history
+
+
+def test_settings_override_what_a_seed_draws() -> None:
+    scenario = draw(3, {"partitions": 7, "lost": 0.5, "seek": 9.0})
+    assert (scenario.partitions, scenario.network.lost) == (7, 0.5)
+    assert scenario.weights["seek"] == 9.0
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(UsageError, match="partitons"):
+        draw(3, {"partitons": 7})
+
+
+def test_the_command_line_replays_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "4"]) == 0
+    assert "every promise was kept" in capsys.readouterr().out
+
+
+def test_the_command_line_refuses_nonsense(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--set", "lost=much"]) == 2
+    assert "NAME=NUMBER" in capsys.readouterr().err
