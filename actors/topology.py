@@ -20,9 +20,13 @@ from pxrs_ray.actors.buffers import buffer_count
 from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, need_ray, running_topologies
 from pxrs_ray.actors.coordinator import make_coordinator
 from pxrs_ray.actors.group import Group
-from pxrs_ray.config import Difference, PxrsConfig
+from pxrs_ray.actors.producer import Producer
+from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
 from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.outbox import OutboxLimits
+from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.producer import ProducerLimits
 from pxrs_ray.stats import TopologyStatus
 
 START_WAIT_S = 120.0
@@ -64,11 +68,18 @@ class Topology:
         found: tuple[QueueSpec, PxrsConfig, int] = self._call("queue", queue)
         return found
 
-    def producer(self, queue: str, **limits: Any) -> Any:
-        """A producer of `queue`, to be closed by the caller (it is a context manager)."""
-        from pxrs_ray.actors.producer import Producer  # type: ignore[import-not-found]
+    def producer(self, queue: str, **limits: Any) -> Producer:
+        """A producer of `queue`; close it, or use it with `with`.
 
-        return Producer.of(self, queue, **limits)
+        `limits` are fields of `ProducerLimits` that shall differ from the configuration's.
+        """
+        spec, config, buffers = self.queue_spec(queue)
+        declared = config.resolved_queue(queue)
+        partitioner = Partitioner(
+            spec.partitions, declared.strategy, declared.hash, declared.hash_seed
+        )
+        given = {**_producer_limits(config, declared), **limits}
+        return Producer(self.name, spec.queue, buffers, partitioner, ProducerLimits(**given))
 
     def group(self, name: str, queue: str | None = None, **options: Any) -> Group:
         """The group of that name; made, reading `queue` with these options, if there is none.
@@ -104,6 +115,18 @@ class Topology:
             except ValueError:
                 continue
         self._call = CoordinatorCalls(self.name)
+
+
+def _producer_limits(config: PxrsConfig, queue: QueueConfig) -> dict[str, Any]:
+    return {
+        "linger_ms": config.linger_ms,
+        "batch_records_max": config.batch_records_max,
+        "batch_bytes_max": config.batch_bytes_max,
+        "message_bytes_max": queue.message_bytes_max,
+        "outbox": OutboxLimits(
+            calls_max=config.inflight_appends_max, append_timeout_ms=config.append_timeout_ms
+        ),
+    }
 
 
 def deploy(config: PxrsConfig) -> Topology:
