@@ -39,7 +39,7 @@ class StoreUrl:
     path: str
     user: str | None
     password: str | None = field(repr=False)
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     tls: bool
     ca_file: str | None
     cert_file: str | None
