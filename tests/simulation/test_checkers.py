@@ -1,4 +1,4 @@
-"""Each checker on histories written by hand: the smallest that breaks its promise, and a good one."""
+"""Each checker on histories written by hand: the smallest that breaks its promise; a good one."""
 
 from __future__ import annotations
 
