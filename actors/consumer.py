@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 
+from pxrs_ray.actors import names
 from pxrs_ray.actors.handler import Handler
 from pxrs_ray.actors.letters import DeadLetters
 from pxrs_ray.actors.runtime import ConsumerRuntime
@@ -66,6 +67,7 @@ class Consumer:
         self._letters = DeadLetters(spec.group)
         self._finished = asyncio.Event()
         self._runtime: ConsumerRuntime | None = None
+        self._watch: asyncio.Task[None]
         self._loop: asyncio.AbstractEventLoop
 
     async def ready(self) -> tuple[int, str]:
@@ -76,19 +78,19 @@ class Consumer:
         """Start working as `incarnation`; calling it again changes nothing."""
         if self._runtime is None:
             self._loop = asyncio.get_running_loop()
-            self._runtime = ConsumerRuntime(self._spec.group, self._spec.member, incarnation, self)
+            self._runtime = ConsumerRuntime(
+                self._spec.group, self._spec.member, incarnation, self._spec.actor, self
+            )
             self._runtime.start(assignment)
+            self._watch = asyncio.ensure_future(self._end_with(self._runtime))
+
+    async def _end_with(self, runtime: ConsumerRuntime) -> None:
+        await runtime.ended.wait()
+        self._finished.set()
 
     async def run(self) -> str:
-        """Never return, but at a graceful end: whoever awaits this learns of a death at once."""
-        waits = [asyncio.ensure_future(self._finished.wait())]
-        if self._runtime is not None:
-            waits.append(asyncio.ensure_future(self._runtime.ended.wait()))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        """Never return, but at an end: whoever awaits this learns of a death at once."""
+        await self._finished.wait()
         failed = self._runtime.failed if self._runtime is not None else None
         return repr(failed) if failed is not None else "finished"
 
@@ -220,13 +222,13 @@ class Consumer:
         return self._runtime
 
 
-def make_consumer(spec: ConsumerSpec, name: str, namespace: str) -> Any:
+def make_consumer(spec: ConsumerSpec) -> Any:
     """Create the actor of `spec`; it may stay pending until the cluster has room for it."""
     options = {
         "num_cpus": 0,
         **spec.group.config.ray_options,
-        "name": name,
-        "namespace": namespace,
+        "name": spec.actor,
+        "namespace": names.NAMESPACE,
         "lifetime": "detached",
         "max_restarts": 0,
         "max_concurrency": 1_000,

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import queue_status
-from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.high_water import HighWater
 from pxrs_ray.actors.memory_store import open_store_for
 from pxrs_ray.actors.specs import GroupSpec
@@ -31,9 +30,8 @@ from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import Difference, PxrsConfig
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
-from pxrs_ray.events import Assignment
 from pxrs_ray.log.wire import QueueSpec
-from pxrs_ray.model import Epoch, Incarnation, MemberId, Offset, Outcome, PartitionId
+from pxrs_ray.model import Offset, Outcome, PartitionId
 from pxrs_ray.stats import GroupStatus, History, StoreStatus, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
 
@@ -41,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 # The topology's own documents live in a group of the registry, and a group has a row at least.
 DOCUMENT_ROWS = 1
-
-PlainRow = tuple[PartitionId, Epoch, Offset, int, str]
 
 
 class Coordinator:
@@ -143,12 +139,23 @@ class Coordinator:
         for name, group in wanted.groups.items():
             shell = self._groups.get(wanted.full_name(name))
             if shell is not None:
-                await shell.reconfigure(group)
+                await shell.staff.reconfigure(group)
         return found
 
     async def _keep_config(self) -> None:
         plain = self._config.model_dump_json(exclude={"store"}, exclude_defaults=True)
         await self._put_document("config", plain)
+
+    async def deployed(self) -> str:
+        """What `note_deployed` kept last; '' when nothing was."""
+        await self._ready()
+        documents = await self._thread.call(self._store.documents, self._config.name)
+        return documents.get("deployed", "")
+
+    async def note_deployed(self, text: str) -> None:
+        """Keep which file was deployed, beside the configuration."""
+        await self._ready()
+        await self._put_document("deployed", text)
 
     async def _put_document(self, name: str, text: str) -> None:
         outcome = await self._thread.call_until_known(
@@ -235,81 +242,20 @@ class Coordinator:
                 f"no group {group!r} in topology {self._config.name}; there are: {known}"
             ) from None
 
-    async def start_group(
-        self, group: str, handler: HandlerRef, consumers: int, ray_options: Mapping[str, Any]
-    ) -> None:
-        """Start a group's consumers; the handler replaces an earlier one."""
-        await self._ready()
-        await self._shell(group).start(handler, consumers, ray_options)
-
     async def group_spec(self, group: str) -> GroupSpec:
         """A group as its members must know it."""
         await self._ready()
         return self._shell(group).spec
 
     async def command(self, group: str, name: str, *arguments: Any) -> Any:
-        """Carry out one command of `GroupShell.COMMANDS` on a group."""
+        """Carry out a command on a group; see `GroupShell.command`."""
         await self._ready()
-        shell = self._shell(group)
-        if name not in shell.COMMANDS:
-            raise UsageError(f"groups have no command {name!r}")
-        return await getattr(shell, name)(*arguments)
+        return await self._shell(group).command(name, *arguments)
 
-    # --- members ----------------------------------------------------------------------------------
-
-    async def join(
-        self, group: str, member: MemberId, incarnation: Incarnation | None
-    ) -> tuple[Incarnation, Assignment | None]:
-        """Register a member that is not an actor of ours; see `GroupShell.join`."""
+    async def member(self, group: str, name: str, *arguments: Any) -> Any:
+        """Answer a member of a group; see `MemberDesk`."""
         await self._ready()
-        return await self._shell(group).members.join(member, incarnation)
-
-    async def rejoin(
-        self, group: str, member: MemberId, lost: Incarnation
-    ) -> tuple[Incarnation, Assignment | None]:
-        """Give a member that lost its membership a new incarnation."""
-        await self._ready()
-        return await self._shell(group).members.rejoin(member, lost)
-
-    async def heartbeat(
-        self, group: str, member: MemberId, incarnation: Incarnation, seen: tuple[int, int]
-    ) -> Assignment | None:
-        """Renew a lease; the assignment comes along when the member has not seen it."""
-        await self._ready()
-        return await self._shell(group).members.heartbeat(member, incarnation, seen)
-
-    async def watch(
-        self,
-        group: str,
-        member: MemberId,
-        incarnation: Incarnation,
-        seen: tuple[int, int],
-        wait_ms: int,
-    ) -> Assignment | None:
-        """Wait for an assignment that is newer than `seen`."""
-        await self._ready()
-        return await self._shell(group).members.watch(member, incarnation, seen, wait_ms)
-
-    async def commit(
-        self, group: str, member: MemberId, incarnation: Incarnation, rows: Sequence[PlainRow]
-    ) -> tuple[Outcome, ...]:
-        """Move checkpoints on; answered when they are durable."""
-        await self._ready()
-        return await self._shell(group).members.commit(member, incarnation, rows)
-
-    async def release(
-        self, group: str, member: MemberId, incarnation: Incarnation, rows: Sequence[PlainRow]
-    ) -> tuple[Outcome, ...]:
-        """Hand partitions back with their final checkpoints."""
-        await self._ready()
-        return await self._shell(group).members.release(member, incarnation, rows)
-
-    async def leave(
-        self, group: str, member: MemberId, incarnation: Incarnation, cause: str
-    ) -> None:
-        """A member asks to go; its partitions will be asked back."""
-        await self._ready()
-        await self._shell(group).members.leave(member, incarnation, cause)
+        return await self._shell(group).members.call(name, *arguments)
 
     # --- Owner: called by group shells ------------------------------------------------------------
 

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 TOGETHER_WAIT_S = 10.0
 FINISH_WAIT_S = 10.0
 INFO_WAIT_S = 1.0
+BEGIN_WAIT_S = 5.0
 PENDING_AFTER_S = 5.0
 RESPAWN_PAUSE_MOST_S = 10.0
 QUICK_DEATH_S = 5.0
@@ -91,6 +92,12 @@ class Crew:
             hand.state = "leaving"
         await asyncio.gather(*(self._let_go(hand, cause) for hand in leaving))
 
+    async def replace(self, members: Sequence[MemberId], cause: str) -> None:
+        """Let these members hand over and end, and start each anew."""
+        wanted = [member for member in members if member in self.hands]
+        await self.remove(wanted, cause)
+        await self.add(wanted)
+
     async def stop(self, cause: str) -> None:
         """Remove everybody."""
         self._stopping = True
@@ -104,15 +111,19 @@ class Crew:
         self.hands.clear()
 
     def reattach(self, hand: Hand) -> None:
-        """Go on with a consumer that a former coordinator spawned."""
+        """Go on with a consumer that a former coordinator spawned, however far it had come."""
         self.hands[hand.member] = hand
         try:
             hand.handle = ray.get_actor(hand.actor, namespace=names.NAMESPACE)
         except ValueError:
             self._task(hand, self._gone(hand, "its actor is gone"))
             return
-        hand.state = "running"
-        self._task(hand, self._watch(hand))
+        slot = self._host.core.state.members.get(hand.member)
+        if slot is not None and slot.member.incarnation == hand.incarnation:
+            hand.state = "running"
+            self._task(hand, self._begin(hand))
+        else:
+            self._task(hand, self._join_when_up(hand))
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -125,14 +136,14 @@ class Crew:
             hand.state, hand.reason = "silent", dismiss.cause
             self._task(hand, self._replace_if_still_silent(hand, dismiss.incarnation))
 
-    async def rejoin(self, member: MemberId, lost: Incarnation) -> Incarnation:
-        """Let a member that lost its membership, and still lives, come back as a new incarnation.
+    def rejoining(self, member: MemberId, actor: str) -> Incarnation:
+        """The next incarnation of a member that lost its membership, and whose `actor` lives.
 
-        Raises Fenced when another incarnation has taken its place.
+        Raises Fenced when another actor has taken its place.
         """
         hand = self.hands[member]
-        if hand.incarnation != lost or hand.state not in ("running", "silent"):
-            raise Fenced(f"{member}#{lost} was replaced by #{hand.incarnation}")
+        if hand.actor != actor or hand.state not in ("running", "silent"):
+            raise Fenced(f"{actor} was replaced by {hand.actor}")
         hand.incarnation = next_incarnation(self._host, self._incarnations, member)
         hand.state, hand.reason = "running", ""
         self._changed()
@@ -175,8 +186,8 @@ class Crew:
             self.spec.topology, self.spec.group, hand.member, hand.incarnation
         )
         hand.state, hand.reason, hand.born_s = "starting", "", time.monotonic()
-        spec = ConsumerSpec(self.spec, hand.member, hand.incarnation, self.handler)
-        hand.handle = make_consumer(spec, hand.actor, names.NAMESPACE)
+        spec = ConsumerSpec(self.spec, hand.member, hand.incarnation, self.handler, hand.actor)
+        hand.handle = make_consumer(spec)
 
     async def _up(self, hand: Hand) -> bool:
         """Whether the actor came up. One that has no place yet is pending, and that is shown."""
@@ -196,29 +207,35 @@ class Crew:
             return False
         return True
 
-    async def _join_when_up(self, hand: Hand, up: asyncio.Future[bool]) -> None:
-        if await up and self.hands.get(hand.member) is hand:
+    async def _join_when_up(self, hand: Hand, up: asyncio.Future[bool] | None = None) -> None:
+        if await (up or self._up(hand)):
             await self._join([hand])
 
     async def _join(self, hands: Sequence[Hand]) -> None:
         wanted = [hand for hand in hands if self.hands.get(hand.member) is hand]
         if not wanted:
             return
-        members = tuple(self.member(hand.member, hand.incarnation) for hand in wanted)
-        await self._host.submit(Join(members))
+        wanted.sort(key=lambda hand: hand.member)
+        await self._host.submit(Join(tuple(self._member(hand) for hand in wanted)))
         for hand in wanted:
             hand.state, hand.reason = "running", ""
-            try:
-                await hand.handle.begin.remote(
-                    hand.incarnation, self._host.core.assignment(hand.member)
-                )
-            except (RayActorError, KeyError) as error:
-                logger.warning("%s#%d died as it joined: %s", hand.member, hand.incarnation, error)
-            self._task(hand, self._watch(hand))
+        await asyncio.gather(*(self._begin(hand) for hand in wanted))
 
-    def member(self, member: MemberId, incarnation: Incarnation) -> Member:
-        """The member as the core should know it."""
-        return Member(member, incarnation, grace_ms=self.spec.config.grace_ms)
+    async def _begin(self, hand: Hand) -> None:
+        """Let a member that has joined begin, and watch it from then on; begun twice is begun."""
+        try:
+            first = self._host.core.assignment(hand.member)
+            await asyncio.wait_for(hand.handle.begin.remote(hand.incarnation, first), BEGIN_WAIT_S)
+        except (RayError, KeyError, TimeoutError) as error:
+            # Whatever is the matter with it: the watch or its lease will tell.
+            logger.warning("%s#%d did not begin: %r", hand.member, hand.incarnation, error)
+        self._task(hand, self._watch(hand))
+
+    def _member(self, hand: Hand) -> Member:
+        """The member as the core should know it; its actor's name is what it will show."""
+        grace_ms = self.spec.config.grace_ms
+        label = f"session:{hand.actor}"
+        return Member(hand.member, hand.incarnation, grace_ms=grace_ms, labels=(label,))
 
     # --- watching ---------------------------------------------------------------------------------
 
@@ -234,8 +251,6 @@ class Crew:
         await self._gone(hand, cause)
 
     async def _gone(self, hand: Hand, cause: str) -> None:
-        if hand.state == "leaving":
-            return
         await self._host.submit(Died(hand.member, hand.incarnation, cause))
         if self.hands.get(hand.member) is hand:
             await self._respawn(hand, cause)
@@ -261,8 +276,7 @@ class Crew:
         self._make(hand)
         hand.reason = reason
         self._changed()
-        if await self._up(hand):
-            await self._join([hand])
+        await self._join_when_up(hand)
 
     # --- ending -----------------------------------------------------------------------------------
 

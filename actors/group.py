@@ -50,9 +50,7 @@ class Group:
         those that the cluster has room for own their partitions.
         """
         reference = handler_ref(handler, mode)
-        self._call(
-            "start_group", self.name, reference, consumers, ray_options, timeout_s=START_WAIT_S
-        )
+        self._command("start", reference, consumers, ray_options, timeout_s=START_WAIT_S)
         return self
 
     def scale(self, consumers: int) -> None:

@@ -69,7 +69,7 @@ def group_status(
         core.state.version,
         core.settings.assignor,
         core.settings.paused,
-        len(shell.crew.hands) if shell.crew is not None else 0,
+        len(shell.staff.hands),
         tuple(partition(row) for row in core.state.rows),
         _consumers(shell, infos),
         str(shell.host.halted) if shell.host.halted is not None else "",
@@ -80,7 +80,7 @@ def _consumers(
     shell: GroupShell, infos: Mapping[MemberId, ConsumerInfo]
 ) -> tuple[ConsumerStatus, ...]:
     core = shell.host.core
-    hands = shell.crew.hands if shell.crew is not None else {}
+    hands = shell.staff.hands
     now_ms = time.monotonic_ns() // 1_000_000
     found = []
     for member in sorted(hands.keys() | core.state.members.keys()):

@@ -1,87 +1,96 @@
-"""`MemberDesk`: what members of a group call. All of it is idempotent."""
+"""`MemberDesk`: what members of a group call. All of it is idempotent.
+
+Rules of this file: a member that joins shows a token that is its own for as long as it lives (the
+actor's name; a random one for a consumer that pulls). A join whose answer was lost is made again
+with the same token, and answered as before, also by the next coordinator: the token is kept with
+the member.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pxrs_ray.actors.crew import next_incarnation
-from pxrs_ray.errors import AlreadyExists, Fenced
+from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.staff import Staff
+from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
 from pxrs_ray.events import Assignment, Commit, Heartbeat, Join, Leave, Progress, Release
 from pxrs_ray.model import Incarnation, Member, MemberId, Outcome
 
-if TYPE_CHECKING:
-    from pxrs_ray.actors.group_shell import GroupShell
+CALLS = frozenset(("join", "heartbeat", "watch", "commit", "release", "leave"))
 
 
 class MemberDesk:
     """The calls of one group's members, whether actors of the crew or consumers that pull."""
 
-    def __init__(self, shell: GroupShell) -> None:
-        self._shell = shell
+    def __init__(self, host: GroupHost, staff: Staff) -> None:
+        self._host = host
+        self._staff = staff
+
+    async def call(self, name: str, *arguments: Any) -> Any:
+        """Carry out one of CALLS."""
+        if name not in CALLS:
+            raise UsageError(f"members have no call {name!r}")
+        return await getattr(self, name)(*arguments)
 
     async def join(
-        self, member: MemberId, incarnation: Incarnation | None
+        self, member: MemberId, token: str, lost: Incarnation = 0
     ) -> tuple[Incarnation, Assignment | None]:
-        """Register a member that the crew does not know. The newest incarnation of a name wins.
+        """Register a member, or give one that lost its membership (as `lost`) a new incarnation.
 
-        A repeat with the incarnation that was answered changes nothing.
+        The newest incarnation of a name wins. Raises Fenced when a member comes back and another
+        one has taken its place, AlreadyExists for the name of a consumer actor.
         """
-        if self._shell.crew is not None and member in self._shell.crew.hands:
-            raise AlreadyExists(f"{member} is the name of a consumer actor: choose another")
-        number = (
-            incarnation
-            if incarnation is not None
-            else next_incarnation(self._shell.host, self._shell.incarnations, member)
-        )
-        config = self._shell.spec.config
-        reply = await self._shell.host.submit(
-            Join((Member(member, number, grace_ms=config.grace_ms),))
-        )
+        core = self._host.core
+        label = f"session:{token}"
+        slot = core.state.members.get(member)
+        if slot is not None and label in slot.member.labels and slot.member.incarnation > lost:
+            number = slot.member.incarnation
+        elif member in self._staff.hands:
+            number = self._rejoining(member, token, lost)
+        elif lost and core.newest_incarnation(member) > lost:
+            raise Fenced(f"{member}#{lost} was replaced by a newer incarnation")
+        else:
+            number = next_incarnation(self._host, self._staff.incarnations, member)
+        grace_ms = self._staff.spec.config.grace_ms
+        joining = Member(member, number, grace_ms=grace_ms, labels=(label,))
+        reply = await self._host.submit(Join((joining,)))
         return number, reply.assignment
 
-    async def rejoin(
-        self, member: MemberId, lost: Incarnation
-    ) -> tuple[Incarnation, Assignment | None]:
-        """Give a member that lost its membership a new incarnation, if no other took its place."""
-        if self._shell.crew is not None and member in self._shell.crew.hands:
-            number = await self._shell.crew.rejoin(member, lost)
-        else:
-            if self._shell.host.core.newest_incarnation(member) > lost:
-                raise Fenced(f"{member}#{lost} was replaced by a newer incarnation")
-            number = next_incarnation(self._shell.host, self._shell.incarnations, member)
-        config = self._shell.spec.config
-        reply = await self._shell.host.submit(
-            Join((Member(member, number, grace_ms=config.grace_ms),))
-        )
-        return number, reply.assignment
+    def _rejoining(self, member: MemberId, actor: str, lost: Incarnation) -> Incarnation:
+        crew = self._staff.crew
+        assert crew is not None
+        if not lost:
+            raise AlreadyExists(f"{member} is the name of a consumer actor: choose another")
+        return crew.rejoining(member, actor)
 
     async def heartbeat(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int]
     ) -> Assignment | None:
-        """Renew a lease."""
-        return (await self._shell.host.submit(Heartbeat(member, incarnation, seen))).assignment
+        """Renew a lease; the assignment comes along when the member has not seen it."""
+        return (await self._host.submit(Heartbeat(member, incarnation, seen))).assignment
 
     async def watch(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int], wait_ms: int
     ) -> Assignment | None:
-        """Wait for a newer assignment."""
-        return await self._shell.host.watch(Heartbeat(member, incarnation, seen), wait_ms)
+        """Wait for an assignment that is newer than `seen`."""
+        return await self._host.watch(Heartbeat(member, incarnation, seen), wait_ms)
 
     async def commit(
         self, member: MemberId, incarnation: Incarnation, rows: Sequence[tuple[Any, ...]]
     ) -> tuple[Outcome, ...]:
-        """Move checkpoints on."""
+        """Move checkpoints on; answered when they are durable."""
         progress = tuple(Progress(*row) for row in rows)
-        return (await self._shell.host.submit(Commit(member, incarnation, progress))).outcomes
+        return (await self._host.submit(Commit(member, incarnation, progress))).outcomes
 
     async def release(
         self, member: MemberId, incarnation: Incarnation, rows: Sequence[tuple[Any, ...]]
     ) -> tuple[Outcome, ...]:
-        """Hand partitions back."""
+        """Hand partitions back with their final checkpoints."""
         progress = tuple(Progress(*row) for row in rows)
-        return (await self._shell.host.submit(Release(member, incarnation, progress))).outcomes
+        return (await self._host.submit(Release(member, incarnation, progress))).outcomes
 
     async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:
-        """Begin to leave."""
-        await self._shell.host.submit(Leave(member, incarnation, cause))
+        """Begin to leave: the member's partitions are asked back."""
+        await self._host.submit(Leave(member, incarnation, cause))

@@ -80,18 +80,19 @@ class PullConsumer:
         self._closed = False
         call = CoordinatorCalls(topology)
         self._spec: GroupSpec = call("group_spec", group)
-        incarnation, assignment = call("join", group, self.member, None)
+        token = uuid.uuid4().hex
+        incarnation, assignment = call("member", group, "join", self.member, token)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name=f"pxrs-pull-{self.member}", daemon=True
         )
         self._thread.start()
-        self._runtime = self._run(self._begin(incarnation, assignment))
+        self._runtime = self._run(self._begin(incarnation, token, assignment))
 
     async def _begin(
-        self, incarnation: Incarnation, assignment: Assignment | None
+        self, incarnation: Incarnation, token: str, assignment: Assignment | None
     ) -> ConsumerRuntime:
-        runtime = ConsumerRuntime(self._spec, self.member, incarnation, self)
+        runtime = ConsumerRuntime(self._spec, self.member, incarnation, token, self)
         self._runtime = runtime
         runtime.start(assignment)
         return runtime

@@ -31,11 +31,17 @@ class ConsumerRuntime:
     """One member of a group, alive. Make it, `start` it, and `close` it on one event loop."""
 
     def __init__(
-        self, spec: GroupSpec, member: MemberId, incarnation: Incarnation, hooks: Hooks
+        self,
+        spec: GroupSpec,
+        member: MemberId,
+        incarnation: Incarnation,
+        token: str,
+        hooks: Hooks,
     ) -> None:
         self.spec = spec
         self.session = ConsumerSession(member, incarnation)
         self.failed: BaseException | None = None
+        self._token = token
         self._hooks = hooks
         self._link = CoordinatorLink(spec.topology)
         self.name = f"{spec.group}/{member}/{incarnation}"
@@ -72,14 +78,7 @@ class ConsumerRuntime:
     async def leave(self, cause: str, timeout_s: float) -> bool:
         """Hand everything back and leave; False when that was not over in time."""
         session = self.session
-        await self._link.call(
-            "leave",
-            self.spec.group,
-            session.member,
-            session.incarnation,
-            cause,
-            timeout_s=timeout_s,
-        )
+        await self._call("leave", session.member, session.incarnation, cause, timeout_s=timeout_s)
         try:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:
@@ -102,6 +101,12 @@ class ConsumerRuntime:
             logger.exception("a loop of %s ended by a fault", self.name)
             self.failed = error
             self.ended.set()
+
+    async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
+        """Make one of the calls of `MemberDesk`."""
+        return await self._link.call(
+            "member", self.spec.group, name, *arguments, timeout_s=timeout_s
+        )
 
     # --- ownership ------------------------------------------------------------------------------
 
@@ -142,9 +147,8 @@ class ConsumerRuntime:
             await asyncio.sleep(pause_s)
             session = self.session
             try:
-                assignment = await self._link.call(
+                assignment = await self._call(
                     "heartbeat",
-                    self.spec.group,
                     session.member,
                     session.incarnation,
                     session.seen,
@@ -162,9 +166,8 @@ class ConsumerRuntime:
         while not self.ended.is_set():
             session = self.session
             try:
-                assignment = await self._link.call(
+                assignment = await self._call(
                     "watch",
-                    self.spec.group,
                     session.member,
                     session.incarnation,
                     session.seen,
@@ -192,8 +195,8 @@ class ConsumerRuntime:
                 return
             logger.warning("%s lost its membership, joins again", self.name)
             try:
-                incarnation, assignment = await self._link.call(
-                    "rejoin", self.spec.group, lost.member, lost.incarnation
+                incarnation, assignment = await self._call(
+                    "join", lost.member, self._token, lost.incarnation
                 )
             except DeadlineExceeded:
                 return  # the next loop that notices tries again
@@ -262,8 +265,8 @@ class ConsumerRuntime:
             return
         while session is self.session and not self.ended.is_set():
             try:
-                outcomes = await self._link.call(
-                    "commit", self.spec.group, session.member, session.incarnation, _plain(rows)
+                outcomes = await self._call(
+                    "commit", session.member, session.incarnation, _plain(rows)
                 )
             except DeadlineExceeded:
                 continue
@@ -282,9 +285,7 @@ class ConsumerRuntime:
             if not rows:
                 continue
             try:
-                await self._link.call(
-                    "release", self.spec.group, session.member, session.incarnation, _plain(rows)
-                )
+                await self._call("release", session.member, session.incarnation, _plain(rows))
             except DeadlineExceeded:
                 self._release_wake.set()
                 continue

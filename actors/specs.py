@@ -29,3 +29,4 @@ class ConsumerSpec:
     member: MemberId
     incarnation: Incarnation
     handler: HandlerRef
+    actor: str

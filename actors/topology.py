@@ -11,6 +11,9 @@ A `Topology` holds no connection and no state: it can be made anywhere, pickled,
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -31,6 +34,7 @@ from pxrs_ray.stats import TopologyStatus
 
 START_WAIT_S = 120.0
 SHUTDOWN_WAIT_S = 120.0
+GONE_WAIT_S = 20.0
 
 
 class Topology:
@@ -62,6 +66,16 @@ class Topology:
         """
         found: tuple[Difference, ...] = self._call("apply", config, dry_run)
         return found
+
+    def deployed(self) -> dict[str, Any]:
+        """Which file was deployed last, its hash and when; empty when none was."""
+        text: str = self._call("deployed")
+        found: dict[str, Any] = json.loads(text or "{}")
+        return found
+
+    def note_deployed(self, note: Mapping[str, Any]) -> None:
+        """Keep beside the topology what was deployed; see `pxrs_ray.actors.deployment`."""
+        self._call("note_deployed", json.dumps(note))
 
     def queue_spec(self, queue: str) -> tuple[QueueSpec, PxrsConfig, int]:
         """A queue as buffers know it, the configuration, and how many buffers there are."""
@@ -115,6 +129,11 @@ class Topology:
             except ValueError:
                 continue
         self._call = CoordinatorCalls(self.name)
+        end_s = time.monotonic() + GONE_WAIT_S
+        while (left := actors_of(self.name)) and time.monotonic() < end_s:
+            time.sleep(0.02)
+        if left:
+            raise DeadlineExceeded(f"these actors do not end: {', '.join(left)}")
 
 
 def _producer_limits(config: PxrsConfig, queue: QueueConfig) -> dict[str, Any]:
@@ -150,10 +169,13 @@ def deploy(config: PxrsConfig) -> Topology:
     return topology
 
 
-def attach(name: str) -> Topology:
-    """The topology that runs under `name`. Raises NotFound naming those that do."""
+def attach(name: str, *, timeout_s: float = START_WAIT_S) -> Topology:
+    """The topology that runs under `name`.
+
+    Raises NotFound naming those that do, DeadlineExceeded when it does not answer in time.
+    """
     topology = Topology(name)
-    topology._call("ping", timeout_s=START_WAIT_S)
+    topology._call("ping", timeout_s=timeout_s)
     return topology
 
 

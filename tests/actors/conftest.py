@@ -1,13 +1,20 @@
-"""One local Ray for all tests of the shell: starting it costs seconds."""
+"""One local Ray for all tests of the shell, for starting it costs seconds; and topologies in it."""
 
 from __future__ import annotations
 
+import itertools
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.actors.recording import Notebook
+
 RAY_CPUS = 4
+
+_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +31,66 @@ def ray_cluster() -> Iterator[Any]:
     )
     yield context
     ray.shutdown()
+
+
+class Stage:
+    """Topologies of one test: each of its own name and folder, all removed when it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._topologies: dict[str, Any] = {}
+        self.notebook = Notebook(folder / "notes")
+        self.notes = self.notebook.folder
+        self.notes.mkdir()
+
+    def config(self, partitions: int = 8, **options: Any) -> Any:
+        """A small topology of one queue `q`, quick to notice things."""
+        from pxrs_ray.config import PxrsConfig, QueueConfig
+
+        usual: dict[str, Any] = {
+            "name": f"test-{next(_numbers)}",
+            "data_dir": self.folder,
+            "queues": {"q": QueueConfig(partitions=partitions)},
+            "buffers": 1,
+            "linger_ms": 1,
+        }
+        return PxrsConfig(**{**usual, **options})
+
+    def deploy(self, partitions: int = 8, **options: Any) -> Any:
+        """Deploy such a topology."""
+        from pxrs_ray.actors.topology import deploy
+
+        config = self.config(partitions, **options)
+        self._topologies[config.name] = None
+        topology = self._topologies[config.name] = deploy(config)
+        return topology
+
+    def close(self) -> None:
+        from pxrs_ray.actors.calls import actors_of
+        from pxrs_ray.actors.topology import Topology
+
+        for name in self._topologies:
+            Topology(name).kill()
+            assert actors_of(name) == []
+
+
+@pytest.fixture
+def stage(ray_cluster: Any) -> Iterator[Stage]:
+    """Where a test deploys its topologies."""
+    with tempfile.TemporaryDirectory(prefix="pxrs-actors-") as folder:
+        stage = Stage(Path(folder))
+        try:
+            yield stage
+        finally:
+            stage.close()
+
+
+def send(topology: Any, count: int, *, first: int = 0, queue: str = "q", keys: int = 64) -> None:
+    """Send `count` messages m0, m1, ... under `keys` keys, and wait until all are in the log."""
+    with topology.producer(queue) as producer:
+        receipts = [
+            producer.send(f"k{n % keys}", f"m{n}".encode()) for n in range(first, first + count)
+        ]
+        producer.flush()
+        for receipt in receipts:
+            receipt.result(30)

@@ -1,0 +1,226 @@
+"""`Staff`: how many consumers a group has, who they are, and what of that outlives a coordinator.
+
+Rules of this file: one change of staff at a time. What must survive the coordinator (handler,
+members, their actors, whether the group is paused) is in the document `crew` of the group's
+registry; it is saved after each change, and what it does not know is an orphan and is killed at
+the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pxrs_ray.actors.crew import Crew, Hand
+from pxrs_ray.actors.crew_document import CrewDocument, kill_orphans
+from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.options import CONSUMERS_MAX
+from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
+from pxrs_ray.events import Configure, Plan
+from pxrs_ray.model import Incarnation, Member, MemberId
+
+# Options that only the coordinator, or each new assignment, carries: no consumer is replaced.
+COORDINATORS_OWN = frozenset(
+    ("assignor", "static_map", "lease_ttl_seconds", "revoke_deadline_ms", "consumers", "respawn")
+)
+
+
+class Staff:
+    """The consumers of one group. Lives on the coordinator's event loop."""
+
+    def __init__(
+        self, spec: GroupSpec, host: GroupHost, keep: Callable[[str], Awaitable[object]]
+    ) -> None:
+        self.spec = spec
+        self.crew: Crew | None = None
+        self.incarnations: dict[MemberId, Incarnation] = {}
+        self._host = host
+        self._keep = keep
+        self._given_options: dict[str, Any] = {}
+        self._changing = asyncio.Lock()
+        self._saving = asyncio.Lock()
+        self._savings: set[asyncio.Future[None]] = set()
+
+    @property
+    def hands(self) -> Mapping[MemberId, Hand]:
+        """Every wanted consumer by name."""
+        return self.crew.hands if self.crew is not None else {}
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    async def start(
+        self, handler: HandlerRef, consumers: int, ray_options: Mapping[str, Any]
+    ) -> None:
+        """Start `consumers` with `handler`; a group that runs another handler is replaced."""
+        check_count(consumers)
+        async with self._changing:
+            self._given_options.update(ray_options)
+            spec = replace(self.spec, config=self._with_given(self.spec.config))
+            if self.crew is not None and self.crew.hands:
+                if self.crew.handler == handler and spec == self.spec:
+                    await self._scale(self.crew, consumers)
+                    return
+                await self.crew.stop("replaced by another handler")
+            self.spec = spec
+            self.crew = self._new_crew(handler)
+            await self.crew.add(self._new_names(consumers))
+
+    async def scale(self, consumers: int) -> None:
+        """Have exactly this many consumers; those that own least go first."""
+        check_count(consumers)
+        async with self._changing:
+            await self._scale(self._running(), consumers)
+
+    async def _scale(self, crew: Crew, consumers: int) -> None:
+        missing = consumers - len(crew.hands)
+        if missing > 0:
+            await crew.add(self._new_names(missing))
+        elif missing < 0:
+            await crew.remove(self._least_loaded(-missing), "scaled in")
+
+    async def stop(self) -> None:
+        """Drain and end every consumer; the group keeps its checkpoints."""
+        async with self._changing:
+            if self.crew is not None:
+                await self.crew.stop("stopped")
+                self.crew = None
+                await self.save()
+
+    async def add_consumer(self, member: MemberId) -> None:
+        """Start one more consumer, by this name."""
+        async with self._changing:
+            crew = self._running()
+            if member in crew.hands or member in self._host.core.state.members:
+                raise AlreadyExists(
+                    f"{member} is a consumer of {self.spec.group} already: choose another name"
+                )
+            await crew.add([member])
+
+    async def remove_consumer(self, member: MemberId) -> None:
+        """Drain one consumer and end it."""
+        async with self._changing:
+            crew = self._running()
+            if member not in crew.hands:
+                raise NotFound(
+                    f"no consumer {member!r} in {self.spec.group}; there are {sorted(crew.hands)}"
+                )
+            await crew.remove([member], "removed")
+
+    async def depart(self, member: MemberId, cause: str) -> None:
+        """Let a consumer hand over and go whose process or node is about to end."""
+        async with self._changing:
+            if self.crew is not None:
+                await self.crew.replace([member], cause)
+
+    async def reconfigure(self, config: GroupConfig) -> None:
+        """Take on another configuration; consumers are replaced one by one where it needs that."""
+        async with self._changing:
+            before = self.spec.config
+            self.spec = replace(self.spec, config=self._with_given(config))
+            await self._host.submit(
+                Configure(
+                    assignor=config.assignor,
+                    static_map=config.static_owners,
+                    lease_ms=config.lease_ms,
+                    revoke_deadline_ms=config.revoke_deadline_ms,
+                )
+            )
+            crew = self.crew
+            if crew is None:
+                return
+            crew.spec = self.spec
+            if _of_consumers(self.spec.config) != _of_consumers(before):
+                for member in list(crew.hands):
+                    await crew.replace([member], "replaced for another configuration")
+            if config.consumers != before.consumers:
+                await self._scale(crew, config.consumers)
+
+    async def plan(self, consumers: int) -> Plan:
+        """What having that many consumers would move."""
+        check_count(consumers)
+        have = len(self.hands)
+        add = [Member(name, 1) for name in self._new_names(max(0, consumers - have))]
+        members = self._host.core.state.members
+        gone = [name for name in self._least_loaded(have - consumers) if name in members]
+        return self._host.core.plan(f"{have} to {consumers} consumers", add=add, remove=gone)
+
+    def _running(self) -> Crew:
+        if self.crew is None:
+            raise UsageError(
+                f"group {self.spec.group} has not been started: group.start(handler) comes first"
+            )
+        return self.crew
+
+    def _new_crew(self, handler: HandlerRef) -> Crew:
+        return Crew(self.spec, self._host, handler, self.incarnations, self._changed)
+
+    def _with_given(self, config: GroupConfig) -> GroupConfig:
+        """`config` with the Ray options that `start` was given put on top."""
+        options = {**config.ray_options, **self._given_options}
+        return config.model_copy(update={"ray_options": options})
+
+    def _new_names(self, count: int) -> list[MemberId]:
+        taken = self.hands.keys() | self._host.core.state.members.keys()
+        free = (f"{self.spec.group}-{n}" for n in range(CONSUMERS_MAX * 2))
+        fresh = (name for name in free if name not in taken)
+        return [next(fresh) for _ in range(count)]
+
+    def _least_loaded(self, count: int) -> list[MemberId]:
+        owned = self._host.core.state.owned
+        newest_first = sorted(self.hands, reverse=True)
+        return sorted(newest_first, key=lambda name: len(owned.get(name, ())))[: max(0, count)]
+
+    # --- keeping ----------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        saving = asyncio.ensure_future(self.save())
+        self._savings.add(saving)
+        saving.add_done_callback(self._savings.discard)
+
+    async def save(self) -> None:
+        """Keep everything as it is now; saves of one group follow one another."""
+        async with self._saving:
+            document = CrewDocument(
+                self._host.core.settings.paused,
+                self.incarnations,
+                self._given_options,
+                self.crew.handler if self.crew is not None else None,
+                {hand.member: (hand.incarnation, hand.actor) for hand in self.hands.values()},
+            )
+            await self._keep(document.to_text())
+
+    def restore(self, kept: CrewDocument) -> None:
+        """Go on with what a former coordinator kept."""
+        self.incarnations.update(kept.incarnations)
+        kill_orphans(self.spec.topology, self.spec.group, {a for _, a in kept.members.values()})
+        if kept.handler is None:
+            return
+        self._given_options = dict(kept.ray_options)
+        self.spec = replace(self.spec, config=self._with_given(self.spec.config))
+        self.crew = self._new_crew(kept.handler)
+        for member, (incarnation, actor) in kept.members.items():
+            # It may have joined anew since the document was saved.
+            newest = max(incarnation, self._host.core.newest_incarnation(member))
+            self.crew.reattach(Hand(member, newest, actor))
+
+    async def close(self, *, graceful: bool) -> None:
+        """End every consumer; what is kept stays as it is, for the next start."""
+        if self.crew is not None:
+            if graceful:
+                await self.crew.stop("the topology shuts down")
+            self.crew.abandon()
+
+
+def check_count(consumers: int) -> None:
+    """Raise UsageError for a number of consumers that makes no sense."""
+    if not 0 <= consumers <= CONSUMERS_MAX:
+        raise UsageError(f"a group has 0 to {CONSUMERS_MAX} consumers, not {consumers}")
+
+
+def _of_consumers(config: GroupConfig) -> dict[str, Any]:
+    return config.model_dump(exclude=set(COORDINATORS_OWN))
