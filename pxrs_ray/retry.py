@@ -2,7 +2,8 @@
 
 Rules of this file: an attempt is counted before it is judged; after `attempts_max` failed
 attempts the `FailurePolicy` decides, and whatever it is, the message is never lost silently:
-STOP keeps it and stands still with an alarm, SKIP records it, DEAD_LETTER moves it.
+STOP keeps it and stands still with an alarm, SKIP records it, DEAD_LETTER moves it, QUARANTINE
+puts it aside with all later messages of its key, in order, until somebody retries or skips them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class FailurePolicy(StrEnum):
     STOP = "stop"
     SKIP = "skip"
     DEAD_LETTER = "dead_letter"
+    QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +51,9 @@ def after_failure(rules: RetryRules, attempts: int) -> RetryAfter | FailurePolic
     assert attempts >= 1
     if rules.attempts_max and attempts >= rules.attempts_max:
         return rules.policy
-    doublings = min(attempts - 1, 30)
-    return RetryAfter(min(rules.backoff_ms << doublings, rules.backoff_ms_max))
+    return RetryAfter(backoff(rules, attempts))
+
+
+def backoff(rules: RetryRules, attempts: int) -> int:
+    """The pause after so many failed attempts, in milliseconds: it doubles up to its maximum."""
+    return min(rules.backoff_ms << min(attempts - 1, 30), rules.backoff_ms_max)
