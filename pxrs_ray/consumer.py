@@ -60,6 +60,8 @@ class Changes:
     """What an assignment means for the workers of a consumer."""
 
     started: tuple[Grant, ...] = field(default=())
+    preparing: tuple[Grant, ...] = field(default=())
+    unprepared: tuple[PartitionId, ...] = field(default=())
     draining: tuple[PartitionId, ...] = field(default=())
     dropped: tuple[PartitionId, ...] = field(default=())
 
@@ -74,6 +76,7 @@ class ConsumerSession:
         self.paused = False
         self.leaving = False
         self.holdings: dict[PartitionId, Holding] = {}
+        self.preparing: set[PartitionId] = set()
 
     def assign(self, assignment: Assignment) -> Changes:
         """Make `assignment` the truth, unless it is older than what we have or not for us."""
@@ -112,7 +115,11 @@ class ConsumerSession:
                 draining.append(partition)
         for grant in unstarted:
             self.holdings[grant.partition].stopped = True
-        return Changes(started, tuple(draining), dropped)
+        wanted = {grant.partition: grant for grant in assignment.preparing}
+        fresh = tuple(grant for p, grant in wanted.items() if p not in self.preparing)
+        unprepared = tuple(sorted(self.preparing - wanted.keys() - granted.keys()))
+        self.preparing = set(wanted)
+        return Changes(started, fresh, unprepared, tuple(draining), dropped)
 
     def holds(self, partition: PartitionId, epoch: Epoch) -> bool:
         """Whether the partition is ours under this epoch, as far as we know."""
@@ -215,6 +222,7 @@ class ConsumerSession:
         """We are no member any more: forget everything, and name what was held."""
         dropped = tuple(self.holdings)
         self.holdings.clear()
+        self.preparing.clear()
         return dropped
 
 

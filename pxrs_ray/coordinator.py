@@ -34,6 +34,7 @@ from pxrs_ray.events import (
     Join,
     Leave,
     Plan,
+    Prepared,
     Progress,
     Rebalance,
     Release,
@@ -51,7 +52,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.sharing import grant, plan, retarget
+from pxrs_ray.sharing import begin_move, grant, plan, retarget
 from pxrs_ray.transitions import MemberEvent, MemberPhase, PartitionPhase
 
 
@@ -98,6 +99,8 @@ class GroupCoordinator:
                 return self._release(event, now)
             case Tick():
                 return self._tick(now)
+            case Prepared():
+                return self._prepared(event, now)
             case Join():
                 return self._join(event, now)
             case Leave():
@@ -312,6 +315,17 @@ class GroupCoordinator:
         draft.finish_leaving()
         return self._decide(draft, Reply(self.state.generation, tuple(outcomes)))
 
+    def _prepared(self, event: Prepared, now: Instant) -> Decision:
+        self._heard(event.member, event.incarnation, now)
+        draft = self._draft(now, f"{event.member}#{event.incarnation} is ready to take over")
+        for partition in event.partitions:
+            preparation = self.state.preparing.get(partition)
+            if preparation is None or preparation.ready:
+                continue
+            if (preparation.member, preparation.incarnation) == (event.member, event.incarnation):
+                begin_move(draft, partition)
+        return self._decide(draft, Reply(self.state.generation))
+
     # --- time and configuration -----------------------------------------------------------------
 
     def _tick(self, now: Instant) -> Decision:
@@ -330,20 +344,22 @@ class GroupCoordinator:
                 draft.forget(slot.member, "grace period over", clean=False)
             else:
                 self._bury(draft, slot, "lease over, no heartbeat")
+        if draft.records:
+            draft.finish_leaving()
+            retarget(draft)
+        for partition, preparation in self.state.preparing.items():
+            if not preparation.ready and preparation.deadline_ms <= now.monotonic_ms:
+                begin_move(draft, partition)
         for partition, deadline_ms in list(self.state.revoking.items()):
             if deadline_ms <= now.monotonic_ms:
                 draft.release(partition, "revoke deadline passed")
         if draft.records:
             draft.finish_leaving()
-            retarget(draft)
+            grant(draft)
         return self._decide(draft, None)
 
     def _configure(self, event: Configure, now: Instant) -> Decision:
-        changes = {
-            name: value
-            for name in ("assignor", "static_map", "lease_ms", "revoke_deadline_ms", "paused")
-            if (value := getattr(event, name)) is not None
-        }
+        changes = event.settings()
         settings = replace(self.settings, **changes)
         weights = event.weights or {}
         unknown = weights.keys() - self.state.members.keys()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pxrs_ray.clock import Instant
 from pxrs_ray.events import Assignment, Decision, Dismiss, Effect, FenceReaders, Reply
-from pxrs_ray.group_state import GroupSettings, GroupState
+from pxrs_ray.group_state import GroupSettings, GroupState, Preparation
 from pxrs_ray.model import (
     Epoch,
     Incarnation,
@@ -40,6 +40,7 @@ def assignment_of(state: GroupState, settings: GroupSettings, member: MemberId) 
         settings.revoke_deadline_ms,
         settings.paused,
         slot.phase is MemberPhase.LEAVING,
+        state.to_prepare(member) if state.preparing else (),
     )
 
 
@@ -88,6 +89,28 @@ class Draft:
         """Ask the owner for the partition back."""
         self.state.revoke(partition, self.deadline_ms())
         self.touch(self.state.rows[partition].owner)
+
+    def prepare(self, partition: PartitionId, successor: Member) -> None:
+        """Let the next owner get ready before the present one is asked to stop."""
+        known = self.state.preparing.get(partition)
+        if known is not None:
+            if (known.member, known.incarnation) == (successor.member, successor.incarnation):
+                return
+            self.unprepare(partition)
+        self.state.preparing[partition] = Preparation(
+            successor.member,
+            successor.incarnation,
+            self.now.monotonic_ms + self.settings.prepare_ms,
+        )
+        self.state.bump(successor.member)
+        self.touch(successor.member)
+
+    def unprepare(self, partition: PartitionId) -> None:
+        """The partition goes to somebody else, or nowhere: nobody need be ready for it."""
+        known = self.state.preparing.pop(partition, None)
+        if known is not None:
+            self.state.bump(known.member)
+            self.touch(known.member)
 
     def release(self, partition: PartitionId, cause: str) -> None:
         """Take the partition from its owner, which has finished or can no longer be waited for."""

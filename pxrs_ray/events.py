@@ -8,7 +8,8 @@ somebody else. Nothing here waits, sends or stores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from pxrs_ray.model import (
     Epoch,
@@ -72,6 +73,15 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A member is ready to take these partitions over: whatever it had to load is loaded."""
+
+    member: MemberId
+    incarnation: Incarnation
+    partitions: tuple[PartitionId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """A member wants to go. It keeps what it has until it has handed it back."""
 
@@ -98,7 +108,13 @@ class Configure:
     weights: Mapping[MemberId, float] | None = None
     lease_ms: int | None = None
     revoke_deadline_ms: int | None = None
+    prepare_ms: int | None = None
     paused: bool | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the group that change, by name; weights are the members'."""
+        names = (f.name for f in fields(self) if f.name != "weights")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +137,19 @@ class Tick:
     """Time has passed: only leases, grace periods and deadlines are looked at."""
 
 
-Event = Join | Heartbeat | Commit | Release | Leave | Died | Configure | Rebalance | Seek | Tick
+Event = (
+    Join
+    | Heartbeat
+    | Commit
+    | Release
+    | Prepared
+    | Leave
+    | Died
+    | Configure
+    | Rebalance
+    | Seek
+    | Tick
+)
 
 
 # --- effects and replies ------------------------------------------------------------------------
@@ -135,6 +163,8 @@ class Assignment:
     it has. `revoking` is the part of `grants` that it must finish, flush and release before
     `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very
     same epoch is lost: it must be dropped at once, and nothing may be committed for it.
+    `preparing` are partitions that will be granted next: the member loads what it needs for them
+    and answers `Prepared`, while their owner goes on; it has no right to them yet.
     """
 
     generation: Generation
@@ -146,6 +176,7 @@ class Assignment:
     revoke_deadline_ms: int = 0
     paused: bool = False
     leaving: bool = False
+    preparing: tuple[Grant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

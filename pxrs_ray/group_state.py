@@ -54,6 +54,7 @@ class GroupSettings:
     tenant: str = ""
     lease_ms: int = 10_000
     revoke_deadline_ms: int = 30_000
+    prepare_ms: int = 0
     paused: bool = False
 
 
@@ -69,6 +70,16 @@ class Slot:
     phase: MemberPhase
     until_ms: int
     sequence: int = 0
+
+
+@dataclass(slots=True)
+class Preparation:
+    """A partition's next owner, getting ready while the present one works on."""
+
+    member: MemberId
+    incarnation: Incarnation
+    deadline_ms: int
+    ready: bool = False
 
 
 class GroupState:
@@ -91,6 +102,7 @@ class GroupState:
             if row.owner is not None:
                 self.owned.setdefault(row.owner, set()).add(row.partition)
         self.revoking: dict[PartitionId, int] = {}
+        self.preparing: dict[PartitionId, Preparation] = {}
         self.target: dict[PartitionId, MemberId] = {}
         self.seeks: dict[PartitionId, tuple[Offset, str]] = {}
         self.retired: dict[MemberId, Incarnation] = {}
@@ -117,6 +129,14 @@ class GroupState:
         return tuple(
             Grant(row.partition, row.epoch, row.checkpoint, row.attempts, row.detail)
             for row in (self.rows[p] for p in sorted(self.owned.get(member, ())))
+        )
+
+    def to_prepare(self, member: MemberId) -> tuple[Grant, ...]:
+        """What the member should get ready for, in partition order; no right to any of it yet."""
+        return tuple(
+            Grant(row.partition, row.epoch, row.checkpoint, row.attempts, row.detail)
+            for row in (self.rows[p] for p in sorted(self.preparing))
+            if self.preparing[row.partition].member == member
         )
 
     # --- hard state -----------------------------------------------------------------------------
@@ -168,6 +188,7 @@ class GroupState:
         )
         if claim:
             assert write.owner is not None
+            self.preparing.pop(row.partition, None)
             self.owned.setdefault(write.owner, set()).add(row.partition)
             self.bump(write.owner)
         elif row.owner is not None:
@@ -229,3 +250,5 @@ class GroupState:
             slot.until_ms += gap_ms
         for partition in self.revoking:
             self.revoking[partition] += gap_ms
+        for preparation in self.preparing.values():
+            preparation.deadline_ms += gap_ms

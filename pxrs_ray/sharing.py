@@ -15,7 +15,7 @@ from pxrs_ray.errors import NotFound
 from pxrs_ray.events import Move, Plan
 from pxrs_ray.group_state import GroupSettings, GroupState
 from pxrs_ray.model import Member, MemberId, PartitionId, PartitionRow
-from pxrs_ray.transitions import MemberPhase
+from pxrs_ray.transitions import MemberPhase, PartitionPhase
 
 
 def sharing_members(state: GroupState) -> list[Member]:
@@ -34,7 +34,8 @@ def make_target(
     current: dict[PartitionId, MemberId] = {}
     for row in state.rows:
         # A partition on its way counts for where it goes: what was begun is not undone.
-        settled = row.owner is not None and row.partition not in state.revoking
+        moving = row.partition in state.revoking or row.partition in state.preparing
+        settled = row.owner is not None and not moving
         holder = row.owner if settled else state.target.get(row.partition)
         if holder is not None:
             current[row.partition] = holder
@@ -52,12 +53,32 @@ def retarget(draft: Draft) -> None:
     """Make a new target, ask back what is not where it should be, grant what is free."""
     state = draft.state
     state.target = make_target(state, draft.settings, sharing_members(state))
+    for partition, preparation in list(state.preparing.items()):
+        slot = state.members.get(preparation.member)
+        gone = slot is None or slot.member.incarnation != preparation.incarnation
+        if gone or state.target.get(partition) != preparation.member:
+            draft.unprepare(partition)
     for row in state.rows:
         if row.owner is None or row.partition in state.revoking:
             continue
-        if state.target.get(row.partition) != row.owner:
+        wanted = state.target.get(row.partition)
+        if wanted == row.owner:
+            draft.unprepare(row.partition)
+            continue
+        successor = state.members.get(wanted or "")
+        ready_to_load = successor is not None and successor.phase is MemberPhase.ACTIVE
+        if successor is not None and ready_to_load and draft.settings.prepare_ms > 0:
+            draft.prepare(row.partition, successor.member)
+        else:
             draft.revoke(row.partition)
     grant(draft)
+
+
+def begin_move(draft: Draft, partition: PartitionId) -> None:
+    """The successor is ready, or has taken too long: ask the owner for the partition."""
+    draft.state.preparing[partition].ready = True
+    if draft.state.phase(partition) is PartitionPhase.OWNED:
+        draft.revoke(partition)
 
 
 def grant(draft: Draft) -> None:

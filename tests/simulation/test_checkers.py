@@ -299,7 +299,11 @@ HISTORIES: list[tuple[str, str, list[HistoryEvent]]] = [
             decided(Commit("A", 1, (Progress(0, 1, 5),)), write(WriteKind.COMMIT, "A", 3, 5)),
         ],
     ),
-    ("OnlyWithReason", "asked back for nothing", [led(A), decided(Tick(), revoking=[0])]),
+    (
+        "OnlyWithReason",
+        "asked back for nothing",
+        [led(A, row=PartitionRow(0, "A", 1, 1)), decided(Tick(), revoking=[0])],
+    ),
     (
         "OnlyWithReason",
         "claimed for another than the target",

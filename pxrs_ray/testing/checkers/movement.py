@@ -10,6 +10,7 @@ from pxrs_ray.events import (
     Heartbeat,
     Join,
     Leave,
+    Prepared,
     Rebalance,
     Release,
     Tick,
@@ -38,9 +39,12 @@ class OnlyWithReason(Checker):
         self._ticked_ms: dict[int, int] = {}
         self._due_ms: dict[tuple[int, PartitionId], int] = {}
         self._revoking: dict[int, frozenset[PartitionId]] = {}
+        self._owners: dict[int, dict[PartitionId, MemberId | None]] = {}
 
     def on_led(self, event: Led) -> None:
-        """Who is registered when a generation begins."""
+        """Who is registered, and owns what, when a generation begins."""
+        rows = event.snapshot.partitions
+        self._owners[event.generation] = {row.partition: row.owner for row in rows}
         members = {(m.member, m.incarnation) for m in event.snapshot.members}
         self._registered[event.generation] = members
 
@@ -52,10 +56,16 @@ class OnlyWithReason(Checker):
         for record in event.records:
             if isinstance(record, Write) and not self._has_reason(event, record):
                 self.broken(event.at_ms, f"{record} by {event.event}, target {event.target}")
+            if isinstance(record, Write) and record.kind in (WriteKind.CLAIM, WriteKind.RELEASE):
+                claimed = record.kind is WriteKind.CLAIM
+                owner = record.owner if claimed else None
+                self._owners.setdefault(event.generation, {})[record.partition] = owner
         self._hear(event)
         before = self._revoking.get(event.generation, frozenset())
         for partition in event.revoking - before:
-            moves = event.target.get(partition) != event.target_before.get(partition)
+            moves = event.target.get(partition) != self._owners.get(event.generation, {}).get(
+                partition
+            )
             if not moves and partition not in event.seeking:
                 self.broken(event.at_ms, f"partition {partition} was asked back for nothing")
             due_ms = event.monotonic_ms + event.revoke_deadline_ms
@@ -79,7 +89,7 @@ class OnlyWithReason(Checker):
 
     def _hear(self, decided: Decided) -> None:
         event = decided.event
-        if isinstance(event, Heartbeat | Commit | Release | Leave):
+        if isinstance(event, Heartbeat | Commit | Release | Prepared | Leave):
             heard = [(event.member, event.incarnation)]
         elif isinstance(event, Join):
             heard = [(m.member, m.incarnation) for m in event.members]

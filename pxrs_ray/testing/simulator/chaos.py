@@ -34,6 +34,7 @@ class Chaos:
         self._over = True
         cluster, world = self.cluster, self.world
         world.network = Network()
+        cluster.calm = True
         cluster.store.down = False
         cluster.store.faults = Faults()
         cluster.store.deliver_late()

@@ -29,7 +29,9 @@ class Cluster(Process):
         super().__init__(world, "cluster")
         scenario = world.scenario
         self.settings = GroupSettings(
-            lease_ms=scenario.lease_ms, revoke_deadline_ms=scenario.revoke_deadline_ms
+            lease_ms=scenario.lease_ms,
+            revoke_deadline_ms=scenario.revoke_deadline_ms,
+            prepare_ms=scenario.prepare_ms,
         )
         self.registry = RecordingStore(world)
         self.store = FaultyStore(self.registry, seed)
@@ -40,6 +42,7 @@ class Cluster(Process):
         self.wanted: dict[MemberId, Member] = {}
         self._incarnations: dict[MemberId, Incarnation] = {}
         self._members_made = 0
+        self.calm = False
         self.start_coordinator()
         for _ in range(scenario.members):
             self.add_member()
@@ -52,6 +55,13 @@ class Cluster(Process):
     def newest_coordinator(self) -> CoordinatorProcess:
         """Who answers to the coordinator's name."""
         return self.coordinators[-1]
+
+    def find_coordinator(self) -> CoordinatorProcess:
+        """Who a client finds under the coordinator's name: sometimes, still an older one."""
+        older = [c for c in self.coordinators[:-1] if c.alive]
+        if older and not self.calm and self.world.chance(0.2):
+            return self.world.random.choice(older)
+        return self.newest_coordinator()
 
     def next_incarnation(self, member: MemberId) -> Incarnation:
         """A number above every one that was given to this id."""

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 from pxrs_ray.consumer import Changes, ConsumerSession
 from pxrs_ray.errors import Fenced, PxrsError
-from pxrs_ray.events import Assignment, Commit, Event, Heartbeat, Join, Leave, Release, Reply
+from pxrs_ray.events import (
+    Assignment,
+    Commit,
+    Event,
+    Heartbeat,
+    Join,
+    Leave,
+    Prepared,
+    Release,
+    Reply,
+)
 from pxrs_ray.model import Epoch, Member, PartitionId
 from pxrs_ray.testing.history import Failed, Obeyed, Processed
 from pxrs_ray.testing.simulator.coordinator import WATCH_MS
@@ -50,7 +60,7 @@ class ConsumerProcess(Process):
         super().__init__(cluster.world, member.member)
         self.cluster = cluster
         self.member = member
-        self.coordinator = cluster.newest_coordinator()
+        self.coordinator = cluster.find_coordinator()
         self.session: ConsumerSession
         self.workers: dict[PartitionId, Worker]
         self.joined = False
@@ -138,6 +148,8 @@ class ConsumerProcess(Process):
             return
         self.world.record(Obeyed(self.world.now_ms, assignment))
         self._drop(changes)
+        for grant in changes.preparing:
+            self._prepare(session, grant.partition)
         for grant in changes.started:
             self.workers[grant.partition] = Worker(
                 grant.partition, grant.epoch, attempts=grant.attempts
@@ -151,6 +163,16 @@ class ConsumerProcess(Process):
         for worker in list(self.workers.values()):
             self._work(worker)
         self._release()
+
+    def _prepare(self, session: ConsumerSession, partition: PartitionId) -> None:
+        """Load for a while, and say so: once only, for a lost word is what the deadline is for."""
+
+        def ready() -> None:
+            if session is self.session and partition in session.preparing:
+                event = Prepared(self.name, session.incarnation, (partition,))
+                self._ask(event, lambda _: None)
+
+        self.after(self.world.random.choice((5, 100, 900)), ready)
 
     def _drop(self, changes: Changes) -> None:
         for partition in changes.dropped:
@@ -285,7 +307,7 @@ class ConsumerProcess(Process):
 
         def give_up() -> None:
             if not answered:
-                self.coordinator = self.cluster.newest_coordinator()
+                self.coordinator = self.cluster.find_coordinator()
 
         call(self, coordinator, lambda respond: coordinator.receive(event, respond), known)
         self.after(ANSWER_MS, give_up)

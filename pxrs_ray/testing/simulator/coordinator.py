@@ -304,7 +304,8 @@ def _expected_owners(core: GroupCoordinator) -> dict[PartitionId, MemberId]:
     state = core.state
     expected = {}
     for row in state.rows:
-        settled = row.owner is not None and row.partition not in state.revoking
+        moving = row.partition in state.revoking or row.partition in state.preparing
+        settled = row.owner is not None and not moving
         holder = row.owner if settled else state.target.get(row.partition)
         if holder is not None:
             expected[row.partition] = holder

@@ -55,6 +55,7 @@ class Scenario:
     keys: int = 6
     lease_ms: int = 600
     revoke_deadline_ms: int = 800
+    prepare_ms: int = 0
     grace_share: float = 0.3
     grace_ms: int = 1_000
     commit_interval_ms: int = 60
@@ -84,6 +85,7 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
         keys=dice.choice((2, 6, 12)),
         lease_ms=dice.choice((300, 600, 1_200)),
         revoke_deadline_ms=dice.choice((100, 800, 2_000)),
+        prepare_ms=dice.choice((0, 0, 50, 1_000)),
         grace_share=dice.choice((0.0, 0.3, 1.0)),
         grace_ms=dice.choice((300, 1_500)),
         commit_interval_ms=dice.choice((5, 60, 300)),
