@@ -106,7 +106,7 @@ class Batch:
             arrays.append(pa.array(ids, pa.utf8()) if not isinstance(ids, pa.Array) else ids)
         try:
             columns = pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[flags])
-        except pa.ArrowInvalid as error:
+        except ValueError as error:
             raise UsageError(f"the columns do not fit together: {error}") from error
         return cls(-1, 0, flags, columns, timestamp_ms)
 

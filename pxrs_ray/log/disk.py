@@ -8,11 +8,12 @@ successor gets a frame, so only the last one can be torn. Nothing here knows pro
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from pxrs_ray.errors import LogError
+from pxrs_ray.errors import DiskFull, LogError
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.frame import FrameHeader
 from pxrs_ray.log.index import SparseIndex
@@ -35,6 +36,7 @@ class DiskLog:
         self._folder = folder
         self._files = files
         self._fd = -1
+        self._fd_lock = threading.Lock()
         self.limits = limits
         recovered = recover(files, folder, limits.index_interval_bytes)
         self.segments: list[Segment] = recovered.segments
@@ -42,10 +44,14 @@ class DiskLog:
         self.size_bytes = sum(segment.size for segment in self.segments)
 
     def begin(self, end_offset: Offset, now_ms: int) -> None:
-        """Be ready to append at `end_offset`: to the last segment, or to a new one."""
-        if self.segments and self.segments[-1].end_offset == end_offset:
+        """Be ready to append at `end_offset`: to the last segment, or to a new one.
+
+        What recovery found is synced: a process that was killed left it to the system.
+        """
+        if self.segments:
             self._fd = self._files.open(self.segments[-1].path)
-        else:
+            self._files.sync(self._fd)
+        if not self.segments or self.segments[-1].end_offset != end_offset:
             self.roll(end_offset, now_ms)
 
     @property
@@ -64,6 +70,8 @@ class DiskLog:
 
     def roll(self, base_offset: Offset, now_ms: int) -> None:
         """Seal the active segment and go on in a new one. Raises DiskFull, and stays then."""
+        if self._fd >= 0:
+            self._files.sync(self._fd)
         path = segment_path(self._folder, base_offset)
         fd = self._files.open(path, create=True)
         try:
@@ -71,34 +79,33 @@ class DiskLog:
             self._files.truncate(fd, FILE_HEADER_BYTES)
             self._files.sync(fd)
             self._files.sync_folder(self._folder)
-            if self._fd >= 0:
-                self._files.sync(self._fd)
         except BaseException:
             os.close(fd)
             if not self.segments or path != self.active.path:
                 path.unlink(missing_ok=True)
             raise
         index = SparseIndex(self.limits.index_interval_bytes, FILE_HEADER_BYTES, base_offset)
-        self._seal()
-        self._fd = fd
+        with self._fd_lock:
+            before, self._fd = self._fd, fd
+        if before >= 0:
+            os.close(before)
+        self._write_index()
         kept = [s for s in self.segments if s.path != path]
         self.segments = [*kept, Segment(path, base_offset, index)]
         self.size_bytes = sum(segment.size for segment in self.segments)
 
-    def _seal(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def _write_index(self) -> None:
         if self.segments and not self.active.empty:
             try:
                 packed = self.active.index.pack()
                 self._files.replace(self.active.index_path, packed, sync=False)
-            except OSError:
+            except (OSError, DiskFull):
                 pass  # an index that is missing is made anew from the segment
 
     def dup(self) -> int:
         """The active file once more, for a sync that does not hold up the writer."""
-        return os.dup(self._fd)
+        with self._fd_lock:
+            return os.dup(self._fd)
 
     def read(
         self, offset: Offset, records_max: int, bytes_max: int
@@ -144,6 +151,7 @@ class DiskLog:
 
     def close(self) -> None:
         """Give the file back; nothing is synced here."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        with self._fd_lock:
+            before, self._fd = self._fd, -1
+        if before >= 0:
+            os.close(before)

@@ -135,7 +135,7 @@ def decode_body(header: FrameHeader, body: Any) -> pa.RecordBatch:
     """The body's columns, as views into its bytes (checked before: see `check_body`)."""
     try:
         columns = pa.ipc.read_record_batch(pa.py_buffer(body), SCHEMAS[header.flags])
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, EOFError) as error:
         raise LogCorrupted(f"the frame body is not a record batch: {error}") from error
     if columns.num_rows != header.messages:
         raise LogCorrupted(f"the frame has {columns.num_rows} messages, not {header.messages}")

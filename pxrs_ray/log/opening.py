@@ -2,7 +2,7 @@
 
 Rules of this file. What is missing becomes a recorded gap, and the offsets go on above it, by a
 margin: readers may have been further than anybody wrote down. A log whose folder tells too little
-(nothing there; or an unclean end with unsynced messages, and another start of the machine since)
+(no manifest; or an unclean end with unsynced messages, and another start of the machine since)
 waits until `PartitionLog.confirm` says how far it should reach.
 """
 
@@ -16,9 +16,8 @@ from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.disk import DiskLog
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.limits import Durability, LogLimits, LossPolicy
-from pxrs_ray.log.manifest import NAME, Manifest
+from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.producer_state import ProducerStates
-from pxrs_ray.log.segment import segment_paths
 from pxrs_ray.log.wire import Gap
 from pxrs_ray.model import Offset, PartitionId
 
@@ -26,7 +25,7 @@ SNAPSHOT = "producers.snap"
 LOCK = "lock"
 RESERVE_OFFSETS = 1_000_000
 
-NEW = "nothing is here: how far should the log reach?"
+NEW = "no manifest is here: how far should the log reach?"
 POWER = "the machine restarted without closing the log: how far were its readers?"
 
 
@@ -45,11 +44,6 @@ class Opened:
 def log_folder(data_folder: Path, queue: str, partition: PartitionId) -> Path:
     """Where the log of one partition of a queue is."""
     return data_folder / queue / f"p{partition:05d}"
-
-
-def has_log(folder: Path) -> bool:
-    """Whether anything of a log is there."""
-    return (folder / NAME).exists() or bool(segment_paths(folder))
 
 
 def note_gap(
@@ -78,7 +72,7 @@ def open_parts(
     lock_fd = files.lock(folder / LOCK, lock_wait_ms)
     try:
         manifest = Manifest.read(folder)
-        waiting = "" if manifest is not None or segment_paths(folder) else NEW
+        waiting = "" if manifest is not None else NEW
         manifest = manifest or Manifest(queue, partition)
         producers = ProducerStates(limits.producers_max, limits.producer_idle_ms)
         if limits.durability is Durability.MEMORY:

@@ -308,8 +308,16 @@ class PartitionLog(LogView):
                 self.sync()
                 self._close_cleanly()
         finally:
-            self._closed = True
+            self._release()
+
+    def abandon(self) -> None:
+        """Let go of files and lock without a word, as a killed process does."""
+        self._release()
+
+    def _release(self) -> None:
+        if not self._closed:
             with self._lock:
+                self._closed = True
                 if self._disk is not None:
                     self._disk.close()
             os.close(self._lock_fd)
