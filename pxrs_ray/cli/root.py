@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import sys
+import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +60,6 @@ root = typer.Typer(
     cls=Subcommands,
     name="pxrs",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -72,22 +73,53 @@ def _show_version(wanted: bool) -> None:
 
 @root.callback()
 def pxrs(
-    version: bool = typer.Option(
+    address: str = typer.Option(
+        "",
+        envvar="RAY_ADDRESS",
+        help="The Ray cluster, as host:port; the one of this machine when left out.",
+        show_default=False,
+    ),
+    debug: bool = typer.Option(  # noqa: ARG001 - `run` looks for it itself
+        False, "--debug", help="Show where an error comes from."
+    ),
+    version: bool = typer.Option(  # noqa: ARG001 - its callback does it
         False, "--version", callback=_show_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
     """A partitioned, consumer-group message queue inside a Ray cluster."""
+    if address:
+        os.environ["RAY_ADDRESS"] = address
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line `arguments`, and answer its exit status. Never raises PxrsError."""
+    """Run the command line `arguments`, and answer its exit status. Never raises.
+
+    0: done. 1: it could not be done, one line on stderr says why. 2: wrong usage.
+    """
+    debug = "--debug" in arguments
     try:
         root(args=list(arguments), prog_name="pxrs")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
-    except PxrsError as error:
-        print(f"pxrs: {error}", file=sys.stderr)
-        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output (head, less) has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the last line of defence: people get one line
+        if debug:
+            traceback.print_exc()
+        print(f"pxrs: {_told(error)}", file=sys.stderr)
+        return FAILED
     return 0
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, PxrsError):
+        return str(error)
+    lines = str(error).strip().splitlines()
+    return (
+        f"unexpected {type(error).__name__}: {lines[0] if lines else ''} "
+        "(`pxrs --debug ...` shows where)"
+    )

@@ -1,0 +1,104 @@
+"""The way from a command to Ray and to a topology, with every way that it can fail in one line."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from pxrs_ray.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.topology import Topology
+
+ANSWER_WAIT_S = 20.0
+LISTEN_WAIT_S = 3.0
+IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+def connect(working_dir: str | None = None) -> None:
+    """Join the Ray cluster of RAY_ADDRESS, or the one that runs on this machine.
+
+    `working_dir` is a folder that goes along to every node, for the actors that are made now; a
+    job that was submitted has one already. Raises UsageError when there is no way in.
+    """
+    import ray
+    from ray.exceptions import AuthenticationError, RayError
+
+    if ray.is_initialized():
+        return
+    address = os.environ.get("RAY_ADDRESS", "")
+    _check_listening(address)
+    options: dict[str, Any] = {}
+    if working_dir is not None and IN_JOB not in os.environ:
+        options["runtime_env"] = {"working_dir": working_dir}
+    try:
+        ray.init(
+            address=address or "auto", log_to_driver=False, logging_level=logging.ERROR, **options
+        )
+    except ConnectionError as error:
+        if address:
+            raise UsageError(
+                f"Ray at {address} does not let us in: is that the address of a Ray cluster, and "
+                f"RAY_AUTH_TOKEN_PATH its token? ({_first_line(error)})"
+            ) from error
+        raise UsageError(
+            "no Ray cluster runs on this machine: start one with `ray start --head`, or name "
+            "another one with --address"
+        ) from error
+    except AuthenticationError as error:
+        raise UsageError(
+            "Ray refused the token: set RAY_AUTH_TOKEN_PATH to the cluster's "
+            f"({_first_line(error)})"
+        ) from error
+    except (RayError, RuntimeError, ValueError) as error:
+        raise UsageError(f"cannot join Ray: {_first_line(error)}") from error
+    # Ray's own end of an interpreter sleeps for half a second; this one comes before it.
+    atexit.register(ray.shutdown)
+
+
+def _check_listening(address: str) -> None:
+    """Notice in seconds, not in Ray's minute, that nobody listens at an address."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "://" in address or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), LISTEN_WAIT_S).close()
+    except OSError as error:
+        raise UsageError(
+            f"no Ray cluster runs at {address} ({error}): start one with `ray start --head`, or "
+            "name another one with --address or RAY_ADDRESS"
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].partition(". ")[0][:200] if lines else type(error).__name__
+
+
+def running(name: str | None) -> Topology:
+    """The topology of that name, or the only one that runs. Raises NotFound, UsageError."""
+    connect()
+    from pxrs_ray.actors.topology import attach, running_topologies
+
+    if name is None:
+        found = running_topologies()
+        if not found:
+            raise NotFound("no topology runs in this cluster: `pxrs up FILE` starts one")
+        if len(found) > 1:
+            raise UsageError(f"several topologies run: choose one of {', '.join(found)} with -t")
+        name = found[0]
+    return attach(name, timeout_s=ANSWER_WAIT_S)
+
+
+def only_group(topology: Topology, name: str | None) -> str:
+    """The group of that name, or the only one there is."""
+    if name is not None:
+        return name
+    groups = topology.config.groups
+    if len(groups) != 1:
+        told = ", ".join(sorted(groups)) or "it has none"
+        raise UsageError(f"which group of {topology.name}? --group with one of: {told}")
+    return next(iter(groups))

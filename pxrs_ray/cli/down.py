@@ -1,0 +1,44 @@
+"""`pxrs down`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, TopologyName
+
+
+def command(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The topology, or its file (*.toml); needed where several run."),
+    ] = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="End every actor at once, as a power cut would.")
+    ] = False,
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Drain and end a whole topology; messages and checkpoints stay, `pxrs up` goes on."""
+    from pxrs_ray.cli._ray import connect, running
+    from pxrs_ray.cli._show import answer
+
+    if name is not None and name.endswith(".toml"):
+        from pxrs_ray.config import PxrsConfig
+
+        name = PxrsConfig.from_toml(name).name
+    name = name or topology
+    if now and name:
+        connect()
+        from pxrs_ray.actors.calls import actors_of
+        from pxrs_ray.actors.topology import Topology, attach
+
+        found = Topology(name) if actors_of(name) else attach(name)
+    else:
+        found = running(name)
+    if now:
+        found.kill()
+    else:
+        found.shutdown()
+    answer({"topology": found.name, "down": True}, as_json, lambda: f"{found.name} is down")

@@ -1,0 +1,44 @@
+"""`pxrs init`: a commented topology file and a handler, to begin with."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson
+from pxrs_ray.errors import AlreadyExists
+
+HANDLERS = "handlers.py"
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="The topology's name.")] = "payments",
+    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write NAME.toml, with a word on each option, and handlers.py with a handler to change."""
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.config import PxrsConfig
+
+    PxrsConfig(name=name)
+    templates = files("pxrs_ray.cli") / "templates"
+    texts = {
+        folder / f"{name}.toml": (templates / "topology.toml").read_text().replace("NAME", name),
+        folder / HANDLERS: (templates / "handlers.py.txt").read_text(),
+    }
+    there = [str(path) for path in texts if path.exists()]
+    if there and not force:
+        raise AlreadyExists(f"{', '.join(there)}: exists already; --force writes over it")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        path.write_text(text)
+    told = [str(path) for path in texts]
+    answer(
+        {"written": told},
+        as_json,
+        lambda: f"wrote {' and '.join(told)}; next: pxrs up {told[0]}",
+    )

@@ -1,0 +1,67 @@
+"""`pxrs produce`: messages from arguments, stdin or a file into a queue."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
+
+
+def command(
+    queue: QueueName,
+    messages: Annotated[
+        list[str] | None, typer.Argument(help="Payloads; stdin, a line each, when left out.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all.")] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option("--separator", "-s", help="What stands before it is the key: -s: 'a7:hello'."),
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", help="Read from a file; - is stdin.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--format", help="lines, jsonl, csv or parquet; by the ending if left out."),
+    ] = None,
+    key_column: Annotated[str, typer.Option(help="jsonl, csv, parquet: the key.")] = "key",
+    payload_column: Annotated[
+        str, typer.Option(help="jsonl, csv, parquet: the payload; the whole row if it is absent.")
+    ] = "payload",
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send messages into QUEUE, and return when all of them are kept."""
+    from pxrs_ray.cli import _sources
+    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.errors import UsageError
+
+    if messages and file:
+        raise UsageError("give messages as arguments or with --file, not both")
+    if messages:
+        columns = _sources.texts(messages, key, separator)
+    else:
+        path = file or _sources.STDIN
+        if file is None and sys.stdin.isatty():
+            print("a line is a message; Ctrl-D ends", file=sys.stderr)
+        kind = _sources.format_of(path, kind)
+        columns = _sources.rows(path, kind, key, separator, key_column, payload_column)
+    began_s = time.perf_counter()
+    sent, size_bytes = 0, 0
+    with running(topology).producer(queue) as producer:
+        receipts = []
+        for keys, payloads in columns:
+            receipts.append(producer.send_batch(keys, payloads))
+            sent += len(payloads)
+            size_bytes += sum(map(len, payloads))
+        producer.flush()
+        for receipt in receipts:
+            receipt.result(0)
+    seconds = time.perf_counter() - began_s
+    told = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
+    answer(told, as_json, lambda: f"{sent:,} messages are in {queue}")

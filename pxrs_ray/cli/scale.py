@@ -1,0 +1,26 @@
+"""`pxrs scale`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
+
+
+def command(
+    group: GroupName,
+    consumers: Annotated[int, typer.Argument(min=0, help="How many.", show_default=False)],
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have exactly this many consumers in GROUP; those that go hand over first."""
+    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.cli.status import group_view
+
+    found = running(topology).group(group)
+    found.scale(consumers)
+    status = found.status()
+    answer(status, as_json, lambda: group_view(status))

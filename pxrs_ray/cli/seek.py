@@ -1,0 +1,43 @@
+"""`pxrs seek`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, GroupName, Partitions, TopologyName
+
+
+def place(text: str) -> int | str | datetime:
+    """Read where to go: 'start', 'end', an offset, or a time such as 2026-05-01T12:00."""
+    if text in ("start", "end"):
+        return text
+    if text.isdigit():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise typer.BadParameter(
+            f"seek to start, end, an offset, or a time like 2026-05-01T12:00, not {text!r}"
+        ) from None
+
+
+def command(
+    group: GroupName,
+    to: Annotated[
+        str, typer.Argument(help="start, end, an offset, or a time.", show_default=False)
+    ],
+    partition: Partitions = None,
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move the checkpoints of a running GROUP, and show where each partition stands then."""
+    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._show import answer, table
+
+    wanted = place(to)
+    moved = running(topology).group(group).seek(wanted, partition or None)
+    rows = [(f"P{number}", offset) for number, offset in sorted(moved.items())]
+    answer(moved, as_json, lambda: table(("partition", "next offset"), rows))

@@ -1,0 +1,61 @@
+"""`pxrs tail`: look at a queue's messages as they come."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
+
+if TYPE_CHECKING:
+    from pxrs_ray.model import Message
+
+
+def command(
+    queue: QueueName,
+    newest: Annotated[
+        int, typer.Option("--newest", "-n", min=0, help="Begin so many back, in each partition.")
+    ] = 10,
+    start: Annotated[
+        int | None, typer.Option("--from", min=0, help="Begin at this offset instead.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
+    partition: Partitions = None,
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show messages of QUEUE; this is no consumer, and nothing is taken from anybody."""
+    from pxrs_ray.cli._ray import running
+
+    found = running(topology)
+    from pxrs_ray.actors.peek import Peek
+
+    peek = Peek.of(found, queue)
+    if partition:
+        peek.only({p: peek.positions.get(p, 0) for p in partition})
+    if start is not None:
+        peek.only(dict.fromkeys(peek.positions, start))
+    else:
+        peek.newest(newest)
+    for message in peek.messages(follow=follow):
+        print(json_line(message) if as_json else text_line(message), flush=follow)
+
+
+def text_line(message: Message) -> str:
+    """One message in one line: place, time, key, payload."""
+    from pxrs_ray.cli._show import clock_text, text_of
+
+    key = "-" if message.key is None else text_of(message.key)
+    return (
+        f"P{message.partition}@{message.offset} {clock_text(message.timestamp_ms)} {key}: "
+        f"{text_of(message.payload)}"
+    )
+
+
+def json_line(message: Message) -> str:
+    """One message as one JSON line."""
+    from pxrs_ray.cli._show import plain
+
+    return json.dumps(plain(message))

@@ -1,0 +1,75 @@
+"""`pxrs up`: make the cluster what a topology file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, File
+
+if TYPE_CHECKING:
+    from pxrs_ray.config import PxrsConfig
+
+
+def command(
+    file: File,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change.")
+    ] = False,
+    working_dir: Annotated[
+        str | None,
+        typer.Option(
+            help="The folder that handlers are imported from, sent along to every node. Left out: "
+            "this folder, when a handler is in it. A submitted job brings its own.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start the topology of FILE, or bring the running one to what FILE says.
+
+    Shows what will change before it changes it; a second time it changes nothing.
+    """
+    from pxrs_ray.cli._ray import connect
+    from pxrs_ray.cli._show import console, print_json
+    from pxrs_ray.config import PxrsConfig
+
+    config = PxrsConfig.from_toml(file)
+    connect(working_dir or folder_of_handlers(config))
+    from pxrs_ray.actors.deployment import Deployment
+
+    deployment = Deployment.of(file)
+    changes = deployment.changes()
+    out = console()
+    if not as_json:
+        for line in changes:
+            out.print(("would " if dry_run else "") + line, markup=False)
+    if changes and not dry_run:
+        deployment.carry_out()
+    if as_json:
+        print_json(
+            {
+                "topology": config.name,
+                "changes": changes,
+                "dry_run": dry_run,
+                "fingerprint": config.fingerprint(),
+                "sha256": deployment.sha256,
+            }
+        )
+    elif not changes:
+        out.print(f"{config.name} is as {file} says", markup=False)
+    elif not dry_run:
+        out.print(f"{config.name} runs; see it with: pxrs status -t {config.name}", markup=False)
+
+
+def folder_of_handlers(config: PxrsConfig) -> str | None:
+    """The present folder, when the module of a handler is in it."""
+    here = Path.cwd()
+    for group in config.groups.values():
+        if group.handler is not None:
+            top = group.handler.partition(":")[0].split(".")[0]
+            if (here / f"{top}.py").is_file() or (here / top).is_dir():
+                return str(here)
+    return None
