@@ -32,7 +32,16 @@ Durability = Literal["memory", "interval", "always"]
 LostLogPolicy = Literal["stop", "continue"]
 Assignor = Literal["sticky", "range", "round_robin", "tenant", "static"]
 CommitMode = Literal["interval", "batch", "message"]
-FailurePolicy = Literal["stop", "skip", "dead_letter"]
+FailurePolicy = Literal["stop", "skip", "dead_letter", "quarantine"]
+Submit = Literal["burst", "batch", "sequential_by_originator", "sequential_by_tenant", "sequential"]
+Processing = Literal[
+    "skip_all_failures",
+    "skip_all_failures_and_timed_out",
+    "retry_all",
+    "retry_failed",
+    "retry_timed_out",
+    "retry_failed_and_timed_out",
+]
 Start = Literal["start", "end"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -44,6 +53,7 @@ Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
 Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]
 MillisecondsOrNone = Annotated[int, Field(ge=0, le=10 * 366 * 24 * HOUR_MS)]
 LeaseSeconds = Annotated[float, Field(ge=1, le=3_600)]
+Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class Change(StrEnum):
@@ -184,10 +194,62 @@ class GroupConfig(GroupOptions):
     backoff_ms: Milliseconds = option(100, "The pause before the first new attempt; it doubles.")
     backoff_ms_max: Milliseconds = option(10_000, "The longest pause between two attempts.")
     failure_policy: FailurePolicy = option(
-        "stop", "After attempts_max: stop the partition, skip the message, or dead_letter it."
+        "stop",
+        "After attempts_max: stop the partition, skip the message, dead_letter it, or quarantine "
+        "its key: it is put aside, with all that follows of the key, until somebody re-drives it.",
     )
     dead_letter_queue: Name | None = option(
         None, "Where dead_letter sends: a queue of the topology; None makes '<queue>.dead'."
+    )
+    prepare_ms: MillisecondsOrNone = option(
+        0,
+        "How long a partition's next owner may load (`on_prepare`) while the present one works "
+        "on; 0 hands over cold.",
+    )
+    quarantine_queue: Name | None = option(
+        None,
+        "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'.",
+        Change.FIXED,
+    )
+    parallelism: int | None = option(
+        None,
+        "How many messages of one partition are in work at once, each key in order; None is 1, "
+        "and 16 where a submit or processing strategy is given.",
+        ge=1,
+        le=64,
+    )
+    handler_timeout_ms: Milliseconds | None = option(
+        None, "An attempt that takes longer has failed; None waits for ever."
+    )
+    lookahead_records: int = option(
+        20_000, "With parallelism: the most messages of one partition in memory.", ge=1
+    )
+    lookahead_bytes: Bytes = option(
+        64 * MIB, "With parallelism: the most bytes of one partition in memory."
+    )
+    fair_tenants: bool = option(
+        False, "Let tenants take turns within a partition, instead of first come, first served."
+    )
+    tenant_weights: dict[str, Weight] = option(
+        {}, "Turns of a tenant for each turn of one that is not named here; makes tenants fair."
+    )
+    tenant_header: str = option("tenant", "The header that says whose a message is.", min_length=1)
+    submit_strategy: Submit | None = option(
+        None, "Work pack by pack: what of a pack is in work at once; see docs/processing.md."
+    )
+    processing_strategy: Processing | None = option(
+        None, "Work pack by pack: what is tried again after it; see docs/processing.md."
+    )
+    pack_records: int = option(1_000, "The most messages of a pack.", ge=1, le=1_900)
+    submit_batch_records: int = option(100, "Strategy batch: how many at once.", ge=1)
+    pack_timeout_ms: Milliseconds = option(60_000, "What is not done by then has timed out.")
+    pack_retries: int = option(3, "How often a pack is tried again; 0 never gives up.", ge=0)
+    pack_pause_ms: MillisecondsOrNone = option(
+        1_000, "The pause before a pack's first retry; it doubles."
+    )
+    pack_pause_ms_max: MillisecondsOrNone = option(10_000, "The longest pause between retries.")
+    failure_percentage: Annotated[float, Field(ge=0, le=100)] = option(
+        100.0, "A pack of which more than this failed or timed out in one round is not retried."
     )
     respawn: bool = option(True, "Start a new consumer in the place of one that died.")
     ray_options: dict[str, Any] = option(
@@ -200,6 +262,27 @@ class GroupConfig(GroupOptions):
     def lease_ms(self) -> int:
         """The lease in milliseconds."""
         return round(self.lease_ttl_seconds * 1_000)
+
+    @property
+    def by_pack(self) -> bool:
+        """Whether messages are worked pack by pack, as strategies say."""
+        return self.submit_strategy is not None or self.processing_strategy is not None
+
+    @property
+    def by_lane(self) -> bool:
+        """Whether messages are worked key by key, with what that makes possible."""
+        return not self.by_pack and bool(
+            self.calls_max > 1
+            or self.failure_policy == "quarantine"
+            or self.handler_timeout_ms is not None
+            or self.fair_tenants
+            or self.tenant_weights
+        )
+
+    @property
+    def calls_max(self) -> int:
+        """How many messages of one partition may be in work at once."""
+        return self.parallelism or (16 if self.by_pack else 1)
 
     @property
     def static_owners(self) -> dict[int, str] | None:
@@ -217,6 +300,22 @@ class GroupConfig(GroupOptions):
             )
         if (self.assignor == "static") != (self.static_map is not None):
             raise ValueError("assignor = 'static' and static_map are only of use together")
+        if self.pack_pause_ms > self.pack_pause_ms_max:
+            raise ValueError(
+                f"pack_pause_ms = {self.pack_pause_ms}: must be at most pack_pause_ms_max, which "
+                f"is {self.pack_pause_ms_max}"
+            )
+        if self.by_pack and self.failure_policy == "quarantine":
+            raise ValueError(
+                "failure_policy = 'quarantine' keeps each key in order, which packs do not: leave "
+                "submit_strategy and processing_strategy out (parallelism works many keys at once)"
+            )
+        if (self.by_pack or self.by_lane) and self.commit_mode != "interval":
+            raise ValueError(
+                f"commit_mode = {self.commit_mode!r}: must be 'interval' where messages are worked "
+                "in packs, in parallel, with a time limit, fairly, or with a quarantine: what is "
+                "done is kept message by message there"
+            )
         numbers = [number for each in (self.static_map or {}).values() for number in each]
         if len(numbers) != len(set(numbers)):
             raise ValueError("static_map: names a partition twice")

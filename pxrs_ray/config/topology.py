@@ -36,6 +36,7 @@ from pxrs_ray.errors import NotFound
 
 FINGERPRINT_CHARS = 16
 DEAD_LETTER_SUFFIX = ".dead"
+QUARANTINE_INFIX = ".quarantine."
 
 _ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
 
@@ -136,6 +137,11 @@ class PxrsConfig(QueueOptions, GroupOptions):
                 groups[name] = _with(group, dead_letter_queue=dead)
                 if group.queue in queues:
                     queues.setdefault(dead, _with(queues[group.queue]))
+            if group.failure_policy == "quarantine" and group.quarantine_queue is None:
+                aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
+                groups[name] = _with(group, quarantine_queue=aside)
+                if group.queue in queues:
+                    queues.setdefault(aside, _with(queues[group.queue]))
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
         problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]
@@ -166,13 +172,19 @@ class PxrsConfig(QueueOptions, GroupOptions):
     def _group_problems(self) -> list[str]:
         problems = []
         for name, group in self.groups.items():
-            for what in ("queue", "dead_letter_queue"):
+            for what in ("queue", "dead_letter_queue", "quarantine_queue"):
                 wanted = getattr(group, what)
                 if wanted is not None and wanted not in self.queues:
                     hint = nearest(wanted, list(self.queues)) if self.queues else "there are none"
                     problems.append(f"groups.{name}.{what} = {wanted!r}: no such queue; {hint}")
             if group.queue in self.queues:
                 partitions = self.queues[group.queue].partitions
+                aside = self.queues.get(group.quarantine_queue or "")
+                if aside is not None and aside.partitions != partitions:
+                    problems.append(
+                        f"groups.{name}.quarantine_queue: has {aside.partitions} partitions, and "
+                        f"must have as many as {group.queue}, which is {partitions}"
+                    )
                 problems += [
                     f"groups.{name}.static_map: partition {number} is not in 0 to {partitions - 1}"
                     for number in group.static_owners or {}
