@@ -66,6 +66,7 @@ class Consumer:
         self._given_up: list[Failure] = []
         self._letters = DeadLetters(spec.group)
         self._finished = asyncio.Event()
+        self._loading: dict[PartitionId, asyncio.Future[None]] = {}
         self._runtime: ConsumerRuntime | None = None
         self._watch: asyncio.Task[None]
         self._loop: asyncio.AbstractEventLoop
@@ -147,6 +148,29 @@ class Consumer:
         )
         self._workers[grant.partition] = worker
         worker.start()
+
+    def preparing(self, grant: Grant) -> None:
+        """Let the handler load for a partition that will come, on a thread of its own."""
+        loading = asyncio.ensure_future(self._load(grant))
+        self._loading[grant.partition] = loading
+
+    async def _load(self, grant: Grant) -> None:
+        try:
+            await asyncio.to_thread(self._handler.on_prepare, grant.partition, grant.checkpoint)
+        except Exception:
+            # It is taken over cold, then; the handler shows what is wrong when it is called.
+            logger.exception("on_prepare of partition %d failed", grant.partition)
+        await self._live().prepared(grant.partition)
+
+    def unprepared(self, partition: PartitionId) -> None:
+        """Let the handler drop what it loaded in vain, when it has loaded it."""
+        loading = self._loading.pop(partition, None)
+        if loading is not None:
+            self._dropping = asyncio.ensure_future(self._unload(partition, loading))
+
+    async def _unload(self, partition: PartitionId, loading: asyncio.Future[None]) -> None:
+        await asyncio.wait([loading])
+        await asyncio.to_thread(self._handler.on_revoked, partition)
 
     def received(self, partition: PartitionId, epoch: Epoch, batch: Batch, size_bytes: int) -> None:
         """Pass messages to the worker."""

@@ -285,7 +285,7 @@ class Crew:
         if slot is None or slot.member.incarnation != hand.incarnation:
             self._kill(hand)
             return
-        deadline_s = self._host.core.settings.revoke_deadline_ms / 1_000 + FINISH_WAIT_S
+        deadline_s = self._host.core.settings.hand_over_ms / 1_000 + FINISH_WAIT_S
         try:
             await self._host.submit(Leave(hand.member, hand.incarnation, cause))
             await asyncio.wait_for(self._left(hand), deadline_s)

@@ -78,7 +78,7 @@ class GroupShell:
             pool.count,
             declared,
         )
-        self.host = GroupHost(self.key, store, thread, clock, self)
+        self.host = GroupHost(self.key, store, thread, clock, self, config.history_keep)
         self.staff = Staff(spec, self.host, self._keep_crew)
         self.members = MemberDesk(self.host, self.staff)
         self._store = store
@@ -232,5 +232,6 @@ def _settings(config: GroupConfig, paused: bool) -> GroupSettings:
         static_map=config.static_owners,
         lease_ms=config.lease_ms,
         revoke_deadline_ms=config.revoke_deadline_ms,
+        prepare_ms=config.prepare_ms,
         paused=paused,
     )

@@ -115,6 +115,10 @@ class Handler:
         assert self._loop is not None
         return self._loop.run(self._function(argument))
 
+    def on_prepare(self, partition: PartitionId, checkpoint: Offset) -> None:
+        """Let the handler load what a coming partition needs; its owner works on meanwhile."""
+        self._notify("on_prepare", partition, checkpoint)
+
     def on_assigned(self, partition: PartitionId, checkpoint: Offset) -> None:
         """Tell the handler, if it asks for it, that a partition begins at `checkpoint`."""
         self._notify("on_assigned", partition, checkpoint)

@@ -17,6 +17,12 @@ class Hooks(Protocol):
     def received(self, partition: PartitionId, epoch: Epoch, batch: Batch, size_bytes: int) -> None:
         """Messages to work on, in order."""
 
+    def preparing(self, grant: Grant) -> None:
+        """This partition will come: load what it needs, and then call `runtime.prepared`."""
+
+    def unprepared(self, partition: PartitionId) -> None:
+        """The partition goes elsewhere: what was loaded for it can be dropped."""
+
     def skipped(self, partition: PartitionId, epoch: Epoch, to: Offset) -> None:
         """The log has nothing before `to` any more: that is where the work goes on."""
 

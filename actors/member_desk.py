@@ -15,10 +15,19 @@ from pxrs_ray.actors.crew import next_incarnation
 from pxrs_ray.actors.group_host import GroupHost
 from pxrs_ray.actors.staff import Staff
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
-from pxrs_ray.events import Assignment, Commit, Heartbeat, Join, Leave, Progress, Release
-from pxrs_ray.model import Incarnation, Member, MemberId, Outcome
+from pxrs_ray.events import (
+    Assignment,
+    Commit,
+    Heartbeat,
+    Join,
+    Leave,
+    Prepared,
+    Progress,
+    Release,
+)
+from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, PartitionId
 
-CALLS = frozenset(("join", "heartbeat", "watch", "commit", "release", "leave"))
+CALLS = frozenset(("join", "heartbeat", "watch", "commit", "release", "prepared", "leave"))
 
 
 class MemberDesk:
@@ -90,6 +99,12 @@ class MemberDesk:
         """Hand partitions back with their final checkpoints."""
         progress = tuple(Progress(*row) for row in rows)
         return (await self._host.submit(Release(member, incarnation, progress))).outcomes
+
+    async def prepared(
+        self, member: MemberId, incarnation: Incarnation, partitions: Sequence[PartitionId]
+    ) -> None:
+        """A member is ready to take partitions over."""
+        await self._host.submit(Prepared(member, incarnation, tuple(partitions)))
 
     async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:
         """Begin to leave: the member's partitions are asked back."""

@@ -239,6 +239,13 @@ class PullConsumer:
             told = self._on_assigned
             self._news.put(lambda: told(grant.partition, grant.checkpoint))
 
+    def preparing(self, grant: Grant) -> None:
+        """There is nothing to load."""
+        self._preparation = asyncio.ensure_future(self._runtime.prepared(grant.partition))
+
+    def unprepared(self, partition: PartitionId) -> None:
+        """There is nothing to drop."""
+
     def received(self, partition: PartitionId, epoch: Epoch, batch: Batch, size_bytes: int) -> None:
         """Messages came."""
         with self._wake:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import CoordinatorLink
+from pxrs_ray.actors.pulse import Pulse
 from pxrs_ray.actors.reading import Reading
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.consumer import Changes, ConsumerSession
@@ -46,6 +47,8 @@ class ConsumerRuntime:
         self._link = CoordinatorLink(spec.topology)
         self.name = f"{spec.group}/{member}/{incarnation}"
         self.reading = Reading(self, hooks)
+        self.pulse = Pulse()
+        self._heartbeat_wake = asyncio.Event()
         self._commit_wake = asyncio.Event()
         self._release_wake = asyncio.Event()
         self._committed = asyncio.Condition()
@@ -57,6 +60,11 @@ class ConsumerRuntime:
         self._tasks: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()
 
+    @property
+    def lease_s(self) -> float:
+        """How long this member may be silent."""
+        return self.session.lease_ms / 1_000 or self.spec.config.lease_ttl_seconds
+
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, assignment: Assignment | None) -> None:
@@ -65,6 +73,7 @@ class ConsumerRuntime:
             self._assigned(assignment)
         loops: list[Callable[[], Coroutine[Any, Any, None]]] = [
             self._heartbeat_loop,
+            self._pulse_loop,
             self._watch_loop,
             self._commit_loop,
             self._release_loop,
@@ -111,14 +120,20 @@ class ConsumerRuntime:
     # --- ownership ------------------------------------------------------------------------------
 
     def _assigned(self, assignment: Assignment) -> None:
-        paused = self.session.paused
+        paused, lease_ms = self.session.paused, self.session.lease_ms
         self._apply(self.session.assign(assignment))
+        if self.session.lease_ms != lease_ms:
+            self._heartbeat_wake.set()
         if paused and not self.session.paused:
             self.reading.wake()
 
     def _apply(self, changes: Changes) -> None:
         for partition in changes.dropped:
             self._hooks.dropped(partition)
+        for partition in changes.unprepared:
+            self._hooks.unprepared(partition)
+        for grant in changes.preparing:
+            self._hooks.preparing(grant)
         for grant in changes.started:
             self._hooks.started(grant)
         for partition in changes.draining:
@@ -127,6 +142,17 @@ class ConsumerRuntime:
             self.reading.wake()
             self._release_wake.set()
         self._note_idle()
+
+    async def prepared(self, partition: PartitionId) -> None:
+        """What a coming partition needs is loaded; its owner may be asked for it now."""
+        session = self.session
+        if partition not in session.preparing:
+            return
+        try:
+            await self._call("prepared", session.member, session.incarnation, [partition])
+        except PxrsError as error:
+            # Its deadline ends the wait for us just as well.
+            logger.warning("%s is ready for partition %d, untold: %s", self.name, partition, error)
 
     def lose(self, partition: PartitionId, epoch: Epoch) -> None:
         """Drop one partition whose epoch is over, whatever we were told."""
@@ -142,9 +168,13 @@ class ConsumerRuntime:
             self._idle.set()
 
     async def _heartbeat_loop(self) -> None:
-        pause_s = self.spec.config.lease_ttl_seconds / 3
         while not self.ended.is_set():
-            await asyncio.sleep(pause_s)
+            pause_s = self.lease_s / 3
+            try:
+                await asyncio.wait_for(self._heartbeat_wake.wait(), pause_s)
+            except TimeoutError:
+                pass
+            self._heartbeat_wake.clear()
             session = self.session
             try:
                 assignment = await self._call(
@@ -159,8 +189,17 @@ class ConsumerRuntime:
             except DeadlineExceeded:
                 continue
             else:
-                if assignment is not None:
+                if assignment is not None and session is self.session:
                     self._assigned(assignment)
+            self.pulse.confirm()
+
+    async def _pulse_loop(self) -> None:
+        """Notice that this process stood still: then nothing is done until we are heard again."""
+        while not self.ended.is_set():
+            if not self.pulse.beat(self.lease_s):
+                logger.warning("%s stood still: it asks whether it is a member yet", self.name)
+                self._heartbeat_wake.set()
+            await asyncio.sleep(self.lease_s / 10)
 
     async def _watch_loop(self) -> None:
         while not self.ended.is_set():

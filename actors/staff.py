@@ -26,7 +26,15 @@ from pxrs_ray.model import Incarnation, Member, MemberId
 
 # Options that only the coordinator, or each new assignment, carries: no consumer is replaced.
 COORDINATORS_OWN = frozenset(
-    ("assignor", "static_map", "lease_ttl_seconds", "revoke_deadline_ms", "consumers", "respawn")
+    (
+        "assignor",
+        "static_map",
+        "lease_ttl_seconds",
+        "revoke_deadline_ms",
+        "prepare_ms",
+        "consumers",
+        "respawn",
+    )
 )
 
 
@@ -128,6 +136,7 @@ class Staff:
                     static_map=config.static_owners,
                     lease_ms=config.lease_ms,
                     revoke_deadline_ms=config.revoke_deadline_ms,
+                    prepare_ms=config.prepare_ms,
                 )
             )
             crew = self.crew

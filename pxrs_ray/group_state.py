@@ -57,6 +57,11 @@ class GroupSettings:
     prepare_ms: int = 0
     paused: bool = False
 
+    @property
+    def hand_over_ms(self) -> int:
+        """The longest that a graceful hand-over may take."""
+        return self.prepare_ms + self.revoke_deadline_ms
+
 
 @dataclass(slots=True)
 class Slot:
