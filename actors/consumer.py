@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -210,6 +211,10 @@ class Consumer:
         """Nothing to do: workers are made per grant."""
 
     # --- Office: called by workers, on their threads ----------------------------------------------
+
+    def may_begin(self, stopping: threading.Event) -> bool:
+        """Wait while this process has stood still and has not been heard again."""
+        return self._live().pulse.may_begin(stopping)
 
     def checkpoint_soon(self) -> None:
         """Commit when next possible."""

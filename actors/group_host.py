@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.clock import Clock
 from pxrs_ray.coordinator import GroupCoordinator
-from pxrs_ray.errors import StoreCorrupted, StoreError
+from pxrs_ray.errors import StoreCorrupted, StoreError, StoreUnavailable
 from pxrs_ray.events import (
     Assignment,
     Decision,
@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 BATCH_RECORDS_MAX = 1_024
 TICK_MS_MAX = 1_000
+TICK_MS_MIN = 5
+# The history is trimmed when it has grown by this part of what is to be kept.
+TRIM_PART = 10
 
 
 class Shell(Protocol):
@@ -61,7 +64,13 @@ class GroupHost:
     """One group of one coordinator incarnation, on that actor's event loop."""
 
     def __init__(
-        self, group: str, store: RegistryStore, thread: StoreThread, clock: Clock, shell: Shell
+        self,
+        group: str,
+        store: RegistryStore,
+        thread: StoreThread,
+        clock: Clock,
+        shell: Shell,
+        history_keep: int,
     ) -> None:
         self.group = group
         self.core: GroupCoordinator
@@ -73,6 +82,8 @@ class GroupHost:
         self._thread = thread
         self._clock = clock
         self._shell = shell
+        self._history_keep = history_keep
+        self._trim_at = 0
         self._queue = WriteQueue()
         self._wake = asyncio.Event()
         self._changes = asyncio.Event()
@@ -87,6 +98,7 @@ class GroupHost:
         self._tasks = [
             asyncio.create_task(self._guard(self._write_loop())),
             asyncio.create_task(self._guard(self._tick_loop())),
+            asyncio.create_task(self._guard(self._renew_loop())),
         ]
         self._take(self.core.start(self._clock.now()))
 
@@ -209,6 +221,7 @@ class GroupHost:
                     return
                 self._queue.done()
                 self._release()
+            await self._trim()
 
     async def _write(self, batch: WriteBatch) -> None:
         generation = self.core.state.generation
@@ -229,6 +242,23 @@ class GroupHost:
         if versions:
             self._shell.led(self.group, generation, max(versions))
 
+    async def _trim(self) -> None:
+        """Forget old history, now and then; what is not forgotten now is forgotten later."""
+        version = self.core.state.version
+        if version < self._trim_at:
+            return
+        if self._trim_at:
+            try:
+                await self._thread.call(
+                    self._store.trim_changes,
+                    self.group,
+                    self.core.state.generation,
+                    self._history_keep,
+                )
+            except StoreUnavailable as error:
+                logger.info("the history of %s is trimmed later: %s", self.group, error)
+        self._trim_at = version + max(1, self._history_keep // TRIM_PART)
+
     def _release(self) -> None:
         """Let go of everything that waited for what is durable now, in order."""
         while self._waiting and self._waiting[0][0] <= self._queue.durable:
@@ -244,15 +274,24 @@ class GroupHost:
     # --- time -----------------------------------------------------------------------------------
 
     async def _tick_loop(self) -> None:
-        renewed_ms = self._clock.now().monotonic_ms
         while self.halted is None:
             lease_ms = self.core.settings.lease_ms
-            await asyncio.sleep(min(TICK_MS_MAX, lease_ms // 10) / 1_000)
-            now = self._clock.now()
-            self._take(self.core.handle(Tick(), now))
-            if now.monotonic_ms - renewed_ms >= lease_ms // 3:
-                renewed_ms = now.monotonic_ms
-                await self._renew(lease_ms)
+            await asyncio.sleep(self._until_tick_ms(lease_ms) / 1_000)
+            self._take(self.core.handle(Tick(), self._clock.now()))
+
+    def _until_tick_ms(self, lease_ms: int) -> float:
+        """At the next deadline, yet often enough to notice that this process stood still."""
+        pause_ms = min(TICK_MS_MAX, lease_ms // 10)
+        due_ms = self.core.next_wake_ms()
+        if due_ms is None:
+            return pause_ms
+        return max(TICK_MS_MIN, min(pause_ms, due_ms - self._clock.now().monotonic_ms))
+
+    async def _renew_loop(self) -> None:
+        while self.halted is None:
+            lease_ms = self.core.settings.lease_ms
+            await asyncio.sleep(lease_ms / 3_000)
+            await self._renew(lease_ms)
 
     async def _renew(self, lease_ms: int) -> None:
         """Keep the store's leases of live members; for tools that look there while we are gone."""

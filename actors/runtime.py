@@ -175,7 +175,7 @@ class ConsumerRuntime:
             except TimeoutError:
                 pass
             self._heartbeat_wake.clear()
-            session = self.session
+            session, doubts = self.session, self.pulse.doubts
             try:
                 assignment = await self._call(
                     "heartbeat",
@@ -191,7 +191,7 @@ class ConsumerRuntime:
             else:
                 if assignment is not None and session is self.session:
                     self._assigned(assignment)
-            self.pulse.confirm()
+            self.pulse.confirm(doubts)
 
     async def _pulse_loop(self) -> None:
         """Notice that this process stood still: then nothing is done until we are heard again."""

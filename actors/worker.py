@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 class Office(Protocol):
     """What a worker needs of the consumer that it works for. Called from the worker's thread."""
 
+    def may_begin(self, stopping: threading.Event) -> bool:
+        """Whether a message may be begun; waits while it is in doubt, until `stopping`."""
+
     def checkpoint_soon(self) -> None:
         """Commit when next possible; does not wait."""
 
@@ -160,7 +163,7 @@ class PartitionWorker:
         """Process one batch; False when the worker must end."""
         if self._handler.wants_batch:
             delivered = DeliveredBatch(batch, self._desk)
-            if not self._deliver(delivered, batch):
+            if not self._office.may_begin(self._stopping) or not self._deliver(delivered, batch):
                 return False
             self.next_offset = batch.end_offset
         elif not self._work_one_by_one(batch):
@@ -172,10 +175,10 @@ class PartitionWorker:
         return True
 
     def _work_one_by_one(self, batch: Batch) -> bool:
-        call, stopping = self._handler.call, self._stopping
+        call, stopping, may_begin = self._handler.call, self._stopping, self._office.may_begin
         per_message = self._commit_mode == "message"
         for message in deliveries(batch, self._desk):
-            if stopping.is_set():
+            if not may_begin(stopping):
                 return False
             if self.attempts:
                 if not self._deliver(message, _one(batch, message)):

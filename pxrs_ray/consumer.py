@@ -75,6 +75,7 @@ class ConsumerSession:
         self.seen: tuple[Generation, int] = (0, 0)
         self.paused = False
         self.leaving = False
+        self.lease_ms = 0
         self.holdings: dict[PartitionId, Holding] = {}
         self.preparing: set[PartitionId] = set()
 
@@ -87,6 +88,7 @@ class ConsumerSession:
         self.seen = (assignment.generation, assignment.sequence)
         self.paused = assignment.paused
         self.leaving = assignment.leaving
+        self.lease_ms = assignment.lease_ms
         granted = {grant.partition: grant for grant in assignment.grants}
         dropped = tuple(
             p

@@ -41,6 +41,7 @@ def assignment_of(state: GroupState, settings: GroupSettings, member: MemberId) 
         settings.paused,
         slot.phase is MemberPhase.LEAVING,
         state.to_prepare(member) if state.preparing else (),
+        settings.lease_ms,
     )
 
 

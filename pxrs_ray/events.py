@@ -164,7 +164,8 @@ class Assignment:
     `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very
     same epoch is lost: it must be dropped at once, and nothing may be committed for it.
     `preparing` are partitions that will be granted next: the member loads what it needs for them
-    and answers `Prepared`, while their owner goes on; it has no right to them yet.
+    and answers `Prepared`, while their owner goes on; it has no right to them yet. `lease_ms` is
+    the longest silence that is forgiven.
     """
 
     generation: Generation
@@ -177,6 +178,7 @@ class Assignment:
     paused: bool = False
     leaving: bool = False
     preparing: tuple[Grant, ...] = ()
+    lease_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
