@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 Values = Mapping[str, object]
@@ -39,13 +40,13 @@ class RowUpdate:
     """A conditional UPDATE that is applied to many rows at once, with one answer a row.
 
     No two of the rows may be the same. `each` are the binds that differ from row to row with
-    their types; `shared` are the binds that are the same for all.
+    their types, the row's key first; `shared` are the binds that are the same for all.
     """
 
     table: str
     sets: str
     where: str
-    each: Mapping[str, str]
+    each: tuple[tuple[str, str], ...]
     shared: tuple[str, ...]
 
     @property
@@ -103,11 +104,7 @@ class Dialect(ABC):
         """Apply `update` to every one of `rows`, and tell of each whether it took effect."""
 
 
-def binds_of(sql: str) -> list[str]:
-    """The names of the binds of a statement, in order, each once."""
-    return list(dict.fromkeys(_BIND.findall(sql)))
-
-
+@lru_cache(maxsize=1_000)
 def pyformat(sql: str) -> str:
     """`sql` with `%(name)s` in place of `:name`."""
     return _BIND.sub(r"%(\1)s", sql.replace("%", "%%"))
