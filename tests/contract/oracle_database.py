@@ -32,8 +32,12 @@ class Database:
     """One empty database of the stand-in, and the connections that a test opened on it."""
 
     server: OracleStandIn
-    dsn: str
+    url: str
     opened: list[Any] = field(default_factory=list)
+
+    @property
+    def dsn(self) -> str:
+        return self.url.rpartition("@")[2]
 
     @property
     def login(self) -> dict[str, Any]:
@@ -53,8 +57,7 @@ def stand_in(oracle_server: OracleServer) -> OracleStandIn:
 
 @pytest.fixture
 def database(stand_in: OracleStandIn) -> Iterator[Database]:
-    service = stand_in.new_database().rpartition("/")[2]
-    database = Database(stand_in, f"127.0.0.1:{stand_in.port}/{service}")
+    database = Database(stand_in, stand_in.new_database())
     stand_in.clear_log()
     yield database
     healed(stand_in)

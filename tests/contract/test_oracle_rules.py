@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pxrs_ray.store import sql_rows
+from pxrs_ray.store.oracle import OracleDialect
+from pxrs_ray.store.sql import fenced_commit_sql
+from pxrs_ray.store.sql_schema import WRITES, renewal, tables, upgrades
 from tests.contract.oracle_stand_in.oracle_rules import RULES, Rule, violations
 
 GOOD = (
@@ -37,12 +41,28 @@ GOOD = (
 )
 
 
+DIALECT = OracleDialect()
+# The texts that the store keeps; what it builds on the way, the stand-in judges as it is sent.
+STORED = (
+    *(DIALECT.create_table(name, body) for name, body in tables(DIALECT).items()),
+    *(step for steps in upgrades(DIALECT).values() for step in steps),
+    *(update.sql for update in WRITES.values()),
+    renewal(DIALECT).sql,
+    DIALECT.insert_new("pxrs_change", sql_rows.CHANGE_COLUMNS, ["group_name", "version"]),
+    sql_rows.SNAPSHOT,
+    sql_rows.ROWS_BETWEEN,
+    sql_rows.CHANGES + DIALECT.page(0, 10),
+    sql_rows.expired_sql(DIALECT),
+    fenced_commit_sql(),
+)
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"ORA-{rule.code:05d} {rule.meaning}")
 def test_each_rule_catches_its_bad_example(rule: Rule) -> None:
     assert rule in violations(rule.bad)
 
 
-@pytest.mark.parametrize("sql", GOOD, ids=lambda sql: sql[:40])
+@pytest.mark.parametrize("sql", [*GOOD, *STORED], ids=lambda sql: sql[:40])
 def test_good_sql_breaks_no_rule(sql: str) -> None:
     assert [rule.meaning for rule in violations(sql)] == []
 

@@ -285,7 +285,7 @@ def test_merge_inserts_and_then_updates(table: Database) -> None:
     [
         ("ORA-00001", "INSERT INTO part (id, epoch) VALUES ('a', 1)"),
         ("ORA-01400", "INSERT INTO part (id, epoch) VALUES (NULL, 1)"),
-        ("ORA-12899", f"INSERT INTO part (id, epoch) VALUES ('{'x' * 300}', 1)"),
+        ("ORA-12899", f"INSERT INTO part (id, epoch) VALUES ('{'x' * 511}', 1)"),
         ("ORA-00942", "SELECT n FROM nowhere"),
         ("ORA-00955", TABLE),
         ("ORA-00933", "SELECT id FROM part;"),

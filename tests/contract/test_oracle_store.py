@@ -13,6 +13,7 @@ pytestmark = pytest.mark.service
 
 class TestOracleStore(StoreContract):
     server: OracleServer
+
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _server(cls, oracle_server: OracleServer) -> None:

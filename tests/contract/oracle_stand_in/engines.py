@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jpype
@@ -39,6 +40,7 @@ _LOCKING_QUERY = re.compile(
     r"\s*SELECT\s+(\w+)[\w\s,]*\sFROM\s+(\w+)\s+WHERE\s+((?:(?!\bSELECT\b).)+?)\s+FOR\s+UPDATE\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_CHARS = re.compile(r"\bVARCHAR2\s*\(\s*(\d+)\s+CHAR\s*\)", re.IGNORECASE)
 _DDL = re.compile(r"\s*(CREATE|DROP|ALTER|TRUNCATE|COMMENT|GRANT|REVOKE|RENAME)\b", re.IGNORECASE)
 
 
@@ -78,9 +80,15 @@ def is_ddl(sql: str) -> bool:
     return _DDL.match(sql) is not None
 
 
-def positional(sql: str) -> str:
-    """`sql` with every :name bind as a question mark, one each, as the driver sends the values."""
-    return _BIND_OR_SKIPPED.sub(lambda hit: hit.group(0) if hit.group(1) is None else "?", sql)
+@lru_cache(maxsize=1_000)
+def for_engine(sql: str) -> str:
+    """`sql` as the engines read it.
+
+    Every :name bind is a question mark, one each, as the driver sends the values. Texts get twice
+    the room: Java counts a character beyond U+FFFF as two.
+    """
+    binds = _BIND_OR_SKIPPED.sub(lambda hit: hit.group(0) if hit.group(1) is None else "?", sql)
+    return _CHARS.sub(lambda hit: f"VARCHAR2({2 * int(hit.group(1))} CHAR)", binds)
 
 
 class EngineSession(ABC):
@@ -139,7 +147,7 @@ class EngineSession(ABC):
             self.commit()
         outcome = Outcome()
         try:
-            text = positional(sql)
+            text = for_engine(sql)
             for offset, row in enumerate(rows):
                 try:
                     self._execute_row(text, row, outcome)

@@ -25,8 +25,6 @@ _BY_STATE = {
     "42S02": (942, "table or view does not exist"),
     "42S03": (942, "table or view does not exist"),
     "42S04": (942, "table or view does not exist"),
-    "42S03": (942, "table or view does not exist"),
-    "42S04": (942, "table or view does not exist"),
     "42S11": (955, "name is already used by an existing object"),
     "42S12": (1418, "specified index does not exist"),
     "42S21": (1430, "column being added already exists in table"),

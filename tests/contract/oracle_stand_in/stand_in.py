@@ -156,6 +156,16 @@ class OracleStandIn:
     def freeze(self) -> None:
         """Stop the whole process: connections stay open, and nothing answers."""
         os.kill(self._process.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + _ANSWER_SECONDS_MAX
+        while not self._is_stopped():
+            if time.monotonic() > deadline:
+                raise StandInFailed("the stand-in goes on in spite of SIGSTOP")
+            time.sleep(0.001)
+
+    def _is_stopped(self) -> bool:
+        """Whether every thread has stopped: the signal reaches them one by one."""
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)
 
     def thaw(self) -> None:
         """Let the process go on: what it was sent meanwhile is executed now."""
