@@ -115,12 +115,15 @@ class Producer:
     ) -> BatchReceipt:
         """Send columns: lists, Arrow, numpy or pandas columns of bytes or str.
 
-        Or one table, in the place of `keys`: an Arrow Table or RecordBatch or a pandas frame with
-        a column `payload` and, where there are, `key`, `timestamp_ms`, `headers`, `id`. Waits and
-        raises as `send`; on an error in the middle of large columns, what was sent stays sent.
+        Or one table, in the place of `keys`: a Batch, an Arrow Table or RecordBatch or a pandas
+        frame with a column `payload` and, where there are, `key`, `timestamp_ms`, `headers`, `id`.
+        Waits and raises as `send`; on an error in the middle of large columns, what was sent
+        stays sent.
         """
         now_ms = _now_ms()
-        if payloads is None:
+        if isinstance(keys, Batch):
+            batch = keys
+        elif payloads is None:
             batch = batch_of_table(keys, now_ms)
         else:
             batch = Batch.of(

@@ -72,12 +72,14 @@ class Writer:
             jobs, self._jobs = self._jobs, []
             logs = {log for job in jobs for log in job.logs}
             at_once = {log for log in logs if log.limits.durability is Durability.ALWAYS}
+            before = [(log, log.changes) for log in logs]
             if not at_once and sum(job.size_bytes for job in jobs) <= INLINE_BYTES_MAX:
                 self._run(jobs, at_once)
             else:
                 await loop.run_in_executor(self._thread, self._run, jobs, at_once)
-            for log in logs:
-                self._changed(log)
+            for log, changes in before:
+                if log.changes != changes:
+                    self._changed(log)
             for job in jobs:
                 _answer(job)
             self._dirty.update(log for log in logs if log.dirty)

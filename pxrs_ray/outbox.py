@@ -26,7 +26,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.log.frame import pack_header, unpack_header
 from pxrs_ray.log.wire import Appended, OutFrame, Refused
-from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.model import PartitionId
 
 BACKOFF_FIRST_MS = 10
 BACKOFF_MOST_MS = 1_000
@@ -35,18 +35,23 @@ _WAITED_FOR = (PartitionFull, DiskFull, LogLost, NotFound)
 
 @dataclass(frozen=True, slots=True)
 class OutboxLimits:
-    """How much may be under way: calls and bytes a buffer; and how long a frame is tried."""
+    """How much may be under way: calls and bytes a buffer; and how long a frame is tried.
+
+    Without `renumber`, a frame that is given up takes the partition's later ones with it: for
+    producers that will send the very same numbers again.
+    """
 
     calls_max: int = 8
     call_bytes_max: int = 16 << 20
     call_frames_max: int = 1_000
     append_timeout_ms: int = 30_000
+    renumber: bool = True
 
 
 class Ticket(Protocol):
     """Whoever wants to know what became of a frame; called exactly once a frame."""
 
-    def settle(self, index: int, base_offset: Offset | None, error: PxrsError | None) -> None:
+    def settle(self, index: int, answer: Appended | PxrsError) -> None:
         """Frame `index` of the ticket is in the log, or was given up."""
 
 
@@ -173,7 +178,7 @@ class Outbox:
             lane = self._lanes[frame.partition]
             if isinstance(answer, Appended):
                 lane.backoff_ms, lane.refusal = BACKOFF_FIRST_MS, None
-                self._settle(lane, frame, answer.base_offset, None)
+                self._settle(lane, frame, answer)
             else:
                 self._refused(lane, frame, answer, now_ms)
         for partition in {frame.partition for frame in call.frames}:
@@ -205,7 +210,11 @@ class Outbox:
         if isinstance(error, SequenceGap):
             oldest = lane.frames[0].sequence if lane.frames else frame.sequence
             if answer.expected_sequence is not None and answer.expected_sequence < oldest:
-                lane.close_up = True  # the log lost what it had acknowledged
+                # The log lost what it had acknowledged.
+                if self._limits.renumber:
+                    lane.close_up = True
+                else:
+                    self._give_up(lane, frame, error)
         elif isinstance(error, _WAITED_FOR) and now_ms < frame.deadline_ms:
             self._back_off(lane, now_ms)
         else:
@@ -217,19 +226,21 @@ class Outbox:
             lane.backoff_ms = min(lane.backoff_ms * 2, BACKOFF_MOST_MS)
 
     def _give_up(self, lane: _Lane, frame: Frame, error: PxrsError) -> None:
-        lane.close_up = True
-        self._settle(lane, frame, None, error)
+        if self._limits.renumber:
+            lane.close_up = True
+            self._settle(lane, frame, error)
+            return
+        for each in list(lane.frames):
+            self._settle(lane, each, error)
 
-    def _settle(
-        self, lane: _Lane, frame: Frame, base_offset: Offset | None, error: PxrsError | None
-    ) -> None:
+    def _settle(self, lane: _Lane, frame: Frame, answer: Appended | PxrsError) -> None:
         try:
             lane.frames.remove(frame)
         except ValueError:
             return  # given up before this answer came
         self.pending_bytes -= frame.size_bytes
         self.pending_frames -= 1
-        frame.ticket.settle(frame.index, base_offset, error)
+        frame.ticket.settle(frame.index, answer)
 
     def _close_up(self, lane: _Lane) -> None:
         """Number the lane's frames from 0 in a new epoch, when that is due and nothing flies."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
+from pxrs_ray.log.wire import Appended
 from pxrs_ray.model import Offset, PartitionId
 
 
@@ -25,11 +26,12 @@ class Place(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where consecutive messages of one partition are."""
+    """Where consecutive messages of one partition are; `repeated`: they had been there before."""
 
     partition: PartitionId
     base_offset: Offset | None
     messages: int
+    repeated: bool = False
 
 
 class Shipment:
@@ -58,12 +60,15 @@ class Shipment:
         """The messages could not be sent at all."""
         self.done.set_exception(error)
 
-    def settle(self, index: int, base_offset: Offset | None, error: PxrsError | None) -> None:
-        """Frame `index` is in the log at `base_offset`, or was given up."""
+    def settle(self, index: int, answer: Appended | PxrsError) -> None:
+        """Frame `index` is in the log, or was given up."""
         with self._lock:
-            if error is not None:
-                self._errors[index] = error
-            self._placed[index] = self._placed[index]._replace(base_offset=base_offset)
+            if isinstance(answer, Appended):
+                self._placed[index] = self._placed[index]._replace(
+                    base_offset=answer.base_offset, repeated=answer.repeated
+                )
+            else:
+                self._errors[index] = answer
             self._open -= 1
             finished = self._open == 0
         if finished:

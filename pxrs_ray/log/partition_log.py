@@ -88,6 +88,7 @@ class PartitionLog(LogView):
                 self._hot.evict(self.limits.hot_bytes_max)
             self._producers.record(header, now_ms)
             self._end = header.end_offset
+            self.changes += 1
         return Appended(self.partition, header.base_offset, header.messages)
 
     def expected_sequence(self, packed_header: bytes) -> int:
@@ -156,7 +157,9 @@ class PartitionLog(LogView):
         finally:
             os.close(fd)
         with self._lock:
-            self._durable = max(self._durable, end)
+            if end > self._durable:
+                self._durable = end
+                self.changes += 1
 
     def save(self) -> None:
         """Write the manifest."""
@@ -166,6 +169,7 @@ class PartitionLog(LogView):
     def set_limits(self, limits: LogLimits) -> None:
         """Go on with other limits; memory never becomes disk or the other way round."""
         self.limits = limits
+        self.changes += 1
         if self._disk is not None:
             self._disk.limits = limits
 
@@ -175,12 +179,14 @@ class PartitionLog(LogView):
         """Note that `group` needs nothing below `checkpoint`; registers it the first time."""
         new = group not in self._manifest.groups
         self._manifest.groups[group] = checkpoint
+        self.changes += 1
         if new:
             self.save()
 
     def drop_group(self, group: str) -> None:
         """No longer wait for `group`."""
         if self._manifest.groups.pop(group, None) is not None:
+            self.changes += 1
             self.save()
 
     def all_passed(self) -> Offset | None:
@@ -262,6 +268,7 @@ class PartitionLog(LogView):
         with self._lock:
             self._start = max(self._start, offset)
             self._hot.drop_below(offset)
+            self.changes += 1
         if self._disk is not None:
             self.save()
             sealed = self._disk.segments[:-1]
@@ -286,6 +293,7 @@ class PartitionLog(LogView):
             reason = waiting or f"a reader was at {expected_end}"
             note_gap(self._manifest, self._end, end, now_ms, reason, stop)
             self._skip_to(end, now_ms)
+        self.changes += 1
         self.save()
 
     def _skip_to(self, offset: Offset, now_ms: int) -> None:
@@ -297,6 +305,7 @@ class PartitionLog(LogView):
     def accept_loss(self) -> None:
         """Go on above the recorded gap."""
         self._manifest.stopped = ""
+        self.changes += 1
         self.save()
 
     def close(self) -> None:

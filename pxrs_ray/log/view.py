@@ -30,7 +30,10 @@ class Run(NamedTuple):
 
 
 class LogView:
-    """What of a partition log does not change it. The writing half is `PartitionLog`."""
+    """What of a partition log does not change it. The writing half is `PartitionLog`.
+
+    `changes` counts what may end somebody's wait: messages, readable or dropped, groups, losses.
+    """
 
     def __init__(self, folder: Path, limits: LogLimits, files: Files, opened: Opened) -> None:
         self.folder = folder
@@ -43,6 +46,7 @@ class LogView:
         self._lock_fd = opened.lock_fd
         self._lock = threading.Lock()
         self._hot = HotTail()
+        self.changes = 0
         self._waiting = opened.waiting
         self._failed: LogError | None = None
         self._closed = False

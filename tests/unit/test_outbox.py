@@ -1,0 +1,229 @@
+"""The outbox against real logs over a network that loses, doubles, delays and reorders calls."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from pxrs_ray.batch import Batch
+from pxrs_ray.errors import (
+    DeadlineExceeded,
+    PartitionFull,
+    ProducerFenced,
+    PxrsError,
+    SequenceGap,
+    UsageError,
+)
+from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.wire import Appended, OutFrame, Refused
+from pxrs_ray.outbox import Call, Outbox, OutboxLimits
+from tests.logs import MEMORY, NOW_MS, contents, open_log
+
+PARTITIONS, BUFFERS = 4, 2
+
+
+class Notes:
+    """A ticket: what became of each frame."""
+
+    def __init__(self) -> None:
+        self.settled: dict[int, int | PxrsError | None] = {}
+
+    def settle(self, index: int, answer: Appended | PxrsError) -> None:
+        assert index not in self.settled, "a frame was settled twice"
+        self.settled[index] = answer.base_offset if isinstance(answer, Appended) else answer
+
+
+class Harness:
+    """One outbox, and a log a partition."""
+
+    def __init__(self, folder: Path, limits: OutboxLimits | None = None) -> None:
+        self.logs = {p: open_log(folder / str(p), MEMORY) for p in range(PARTITIONS)}
+        self.outbox = Outbox(BUFFERS, limits or OutboxLimits(calls_max=3, call_frames_max=3))
+        self.notes = Notes()
+        self.sent: dict[int, tuple[int, bytes]] = {}
+        self.now_ms = NOW_MS
+
+    def add(self, partition: int) -> None:
+        index = len(self.sent)
+        payload = b"%d" % index
+        epoch, sequence = self.outbox.numbers(partition)
+        batch = Batch.of([payload], [payload], timestamp_ms=1)
+        header, body = batch.to_wire(b"o" * 16, epoch, sequence)
+        self.outbox.add(partition, header, body, self.notes, index, self.now_ms)
+        self.sent[index] = (partition, payload)
+
+    def deliver(self, frames: list[OutFrame]) -> list[Appended | Refused]:
+        return [_append(self.logs[frame[0]], frame, self.now_ms) for frame in frames]
+
+    def payloads(self, partition: int) -> list[bytes]:
+        return list(contents(self.logs[partition]).values())
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.close()
+
+
+def _append(log: PartitionLog, frame: OutFrame, now_ms: int) -> Appended | Refused:
+    try:
+        return log.append(frame[1], frame[2], now_ms)
+    except SequenceGap as error:
+        return Refused(frame[0], error, expected_sequence=log.expected_sequence(frame[1]))
+    except PxrsError as error:
+        return Refused(frame[0], error)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_bad_network_neither_loses_nor_doubles_nor_reorders(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    harness = Harness(tmp_path)
+    on_the_way: list[tuple[Call, list[OutFrame], bool]] = []
+    steps = 0
+    while len(harness.sent) < 120 or harness.outbox.pending_frames:
+        steps += 1
+        assert steps < 20_000, "the outbox never gets done"
+        harness.now_ms += rng.randint(0, 5)
+        if len(harness.sent) < 120 and rng.random() < 0.5:
+            harness.add(rng.randrange(PARTITIONS))
+        for call in list(harness.outbox.calls(harness.now_ms)):
+            on_the_way.append((call, call.arguments(), True))
+            if rng.random() < 0.1:
+                on_the_way.append((call, call.arguments(), False))  # Ray does it once more
+        if not on_the_way:
+            continue
+        call, frames, first = on_the_way.pop(rng.randrange(len(on_the_way)))
+        if rng.random() < 0.15 and first:  # lost before or after it was done
+            if rng.random() < 0.5:
+                harness.deliver(frames)
+            harness.outbox.failed(call, UsageError("the network"), harness.now_ms)
+            continue
+        answers = harness.deliver(frames)
+        if first:
+            harness.outbox.answered(call, answers, harness.now_ms)
+    assert harness.notes.settled.keys() == harness.sent.keys()
+    for partition in range(PARTITIONS):
+        sent = [payload for p, payload in harness.sent.values() if p == partition]
+        assert harness.payloads(partition) == sent
+    for index, (partition, payload) in harness.sent.items():
+        offset = harness.notes.settled[index]
+        assert isinstance(offset, int)
+        assert contents(harness.logs[partition])[offset] == payload
+    assert harness.outbox.pending_bytes == 0
+    harness.close()
+
+
+def test_no_more_is_under_way_than_allowed(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    for _ in range(40):
+        harness.add(0)
+    calls = list(harness.outbox.calls(NOW_MS))
+    assert [len(call.frames) for call in calls] == [3, 3, 3]
+    assert list(harness.outbox.calls(NOW_MS)) == []
+    harness.outbox.answered(calls[0], harness.deliver(calls[0].arguments()), NOW_MS)
+    assert len(list(harness.outbox.calls(NOW_MS))) == 1
+    harness.close()
+
+
+def test_a_full_partition_holds_up_only_itself(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    for partition in (0, 2):
+        harness.add(partition)
+    (call,) = harness.outbox.calls(NOW_MS)
+    answers = harness.deliver(call.arguments())
+    harness.outbox.answered(call, [Refused(0, PartitionFull("full")), answers[1]], NOW_MS)
+    assert harness.notes.settled == {1: 0}
+    assert "partition 0 holds most" in harness.outbox.trouble()
+    assert "full" in harness.outbox.trouble()
+    assert list(harness.outbox.calls(NOW_MS)) == [], "not again at once"
+    soon = harness.outbox.next_look_ms()
+    assert soon is not None and NOW_MS < soon <= NOW_MS + 50
+    (again,) = harness.outbox.calls(soon)
+    harness.outbox.answered(again, harness.deliver(again.arguments()), soon)
+    assert harness.notes.settled == {1: 0, 0: 0} or harness.notes.settled[0] is not None
+    assert harness.outbox.trouble() == ""
+    harness.close()
+
+
+def test_a_frame_that_is_given_up_leaves_no_hole_in_the_numbers(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, OutboxLimits(append_timeout_ms=100))
+    for _ in range(3):
+        harness.add(0)
+    (call,) = harness.outbox.calls(NOW_MS)
+    harness.outbox.answered(call, [Refused(0, PartitionFull("full"))] * 3, NOW_MS)
+    harness.now_ms = NOW_MS + 99
+    harness.add(0)
+    harness.outbox.expire(NOW_MS + 100)
+    assert [type(harness.notes.settled[i]) for i in range(3)] == [PartitionFull] * 3
+    harness.now_ms = NOW_MS + 150
+    (call,) = harness.outbox.calls(harness.now_ms)
+    harness.outbox.answered(call, harness.deliver(call.arguments()), harness.now_ms)
+    assert harness.notes.settled[3] == 0
+    assert harness.outbox.epochs_raised == 1
+    harness.close()
+
+
+def test_an_unknown_outcome_is_told_as_such_and_its_late_call_is_fenced(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, OutboxLimits(append_timeout_ms=100))
+    harness.add(0)
+    (silent,) = harness.outbox.calls(NOW_MS)
+    harness.outbox.expire(NOW_MS + 100)
+    told = harness.notes.settled[0]
+    assert isinstance(told, DeadlineExceeded)
+    assert "may or may not be in the log" in str(told)
+    harness.now_ms = NOW_MS + 101
+    harness.add(0)
+    (call,) = harness.outbox.calls(harness.now_ms)
+    harness.outbox.answered(call, harness.deliver(call.arguments()), harness.now_ms)
+    (late,) = harness.deliver(silent.arguments())
+    assert isinstance(late, Refused) and isinstance(late.error, ProducerFenced)
+    harness.outbox.answered(silent, [late], harness.now_ms)
+    assert harness.payloads(0) == [b"1"]
+    harness.close()
+
+
+def test_a_log_that_lost_what_it_acknowledged_does_not_stop_the_producer(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    for _ in range(3):
+        harness.add(0)
+        (call,) = harness.outbox.calls(NOW_MS)
+        harness.outbox.answered(call, harness.deliver(call.arguments()), NOW_MS)
+    harness.logs[0].abandon()
+    harness.logs[0] = open_log(tmp_path / "0", MEMORY)
+    harness.add(0)
+    harness.add(0)
+    for _ in range(3):
+        for call in list(harness.outbox.calls(NOW_MS)):
+            harness.outbox.answered(call, harness.deliver(call.arguments()), NOW_MS)
+    assert harness.outbox.pending_frames == 0
+    assert harness.payloads(0) == [b"3", b"4"]
+    assert harness.outbox.epochs_raised == 1
+    harness.close()
+
+
+def test_a_final_refusal_is_told_at_once(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    harness.add(1)
+    (call,) = harness.outbox.calls(NOW_MS)
+    harness.outbox.answered(call, [Refused(1, ProducerFenced("newer"))], NOW_MS)
+    assert isinstance(harness.notes.settled[0], ProducerFenced)
+    harness.close()
+
+
+def test_without_renumbering_one_refusal_takes_the_later_frames_with_it(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, OutboxLimits(renumber=False))
+    for partition in (0, 0, 0, 2):
+        harness.add(partition)
+    (call,) = harness.outbox.calls(NOW_MS)
+    answers = harness.deliver(call.arguments())
+    refused = Refused(0, ProducerFenced("newer"))
+    harness.outbox.answered(call, [answers[0], refused, refused, answers[3]], NOW_MS)
+    assert harness.notes.settled.keys() == {0, 1, 2, 3}
+    assert [type(harness.notes.settled[i]) for i in range(4)] == [
+        int,
+        ProducerFenced,
+        ProducerFenced,
+        int,
+    ]
+    assert harness.outbox.epochs_raised == 0
+    harness.close()

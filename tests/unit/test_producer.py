@@ -1,0 +1,209 @@
+"""Accumulator, routing and receipts: what is given comes out, in order, where the receipts say."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pxrs_ray.batch import Batch
+from pxrs_ray.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    MessageTooLarge,
+    PartitionFull,
+    UsageError,
+)
+from pxrs_ray.log.wire import Appended
+from pxrs_ray.model import Message
+from pxrs_ray.outbox import Outbox
+from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.producer import Accumulator, ProducerLimits
+from pxrs_ray.receipt import BatchReceipt, Place, Placed
+from pxrs_ray.routing import chunks, route
+
+NOW_MS = 1_000
+
+
+class Bench:
+    """An accumulator whose frames are taken by dictionaries instead of buffers."""
+
+    def __init__(self, partitions: int = 8, **limits: Any) -> None:
+        self.outbox = Outbox(2, ProducerLimits().outbox)
+        self.accumulator = Accumulator(
+            Partitioner(partitions), self.outbox, ProducerLimits(**limits)
+        )
+        self.logs: dict[int, list[Message]] = {p: [] for p in range(partitions)}
+
+    def deliver(self) -> None:
+        for call in list(self.outbox.calls(NOW_MS)):
+            answers = []
+            for partition, header, body in call.arguments():
+                batch = Batch.from_wire(partition, header, body)
+                log = self.logs[partition]
+                answers.append(Appended(partition, len(log), len(batch)))
+                log.extend(batch)
+            self.outbox.answered(call, answers, NOW_MS)
+
+
+def test_receipts_name_the_place_of_each_message() -> None:
+    bench = Bench()
+    rng = random.Random(1)
+    given = [(b"k%d" % rng.randrange(20), b"%d" % i) for i in range(500)]
+    receipts = []
+    for at, (key, payload) in enumerate(given):
+        receipts.append(bench.accumulator.add(key, payload, NOW_MS))
+        if at % 60 == 0:
+            bench.accumulator.close_open(NOW_MS)
+    assert not receipts[-1].done()
+    bench.accumulator.close_open(NOW_MS)
+    bench.deliver()
+    partitioner = Partitioner(8)
+    for (key, payload), receipt in zip(given, receipts, strict=True):
+        place = receipt.result(0)
+        assert place.partition == partitioner.partition(key)
+        assert place.offset is not None
+        message = bench.logs[place.partition][place.offset]
+        assert (message.key, message.payload) == (key, payload)
+    for key in {key for key, _ in given}:
+        kept = [m.payload for m in bench.logs[partitioner.partition(key)] if m.key == key]
+        assert kept == [payload for k, payload in given if k == key], "order per key"
+    assert bench.accumulator.pending_bytes == 0
+
+
+def test_columns_and_single_messages_keep_their_order() -> None:
+    bench = Bench(partitions=1)
+    bench.accumulator.add(b"k", b"1", NOW_MS)
+    shipment = bench.accumulator.add_batch(
+        Batch.of([b"k", b"k"], [b"2", b"3"], timestamp_ms=5), NOW_MS
+    )
+    bench.accumulator.add(b"k", b"4", NOW_MS)
+    bench.accumulator.close_open(NOW_MS)
+    bench.deliver()
+    assert [m.payload for m in bench.logs[0]] == [b"1", b"2", b"3", b"4"]
+    assert BatchReceipt([shipment]).result(0) == [Placed(0, 1, 2)]
+    assert [m.timestamp_ms for m in bench.logs[0]] == [NOW_MS, 5, 5, NOW_MS]
+
+
+def test_extras_travel_only_where_they_are() -> None:
+    bench = Bench(partitions=1)
+    bench.accumulator.add(None, "text", NOW_MS)
+    bench.accumulator.add("k", b"x", NOW_MS, {"h": b"1"}, 77, "id-1")
+    bench.accumulator.close_open(NOW_MS)
+    bench.deliver()
+    plain, full = bench.logs[0]
+    assert (plain.key, plain.payload, plain.timestamp_ms) == (None, b"text", NOW_MS)
+    assert (plain.headers, plain.id) == ((), None)
+    assert (full.timestamp_ms, full.headers, full.id) == (77, (("h", b"1"),), "id-1")
+
+
+def test_the_open_batch_is_full_by_records_or_bytes_and_due_by_time() -> None:
+    bench = Bench(batch_records_max=3, batch_bytes_max=1_000, linger_ms=7)
+    assert bench.accumulator.due_ms is None
+    bench.accumulator.add(b"k", b"x", NOW_MS)
+    assert bench.accumulator.due_ms == NOW_MS + 7
+    assert not bench.accumulator.full()
+    bench.accumulator.add(b"k", b"x" * 1_000, NOW_MS)
+    assert bench.accumulator.full()
+    bench.accumulator.close_open(NOW_MS)
+    for _ in range(3):
+        assert not bench.accumulator.full()
+        bench.accumulator.add(b"k", b"", NOW_MS)
+    assert bench.accumulator.full()
+
+
+def test_a_bad_message_is_refused_alone() -> None:
+    bench = Bench(message_bytes_max=100)
+    with pytest.raises(MessageTooLarge, match="message_bytes_max=100"):
+        bench.accumulator.add(b"k", b"x" * 100, NOW_MS)
+    bad: list[tuple[Any, Any, Any]] = [
+        (1, b"x", {}),
+        (b"k", 1, {}),
+        (b"k", None, {}),
+        (b"k", b"x", {"headers": {"h": 1}}),
+        (b"k", b"x", {"timestamp_ms": "now"}),
+        (b"k", b"x", {"message_id": 5}),
+    ]
+    for key, payload, options in bad:
+        with pytest.raises(UsageError):
+            bench.accumulator.add(key, payload, NOW_MS, **options)
+    receipt = bench.accumulator.add(b"k", b"good", NOW_MS)
+    bench.accumulator.close_open(NOW_MS)
+    bench.deliver()
+    assert receipt.result(0).offset == 0
+    with pytest.raises(MessageTooLarge, match="nothing of the batch was sent"):
+        bench.accumulator.pieces(Batch.of([b"k"], [b"x" * 200], timestamp_ms=1))
+
+
+def test_columns_are_cut_to_chunks() -> None:
+    batch = Batch.of([b"k"] * 10, [b"%d" % i for i in range(10)], timestamp_ms=1)
+    assert [len(piece) for piece in chunks(batch, 4, 1 << 20)] == [4, 4, 2]
+    assert sum(len(piece) for piece in chunks(batch, 100, 30)) == 10
+    assert len(list(chunks(batch, 100, 30))) > 2
+
+
+def test_broadcast_goes_everywhere() -> None:
+    bench = Bench(partitions=5)
+    shipment = bench.accumulator.add_everywhere(
+        Batch.of([None], [b"flush caches"], timestamp_ms=1), range(5), NOW_MS
+    )
+    bench.deliver()
+    assert [[m.payload for m in bench.logs[p]] for p in range(5)] == [[b"flush caches"]] * 5
+    assert [p.partition for p in shipment.placed()] == list(range(5))
+
+
+def test_routing_is_the_partitioners_word_and_stable() -> None:
+    keys = [b"%d" % (i % 37) if i % 5 else None for i in range(1_000)]
+    batch = Batch.of(keys, [b"%d" % i for i in range(1_000)], timestamp_ms=1)
+    routed = route(batch, Partitioner(16))
+    expected = Partitioner(16).partition_column(batch.keys)
+    seen = 0
+    for partition, part in routed.parts:
+        numbers = [int(payload) for _, payload in part.rows()]
+        assert numbers == [i for i in range(1_000) if expected[i] == partition]
+        seen += len(numbers)
+    assert seen == 1_000
+
+
+def test_errors_reach_the_receipts_of_their_frame_only() -> None:
+    bench = Bench(partitions=4)
+    receipts = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS) for i in range(50)]
+    bench.accumulator.close_open(NOW_MS)
+    for call in list(bench.outbox.calls(NOW_MS)):
+        for frame in list(call.frames):
+            full = frame.partition == 2
+            answer = PartitionFull("full") if full else Appended(frame.partition, 0, 1)
+            frame.ticket.settle(frame.index, answer)
+    partitions = [Partitioner(4).partition(b"%d" % i) for i in range(50)]
+    assert 2 in partitions
+    for partition, receipt in zip(partitions, receipts, strict=True):
+        if partition == 2:
+            with pytest.raises(PartitionFull):
+                receipt.result(0)
+        else:
+            assert receipt.result(0).partition == partition
+
+
+def test_receipts_wait_with_a_deadline_and_can_be_awaited() -> None:
+    bench = Bench(partitions=1)
+    receipt = bench.accumulator.add(b"k", b"x", NOW_MS)
+    with pytest.raises(DeadlineExceeded, match=r"within 0\.01 s"):
+        receipt.result(0.01)
+    bench.accumulator.close_open(NOW_MS)
+
+    async def wait() -> Place:
+        asyncio.get_running_loop().call_later(0.01, bench.deliver)
+        return await receipt
+
+    assert asyncio.run(wait()) == Place(0, 0)
+
+
+def test_wrong_limits_are_refused() -> None:
+    with pytest.raises(ConfigError, match="compression"):
+        ProducerLimits(compression="gzip")
+    with pytest.raises(ConfigError, match="linger_ms"):
+        ProducerLimits(linger_ms=-1)
+    assert pa.ipc.IpcWriteOptions(compression=ProducerLimits(compression="lz4").compression)
