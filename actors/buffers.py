@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import make_buffer
 from pxrs_ray.errors import DeadlineExceeded
-from pxrs_ray.log.wire import BufferInfo, LogEnds, QueueSpec
+from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.model import Epoch, Offset, PartitionId
 
 logger = logging.getLogger(__name__)
@@ -110,6 +110,14 @@ class BufferPool:
             if isinstance(answer, dict):
                 found.update(answer)
         return found
+
+    async def stats(self) -> dict[int, BufferStats]:
+        """What each buffer has done and holds; those that cannot be asked now are missing."""
+        answers = await asyncio.gather(
+            *(self._call(i, "stats", timeout_s=PING_WAIT_S) for i in range(self.count)),
+            return_exceptions=True,
+        )
+        return {i: found for i, found in enumerate(answers) if isinstance(found, BufferStats)}
 
     def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """Tell the logs which epochs are over; they learn it from the next reader otherwise."""

@@ -30,7 +30,7 @@ from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import Difference, PxrsConfig
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Offset, Outcome, PartitionId
 from pxrs_ray.stats import GroupStatus, History, StoreStatus, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
@@ -314,6 +314,11 @@ class Coordinator:
 
     async def _status_of(self, shell: GroupShell) -> GroupStatus:
         return await shell.status(await self._pool.ends(shell.spec.queue))
+
+    async def buffer_stats(self) -> dict[int, BufferStats]:
+        """What each buffer has done and holds; those that are away are missing."""
+        await self._ready()
+        return await self._pool.stats()
 
     async def history(self, group: str, after_version: int, limit: int) -> History:
         """The newest `limit` changes of a group after `after_version`."""

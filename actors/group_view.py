@@ -31,6 +31,7 @@ def queue_status(name: str, ends: Mapping[PartitionId, LogEnds]) -> QueueStatus:
         sum(end.end_offset - end.start_offset for end in ends.values()),
         sum(end.bytes for end in ends.values()),
         tuple(problems),
+        sum(end.end_offset for end in ends.values()),
     )
 
 

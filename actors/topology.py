@@ -26,7 +26,7 @@ from pxrs_ray.actors.group import Group
 from pxrs_ray.actors.producer import Producer
 from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.outbox import OutboxLimits
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import ProducerLimits
@@ -106,6 +106,11 @@ class Topology:
     def status(self) -> TopologyStatus:
         """Everything, at this moment."""
         found: TopologyStatus = self._call("status")
+        return found
+
+    def buffer_stats(self) -> dict[int, BufferStats]:
+        """What each buffer has done since it started, and holds; those away are missing."""
+        found: dict[int, BufferStats] = self._call("buffer_stats")
         return found
 
     def shutdown(self) -> None:

@@ -151,13 +151,14 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """One queue at one moment."""
+    """One queue at one moment. `produced` counts every message that ever came, kept or not."""
 
     queue: str
     partitions: int
     messages: int
     bytes: int
     problems: tuple[str, ...] = ()
+    produced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,152 @@
+"""`pxrs doctor`: looks at everything that can be wrong, and says what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, TopologyName
+from pxrs_ray.errors import PxrsError
+
+if TYPE_CHECKING:
+    from pxrs_ray.checkup import Finding
+    from pxrs_ray.stats import TopologyStatus
+
+NODE_WAIT_S = 20.0
+ANSWER_WAIT_S = 10.0
+CLOCK_MS_MAX = 1_000
+DISK_FREE_MIN = 2 << 30
+
+
+def command(topology: TopologyName = None, as_json: AsJson = False) -> None:
+    """Check Ray, Java, nodes, clocks, disks, stores, logs, groups and orphans; 1 if any is ill."""
+    from pxrs_ray.checkup import Level
+    from pxrs_ray.cli._show import answer, table
+
+    found = [*_machine(), *_cluster(topology)]
+    rows = [(_mark(f.level), f.subject, f.text, f.remedy) for f in found]
+    answer(found, as_json, lambda: table(("", "what", "finding", "remedy"), rows))
+    if any(f.level is Level.PROBLEM for f in found):
+        raise typer.Exit(1)
+
+
+def _mark(level: str) -> object:
+    from rich.text import Text
+
+    return Text(level, style={"ok": "green", "warning": "yellow"}.get(level, "bold red"))
+
+
+def _machine() -> Iterator[Finding]:
+    from pxrs_ray.checkup import Finding, Level
+
+    java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
+    if java:
+        yield Finding(Level.OK, "Java", java)
+    else:
+        yield Finding(
+            Level.WARNING, "Java", "not found; only the Spark feed needs it", "install a JRE 17"
+        )
+
+
+def _cluster(wanted: str | None) -> Iterator[Finding]:
+    from pxrs_ray.checkup import Finding, Level, check_topology
+    from pxrs_ray.cli._ray import connect
+
+    try:
+        connect()
+    except PxrsError as error:
+        yield Finding(Level.PROBLEM, "Ray", str(error), "start Ray, or name it with --address")
+        return
+    from pxrs_ray.actors.calls import running_topologies
+
+    names = [wanted] if wanted is not None else running_topologies()
+    if not names:
+        yield Finding(Level.OK, "topologies", "none runs", "`pxrs up FILE` starts one")
+    statuses, folder = [], "~"
+    for name in names:
+        try:
+            status, folder = _status_of(name)
+        except PxrsError as error:
+            yield Finding(
+                Level.PROBLEM,
+                f"topology {name}",
+                str(error),
+                "see the coordinator's log with `ray logs`; if its store is down, bring it back",
+            )
+        else:
+            statuses.append(status)
+            yield from check_topology(status)
+    yield from _nodes(folder)
+    if len(statuses) == len(names):
+        yield from _orphans(wanted, statuses)
+
+
+def _status_of(name: str) -> tuple[TopologyStatus, str]:
+    from pxrs_ray.actors.topology import attach
+
+    found = attach(name, timeout_s=ANSWER_WAIT_S)
+    return found.status(), str(found.config.topology_dir)
+
+
+def _nodes(folder: str) -> Iterator[Finding]:
+    import platform
+
+    import ray
+
+    from pxrs_ray.actors.nodes import look_at_nodes
+    from pxrs_ray.checkup import Finding, Level
+    from pxrs_ray.cli._show import size_text
+
+    here = (platform.python_version(), ray.__version__)
+    for node in look_at_nodes(folder, NODE_WAIT_S):
+        subject = f"node {node.node[:8]}"
+        if node.problem:
+            yield Finding(Level.PROBLEM, subject, node.problem, "look at it with `ray status`")
+            continue
+        sound = True
+        if (node.python, node.ray) != here:
+            sound = False
+            text = f"Python {node.python} and Ray {node.ray}, here {here[0]} and {here[1]}"
+            yield Finding(Level.PROBLEM, subject, text, "install the same on every node")
+        if abs(node.clock_ms) > CLOCK_MS_MAX:
+            sound = False
+            text = f"its clock differs by {node.clock_ms:,.0f} ms"
+            remedy = "run NTP: lag in time and seek by time are wrong, ownership is not"
+            yield Finding(Level.WARNING, subject, text, remedy)
+        if node.disk_free_bytes < DISK_FREE_MIN:
+            sound = False
+            text = f"{size_text(node.disk_free_bytes)} free under {folder}"
+            remedy = "set retention_ms, retention_bytes or retention_passed, or free the disk"
+            yield Finding(Level.PROBLEM, subject, text, remedy)
+        if sound:
+            text = f"Ray {node.ray}, Python {node.python}, {size_text(node.disk_free_bytes)} free"
+            yield Finding(Level.OK, subject, text)
+
+
+def _orphans(wanted: str | None, statuses: list[TopologyStatus]) -> Iterator[Finding]:
+    from pxrs_ray.actors import names
+    from pxrs_ray.actors.calls import actors_of
+    from pxrs_ray.actors.nodes import orphans
+    from pxrs_ray.checkup import Finding, Level
+
+    mine = actors_of(wanted) if wanted is not None else _all_actors()
+    for actor in orphans(mine, statuses):
+        yield Finding(
+            Level.PROBLEM,
+            f"actor {actor}",
+            "belongs to nothing that runs",
+            f"ray.kill(ray.get_actor({actor!r}, namespace={names.NAMESPACE!r}))",
+        )
+
+
+def _all_actors() -> list[str]:
+    import ray
+
+    from pxrs_ray.actors import names
+
+    found = ray.util.list_named_actors(all_namespaces=True)
+    return [entry["name"] for entry in found if entry["namespace"] == names.NAMESPACE]

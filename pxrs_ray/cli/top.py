@@ -1,0 +1,111 @@
+"""`pxrs top`: a topology as it goes, in a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pxrs_ray.cli._options import TopologyName
+from pxrs_ray.errors import DeadlineExceeded
+
+if TYPE_CHECKING:
+    from pxrs_ray.rates import Rates
+    from pxrs_ray.stats import GroupStatus, TopologyStatus
+
+CONSUMERS_SHOWN = 12
+
+
+def command(
+    interval_s: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")
+    ] = 1.0,
+    frames: Annotated[
+        int | None, typer.Option("--frames", min=1, help="End after so many.", show_default=False)
+    ] = None,
+    topology: TopologyName = None,
+) -> None:
+    """Watch rates, lag, partitions and consumers; Ctrl-C ends."""
+    from rich.live import Live
+
+    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._show import console
+    from pxrs_ray.rates import Rates
+
+    found = running(topology)
+    rates = Rates()
+    left = frames
+    screen = sys.stdout.isatty()
+    with Live(console=console(), auto_refresh=False, screen=screen, transient=False) as live:
+        while left is None or left > 0:
+            began_s = time.monotonic()
+            try:
+                status = found.status()
+            except DeadlineExceeded as error:
+                live.update(str(error), refresh=True)
+            else:
+                rates.note(began_s, status)
+                live.update(frame(status, rates), refresh=True)
+            left = None if left is None else left - 1
+            if left != 0:
+                time.sleep(max(0.0, began_s + interval_s - time.monotonic()))
+
+
+def frame(status: TopologyStatus, rates: Rates) -> Any:
+    """One picture of everything."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from pxrs_ray.cli._map import LEGEND
+    from pxrs_ray.cli._show import size_text, table
+    from pxrs_ray.cli.status import problems_of
+
+    queues = table(
+        ("queue", "partitions", "messages", "size", "in /s"),
+        [
+            (q.queue, q.partitions, q.messages, size_text(q.bytes), rates.produced(q.queue))
+            for q in status.queues
+        ],
+    )
+    problems = problems_of(status)
+    return Group(
+        Text.assemble(
+            (status.topology, "bold"),
+            f"  {status.buffers} buffers, store {status.store.mean_ms:.1f} ms",
+            (f"  {len(problems)} PROBLEMS" if problems else "", "bold red"),
+        ),
+        queues,
+        *(part for group in status.groups for part in _group(group, rates)),
+        Text(LEGEND, style="dim"),
+        *(Text(f"PROBLEM: {text}", style="bold red") for text in problems[:CONSUMERS_SHOWN]),
+    )
+
+
+def _group(group: GroupStatus, rates: Rates) -> list[Any]:
+    from rich.text import Text
+
+    from pxrs_ray.cli._map import partition_map
+    from pxrs_ray.cli._show import span_text, table
+    from pxrs_ray.cli.status import running_count, state_text
+
+    title = Text.assemble(
+        ("group ", "dim"),
+        (group.group, "bold"),
+        f" of {group.queue}: ",
+        state_text(group),
+        f"  lag {group.lag:,}, {span_text(group.lag_ms)} behind, "
+        f"{rates.consumed(group.group):,.0f} /s, "
+        f"{running_count(group)} of {group.wanted} consumers",
+    )
+    lags = {p.partition: p.lag or 0 for p in group.partitions}
+    rows = sorted(
+        (
+            (c.member, c.state, len(c.partitions), sum(lags[p] for p in c.partitions), c.processed)
+            for c in group.consumers
+        ),
+        key=lambda row: -row[3],
+    )
+    shown = table(("consumer", "state", "partitions", "lag", "processed"), rows[:CONSUMERS_SHOWN])
+    return [title, partition_map(group), shown]
