@@ -131,17 +131,10 @@ class RedisStore(RegistryStore):
         return cells.snapshot_from(group, state, cells.pairs(answer[2]))
 
     def load(self, group: str) -> Snapshot | None:
-        keys = self._keys(group)
-
-        def attempt(_: Deadline) -> Sequence[Any]:
-            with self._client.pipeline(transaction=True) as pipe:
-                pipe.hgetall(keys[0])
-                pipe.hgetall(keys[1])
-                found: Sequence[Any] = pipe.execute()
-                return found
-
-        state, members = self._run(f"load {group!r}", attempt)
-        return cells.snapshot_from(group, state, members) if state else None
+        state, members = self._run(f"load {group!r}", lambda _: self._call("LOAD", group))
+        if not state:
+            return None
+        return cells.snapshot_from(group, cells.pairs(state), cells.pairs(members))
 
     def groups(self) -> tuple[str, ...]:
         def attempt(_: Deadline) -> list[str]:

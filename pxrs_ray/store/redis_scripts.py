@@ -164,6 +164,14 @@ return out
 """
 )
 
+# A script, for a transaction would be refused while the memory is full.
+LOAD = (
+    _OPEN
+    + """
+return {redis.call('HGETALL', state), redis.call('HGETALL', members)}
+"""
+)
+
 RESTORE = (
     _OPEN
     + """
