@@ -1,309 +1,150 @@
-"""The Oracle store when things go wrong: on the stand-in, where every fault can be armed.
-
-What is promised: a lost answer is never told as a refusal, what was accepted stays, nothing waits
-past the deadline, and the store recovers by itself. Deadlines here are short, and the bound on
-them generous, for the machines that run this are shared.
-"""
+"""The Oracle store when its database (the stand-in) loses connections, is slow or is away."""
 
 from __future__ import annotations
 
-import random
-import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from pxrs_ray.errors import StoreError, StoreUnavailable
-from pxrs_ray.model import Member, MemberWrite, Outcome, PartitionRow, Write, WriteKind
+from pxrs_ray.errors import StoreError, StoreSchemaError, StoreUnavailable
+from pxrs_ray.model import Outcome, PartitionRow, Write, WriteKind
 from pxrs_ray.store import RegistryStore, open_store
-from tests.contract.oracle_database import Database, eventually
-from tests.contract.oracle_fixture import healed
+from pxrs_ray.testing.store_checks.base import commit
 from tests.contract.oracle_stand_in import Fault, OracleStandIn
+from tests.contract.oracle_stand_in.faults import When
+from tests.contract.store_faults import APPLIED, GROUP, unavailable_in_time
 
 pytestmark = pytest.mark.service
 
-APPLIED = Outcome.APPLIED
-GROUP = "faults"
-PARTITIONS = 16
+DEADLINE_MS = 1_500
 PATIENT_MS = 20_000
-HASTY_MS = 900
-WAIT_SECONDS_MAX = 6.0
 
 
-class Led:
-    """One coordinator of the group: a store, its generation, and its next version."""
-
-    def __init__(self, store: RegistryStore) -> None:
-        self.store = store
+@contextmanager
+def _led(stand_in: OracleStandIn, deadline_ms: int = PATIENT_MS) -> Iterator[RegistryStore]:
+    """A store on a new database, whose one group is led and partitions 0 and 1 owned."""
+    with open_store(stand_in.new_database(), deadline_ms=deadline_ms) as store:
         store.create()
-        snapshot = store.lead(GROUP, PARTITIONS, "test")
-        self.generation = snapshot.generation
-        self.version = snapshot.last_version
-
-    def claim(self, partition: int, owner: str = "A", epoch: int = 0) -> Outcome:
-        self.version += 1
-        claim = Write(WriteKind.CLAIM, partition, owner, 1, epoch, version=self.version)
-        return self.write(claim)[0]
-
-    def commit(self, partition: int, checkpoint: int, epoch: int = 1) -> Outcome:
-        return self.write(Write(WriteKind.COMMIT, partition, "A", 1, epoch, checkpoint))[0]
-
-    def write(self, *records: Write | MemberWrite) -> list[Outcome]:
-        return self.store.write(GROUP, self.generation, records)
-
-    def row(self, partition: int) -> PartitionRow:
-        snapshot = self.store.load(GROUP)
-        assert snapshot is not None
-        return snapshot.partitions[partition]
+        assert store.lead(GROUP, 4, "faults").generation == 1
+        claims = [Write(WriteKind.CLAIM, p, "A", 1, 0, version=2 + p) for p in (0, 1)]
+        assert store.write(GROUP, 1, claims) == APPLIED * 2
+        stand_in.clear_log()
+        yield store
+        stand_in.disarm()
 
 
-@pytest.fixture
-def opened(database: Database) -> Iterator[Callable[[int], RegistryStore]]:
-    """Opens stores on one empty database; `database` checks that they give everything back."""
-    stores: list[RegistryStore] = []
-
-    def open_one(deadline_ms: int) -> RegistryStore:
-        stores.append(open_store(database.url, deadline_ms=deadline_ms))
-        return stores[-1]
-
-    yield open_one
-    healed(database.server)
-    for store in stores:
-        store.close()
+def _patient(store: RegistryStore, stand_in: OracleStandIn) -> RegistryStore:
+    """Another store on the same registry, with time for what the slow calls left locked."""
+    return open_store(store.describe().url.replace("***", stand_in.password))
 
 
-@pytest.fixture
-def led(opened: Callable[[int], RegistryStore]) -> Led:
-    return Led(opened(PATIENT_MS))
-
-
-@pytest.mark.parametrize("at", ["execute", "commit"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_answer_is_never_a_refusal(
-    stand_in: OracleStandIn, led: Led, at: Any, when: Any
-) -> None:
-    cut = Fault("cut", at=at, when=when, matching="" if at == "commit" else "pxrs_partition")
-    fired = stand_in.fired()
-    stand_in.arm(cut)
-    assert led.claim(0) is APPLIED
-    assert led.claim(1) is APPLIED
-    stand_in.arm(cut)
-    assert led.commit(0, 7) is APPLIED
-    stand_in.arm(cut)
-    batch = [Write(WriteKind.COMMIT, partition, "A", 1, 1, 8) for partition in (0, 1)]
-    assert led.write(*batch) == [APPLIED, APPLIED]
-    assert stand_in.fired() == fired + 3
-    assert led.row(0) == PartitionRow(0, "A", 1, epoch=1, checkpoint=8)
-    kinds = [change.kind for change in led.store.changes(GROUP, 0)]
-    assert kinds == ["led", "claim", "claim"]
+def _row(store: RegistryStore, partition: int) -> PartitionRow:
+    found = store.load(GROUP)
+    assert found is not None
+    return found.partitions[partition]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_members_and_documents_bear_a_lost_commit(
-    stand_in: OracleStandIn, led: Led, when: Any
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_commit_whose_answer_is_lost_is_found_out(
+    stand_in: OracleStandIn, when: When, batch: int
 ) -> None:
-    joined = MemberWrite("joined", Member("A", 1), 60_000, led.version + 1)
-    lost: list[Callable[[], object]] = [
-        lambda: led.write(joined),
-        lambda: led.store.renew(GROUP, led.generation, [("A", 1)], 60_000),
-        lambda: led.store.put_document(GROUP, led.generation, "plan", "x" * 5_000),
-        lambda: led.store.trim_changes(GROUP, led.generation, 1),
-    ]
-    answers = []
-    for call in lost:
-        stand_in.arm(Fault("cut", at="commit", when=when))
-        answers.append(call())
-    assert answers == [[APPLIED], [APPLIED], APPLIED, None]
-    assert dict(led.store.documents(GROUP)) == {"plan": "x" * 5_000}
-    snapshot = led.store.load(GROUP)
-    assert snapshot is not None
-    assert snapshot.members == (Member("A", 1),)
-    assert [change.version for change in led.store.changes(GROUP, 0)] == [snapshot.last_version]
+    with _led(stand_in) as store:
+        stand_in.arm(Fault("cut", "commit", when))
+        records = [commit(p, 7) for p in range(batch)]
+        assert store.write(GROUP, 1, records) == APPLIED * batch
+        assert stand_in.fired() >= 1
+        assert [_row(store, p).checkpoint for p in range(batch)] == [7] * batch
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_leading_bears_a_lost_commit(
-    stand_in: OracleStandIn, led: Led, opened: Callable[[int], RegistryStore], when: Any
+def test_a_claim_whose_answer_is_lost_is_found_out(stand_in: OracleStandIn, when: When) -> None:
+    with _led(stand_in) as store:
+        stand_in.arm(Fault("cut", "commit", when))
+        claim = Write(WriteKind.CLAIM, 2, "A", 1, 0, version=4)
+        assert store.write(GROUP, 1, [claim]) == APPLIED
+        assert _row(store, 2) == PartitionRow(2, "A", 1, 1)
+        assert [change.version for change in store.changes(GROUP, 0)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("code", [60, 54, 8177, 1, 1653, 3113, 12514, 1033])
+def test_errors_that_pass_are_sat_out(stand_in: OracleStandIn, code: int) -> None:
+    with _led(stand_in) as store:
+        stand_in.arm(Fault("error", "execute", code=code, matching="pxrs_partition", times=2))
+        assert store.write(GROUP, 1, [commit(0, 7)]) == APPLIED
+        assert _row(store, 0).checkpoint == 7
+
+
+def test_errors_that_stay_are_told_at_once(stand_in: OracleStandIn) -> None:
+    with _led(stand_in) as store:
+        stand_in.arm(Fault("error", "execute", code=1031, matching="pxrs_partition"))
+        with pytest.raises(StoreError, match="ORA-01031") as raised:
+            store.write(GROUP, 1, [commit(0, 7)])
+        assert not isinstance(raised.value, StoreUnavailable)
+        assert store.write(GROUP, 1, [commit(0, 7)]) == APPLIED
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_slow_database_is_given_up_at_the_deadline(stand_in: OracleStandIn, deaf: bool) -> None:
+    with _led(stand_in, DEADLINE_MS) as store:
+        stand_in.arm(Fault("late", "execute", seconds=3, deaf=deaf, matching="UPDATE", times=5))
+        unavailable_in_time(DEADLINE_MS, lambda: store.write(GROUP, 1, [commit(0, 7)]))
+        stand_in.disarm()
+        with _patient(store, stand_in) as patient:
+            assert patient.write(GROUP, 1, [commit(0, 8)]) == APPLIED
+        assert _row(store, 0).checkpoint == 8
+
+
+def test_a_frozen_database_is_given_up_and_works_again(stand_in: OracleStandIn) -> None:
+    with _led(stand_in, DEADLINE_MS) as store:
+        stand_in.freeze()
+        try:
+            unavailable_in_time(DEADLINE_MS, lambda: store.write(GROUP, 1, [commit(0, 7)]))
+        finally:
+            stand_in.thaw()
+        with _patient(store, stand_in) as patient:
+            assert patient.write(GROUP, 1, [commit(0, 8)]) == APPLIED
+            assert patient.load(GROUP) is not None
+
+
+def test_while_it_is_down_calls_end_at_the_deadline_and_work_again_after(
+    stand_in: OracleStandIn,
 ) -> None:
-    assert led.claim(0) is APPLIED
-    stand_in.arm(Fault("cut", at="commit", when=when))
-    next_one = Led(opened(PATIENT_MS))
-    assert next_one.generation > led.generation
-    assert led.commit(0, 5) is Outcome.FENCED
-    assert next_one.commit(0, 5) is APPLIED
-    assert next_one.row(0).checkpoint == 5
+    with _led(stand_in, DEADLINE_MS) as store:
+        stand_in.go_down()
+        unavailable_in_time(DEADLINE_MS, lambda: store.write(GROUP, 1, [commit(0, 7)]))
+        stand_in.come_up()
+        assert store.write(GROUP, 1, [commit(0, 7)]) == APPLIED
 
 
-def _updates(stand_in: OracleStandIn) -> int:
-    return sum(line.startswith("UPDATE pxrs_partition") for line in stand_in.log())
-
-
-@pytest.mark.parametrize("code", [1, 54, 60, 8177, 1033, 1089, 28, 3113, 30036, 12514])
-def test_errors_that_pass_are_tried_again(stand_in: OracleStandIn, led: Led, code: int) -> None:
-    assert led.claim(0) is APPLIED
-    fired = stand_in.fired()
-    stand_in.arm(Fault("error", code=code, times=2, matching="pxrs_partition"))
-    assert led.commit(0, 3) is APPLIED
-    assert stand_in.fired() == fired + 2
-    assert led.row(0).checkpoint == 3
-
-
-@pytest.mark.parametrize("code", [1031, 1017, 904])
-def test_errors_that_stay_are_told_at_once(stand_in: OracleStandIn, led: Led, code: int) -> None:
-    assert led.claim(0) is APPLIED
-    stand_in.arm(Fault("error", code=code, matching="pxrs_partition"))
-    with pytest.raises(StoreError, match=f"ORA-{code:05d}") as told:
-        led.commit(0, 3)
-    assert not isinstance(told.value, StoreUnavailable)
-    assert stand_in.password not in str(told.value)
-    assert led.row(0).checkpoint == 0
-    assert led.commit(0, 3) is APPLIED
-
-
-def test_a_server_that_answers_late_is_broken_off_and_asked_again(
-    stand_in: OracleStandIn, opened: Callable[[int], RegistryStore]
-) -> None:
-    hasty = Led(opened(HASTY_MS))
-    assert hasty.claim(0) is APPLIED
-    stand_in.arm(Fault("late", seconds=30, matching="pxrs_partition"))
-    started = time.monotonic()
-    assert hasty.commit(0, 4) is APPLIED
-    assert time.monotonic() - started < WAIT_SECONDS_MAX
-    assert hasty.row(0).checkpoint == 4
-
-
-def test_a_row_that_someone_else_locks_is_not_waited_for_past_the_deadline(
-    opened: Callable[[int], RegistryStore], database: Database
-) -> None:
-    hasty = Led(opened(HASTY_MS))
-    assert hasty.claim(0) is APPLIED
-    with database.connect() as other:
-        other.cursor().execute("UPDATE pxrs_partition SET epoch = epoch")
-        started = time.monotonic()
-        with pytest.raises(StoreUnavailable):
-            hasty.commit(0, 4)
-        assert time.monotonic() - started < WAIT_SECONDS_MAX
-        other.rollback()
-    assert hasty.commit(0, 5) is APPLIED
-
-
-def test_a_write_that_lands_late_does_no_harm(
-    stand_in: OracleStandIn, opened: Callable[[int], RegistryStore]
-) -> None:
-    hasty = Led(opened(HASTY_MS))
-    assert hasty.claim(0) is APPLIED
-    fired = stand_in.fired()
-    stand_in.arm(Fault("late", seconds=1.5, deaf=True, matching="pxrs_partition"))
-    with pytest.raises(StoreUnavailable):
-        hasty.commit(0, 4)
-    assert stand_in.fired() == fired + 1
-    assert hasty.commit(0, 9) is APPLIED
-    # What lands now is the write of 4, on a row that has gone on to 9.
-    eventually(lambda: stand_in.sessions() <= 1, "the deaf session has ended")
-    assert hasty.row(0).checkpoint == 9
-
-
-def test_a_pool_whose_sessions_were_dropped_goes_on(stand_in: OracleStandIn, led: Led) -> None:
-    for epoch in range(3):
-        assert led.claim(epoch) is APPLIED
+def test_dropped_sessions_are_replaced(stand_in: OracleStandIn) -> None:
+    with _led(stand_in) as store:
         assert stand_in.drop_sessions() >= 1
-        assert led.commit(epoch, 1) is APPLIED
+        assert store.write(GROUP, 1, [commit(0, 7), commit(1, 7)]) == APPLIED * 2
 
 
-def test_a_server_that_is_down_is_unknown_and_then_back(
-    stand_in: OracleStandIn, opened: Callable[[int], RegistryStore]
-) -> None:
-    hasty = Led(opened(HASTY_MS))
-    assert hasty.claim(0) is APPLIED
-    stand_in.go_down()
-    for _ in range(2):
-        started = time.monotonic()
-        with pytest.raises(StoreUnavailable) as told:
-            hasty.commit(0, 4)
-        assert time.monotonic() - started < WAIT_SECONDS_MAX
-        assert stand_in.password not in str(told.value)
-    stand_in.come_up()
-    assert hasty.commit(0, 4) is APPLIED
-    assert hasty.row(0).checkpoint == 4
+def test_a_batch_is_one_array_with_its_commit_and_a_count_a_row(stand_in: OracleStandIn) -> None:
+    with _led(stand_in) as store:
+        assert store.write(GROUP, 1, [commit(0, 7), commit(1, 7), commit(2, 7)]) == [
+            Outcome.APPLIED,
+            Outcome.APPLIED,
+            Outcome.FENCED,
+        ]
+        updates = [line for line in stand_in.log() if "UPDATE pxrs_partition" in line]
+        assert len(updates) == 1
 
 
-def test_a_frozen_server_is_not_waited_for(
-    stand_in: OracleStandIn, opened: Callable[[int], RegistryStore]
-) -> None:
-    hasty = Led(opened(HASTY_MS))
-    assert hasty.claim(0) is APPLIED
-    stand_in.clear_log()
-    stand_in.freeze()
-    for _ in range(2):  # with a connection of before, and without one
-        started = time.monotonic()
-        with pytest.raises(StoreUnavailable):
-            hasty.commit(0, 4)
-        assert time.monotonic() - started < WAIT_SECONDS_MAX
-    stand_in.thaw()
-    assert hasty.commit(0, 5) is APPLIED
-    # The commit of 4 is executed now, by the session that was sent it before the freeze.
-    eventually(lambda: _updates(stand_in) >= 2, "the commit of before is executed")
-    assert hasty.row(0).checkpoint == 5
+def test_a_schema_that_is_not_there_is_told(stand_in: OracleStandIn) -> None:
+    with (
+        open_store(stand_in.new_database(), deadline_ms=PATIENT_MS) as store,
+        pytest.raises(StoreSchemaError, match="ORA-00942"),
+    ):
+        store.load(GROUP)
 
 
-def test_waiting_writers_are_served_when_it_comes_back(stand_in: OracleStandIn, led: Led) -> None:
-    assert led.claim(0) is APPLIED
-    stand_in.go_down()
-    outcomes: list[Outcome] = []
-    waiting = threading.Thread(target=lambda: outcomes.append(led.commit(0, 6)))
-    waiting.start()
-    waiting.join(0.5)
-    assert waiting.is_alive()
-    stand_in.come_up()
-    waiting.join(PATIENT_MS / 1_000)
-    assert outcomes == [APPLIED]
-    assert led.row(0).checkpoint == 6
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_accepted_commits_survive_any_mix_of_faults(
-    stand_in: OracleStandIn, led: Led, seed: int
-) -> None:
-    """Four writers, each with partitions of its own, while faults fall on whom they will."""
-    for partition in range(PARTITIONS):
-        assert led.claim(partition) is APPLIED
-    dice = random.Random(seed)
-    accepted: list[dict[int, int]] = [{} for _ in range(4)]
-    refused: list[Outcome] = []
-
-    def work(worker: int) -> None:
-        mine = range(worker, PARTITIONS, 4)
-        for checkpoint in range(1, 16):
-            commits = [Write(WriteKind.COMMIT, part, "A", 1, 1, checkpoint) for part in mine]
-            for commit, outcome in zip(commits, led.write(*commits), strict=True):
-                if outcome is APPLIED:
-                    accepted[worker][commit.partition] = checkpoint
-                else:
-                    refused.append(outcome)
-
-    def fault() -> Fault:
-        when = dice.choice(["before", "after"])
-        at: Any = dice.choice(["execute", "commit", "ping"])
-        skip = dice.randrange(6)
-        if dice.random() < 0.3 and at == "execute":
-            return Fault("error", code=dice.choice([60, 8177, 3113]), skip=skip)
-        return Fault("cut", at=at, when=when, skip=skip)  # type: ignore[arg-type]
-
-    fired = stand_in.fired()
-    for _ in range(24):
-        stand_in.arm(fault())
-    workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert stand_in.fired() > fired
-    stand_in.disarm()
-    assert refused == []
-    snapshot = led.store.load(GROUP)
-    assert snapshot is not None
-    stored = {row.partition: row.checkpoint for row in snapshot.partitions}
-    assert stored == dict.fromkeys(range(PARTITIONS), 15)
-    assert {part: at for one in accepted for part, at in one.items()} == stored
+def test_a_wrong_password_is_told_without_it(stand_in: OracleStandIn) -> None:
+    url = stand_in.new_database().replace(f":{stand_in.password}@", ":wrong-secret@")
+    with open_store(url) as store, pytest.raises(StoreError, match="ORA-01017") as raised:
+        store.create()
+    assert "wrong-secret" not in str(raised.value)
