@@ -51,8 +51,8 @@ class EtcdStore(RegistryStore):
 
     def __init__(self, url: StoreUrl, *, prefix: str = "/pxrs/", deadline_ms: int = 5_000) -> None:
         self._url = url
-        own_prefix = url.path.strip("/")
-        self._prefix = f"/{own_prefix}/" if own_prefix else prefix
+        # The URL's path stands before the prefix: etcd://host/team and /pxrs/ are /team/pxrs/.
+        self._prefix = url.path.rstrip("/") + prefix
         self._etcd = EtcdConnection(url, deadline_ms)
         self._leases = EtcdLeases(self._etcd)
         self._documents = EtcdDocuments(self._etcd)
