@@ -2,7 +2,8 @@
 
 Rules of this file: every coordinator method that members call is idempotent, so a call whose
 answer was lost is simply made again, until its deadline. A `PxrsError` is an answer and is never
-retried; a fault of Ray's (the actor restarts, its node is gone) is none.
+retried; a fault of Ray's (the actor restarts, its node is gone) is none, and neither is the word
+of a coordinator that has been replaced: the name is looked up again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
-from pxrs_ray.errors import DeadlineExceeded, PxrsError
+from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
 
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.5
@@ -50,9 +51,12 @@ class CoordinatorLink:
                 return await asyncio.wait_for(reference, left_s)
             except RayTaskError as error:
                 answer = answer_of(error)
-                if isinstance(answer, PxrsError):
+                if isinstance(answer, CoordinatorDeposed):
+                    last, self._handle = answer, None
+                elif isinstance(answer, PxrsError):
                     raise answer from None
-                raise
+                else:
+                    raise
             except (RayActorError, ValueError) as error:
                 # ValueError is what get_actor raises while no actor has the name.
                 last, self._handle = error, None

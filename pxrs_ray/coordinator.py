@@ -86,9 +86,9 @@ class GroupCoordinator:
     def handle(self, event: Event, now: Instant) -> Decision:
         """Decide what `event` means at `now`.
 
-        Raises UnknownMember, Fenced, UsageError or NotFound when the event is refused, and then
-        nothing has changed. Commit and Release never raise for a single row: each row has its
-        own outcome.
+        Raises UnknownMember, Fenced, CoordinatorDeposed, UsageError or NotFound when the event is
+        refused, and then nothing has changed. Commit and Release never raise for a row: each has
+        its own outcome.
         """
         match event:
             case Commit():
@@ -219,6 +219,7 @@ class GroupCoordinator:
         )
 
     def _heartbeat(self, event: Heartbeat, now: Instant) -> Decision:
+        self.state.check_leading(event.seen[0], ())
         slot = self._heard(event.member, event.incarnation, now)
         if event.seen >= (self.state.generation, slot.sequence):
             return Decision(reply=Reply(self.state.generation))
@@ -269,6 +270,7 @@ class GroupCoordinator:
     # --- progress -------------------------------------------------------------------------------
 
     def _commit(self, event: Commit, now: Instant) -> Decision:
+        self.state.check_leading(0, event.rows)
         slot = self._heard(event.member, event.incarnation, now)
         draft = self._draft(now, "commit")
         outcomes = tuple(self._progress(draft, slot.member, row) for row in event.rows)
@@ -303,6 +305,7 @@ class GroupCoordinator:
         return Outcome.APPLIED
 
     def _release(self, event: Release, now: Instant) -> Decision:
+        self.state.check_leading(0, event.rows)
         slot = self._heard(event.member, event.incarnation, now)
         draft = self._draft(now, f"hand-over by {event.member}#{event.incarnation}")
         outcomes = []

@@ -8,12 +8,14 @@ and nothing that was promised depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pxrs_ray.errors import IllegalTransition
+from pxrs_ray.errors import CoordinatorDeposed, IllegalTransition
+from pxrs_ray.events import Progress
 from pxrs_ray.model import (
     Epoch,
+    Generation,
     Grant,
     Incarnation,
     Member,
@@ -135,6 +137,21 @@ class GroupState:
             Grant(row.partition, row.epoch, row.checkpoint, row.attempts, row.detail)
             for row in (self.rows[p] for p in sorted(self.owned.get(member, ())))
         )
+
+    def check_leading(self, seen: Generation, rows: Iterable[Progress]) -> None:
+        """Raise CoordinatorDeposed when a member has been told more than this coordinator knows.
+
+        Only a newer generation can have told it. An answer from here would make the member drop
+        what it rightly owns, and no later word of the newer coordinator would give it back.
+        """
+        if seen > self.generation or any(
+            0 <= row.partition < len(self.rows) and row.epoch > self.rows[row.partition].epoch
+            for row in rows
+        ):
+            raise CoordinatorDeposed(
+                f"generation {self.generation} of {self.group} was replaced, a member has heard "
+                "of a newer one: ask again under the coordinator's name"
+            )
 
     def to_prepare(self, member: MemberId) -> tuple[Grant, ...]:
         """What the member should get ready for, in partition order; no right to any of it yet."""

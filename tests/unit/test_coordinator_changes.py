@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.errors import NotFound
+from pxrs_ray.errors import CoordinatorDeposed, NotFound
 from pxrs_ray.events import (
     Assignment,
+    Commit,
     Configure,
     Died,
     Heartbeat,
     Leave,
+    Progress,
     Rebalance,
     Seek,
 )
-from pxrs_ray.model import Member, MemberWrite, WriteKind
+from pxrs_ray.model import Member, MemberWrite, Outcome, WriteKind
 from pxrs_ray.transitions import MemberPhase
 from tests.unit.driven_group import DrivenGroup, group_of
 
@@ -157,6 +159,21 @@ def test_a_restart_in_the_middle_of_a_hand_over_goes_on_with_it() -> None:
     group.lead()
     group.hand_back("A", checkpoints={2: 6, 3: 7})
     assert group.counts() == [2, 2]
+
+
+def test_a_replaced_coordinator_does_not_judge_what_its_successor_granted() -> None:
+    """Its 'fenced' would make the new owner drop the partition for good."""
+    group = group_of("A", "B", partitions=2)
+    old = group.core
+    group.lead()
+    group.do(Died("A", 1, "killed"))
+    assert group.owners() == {"B": [0, 1]}
+    epoch = group.row(0).epoch
+    with pytest.raises(CoordinatorDeposed, match="generation 1 of g was replaced"):
+        old.handle(Commit("B", 1, (Progress(0, epoch, 5),)), group.clock.now())
+    with pytest.raises(CoordinatorDeposed):
+        old.handle(Heartbeat("A", 1, (2, 0)), group.clock.now())
+    assert group.commit("B", {0: 5}) == (Outcome.APPLIED,)
 
 
 def test_a_restart_releases_what_an_unregistered_owner_holds() -> None:

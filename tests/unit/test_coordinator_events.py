@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.errors import Fenced, NotFound, UnknownMember, UsageError
+from pxrs_ray.errors import CoordinatorDeposed, Fenced, NotFound, UnknownMember, UsageError
 from pxrs_ray.events import (
     Commit,
     Configure,
@@ -48,6 +48,9 @@ from tests.unit.driven_group import SHORT, DrivenGroup, group_of
         (Configure(assignor="static", static_map={99: "A"}), UsageError),
         (Configure(weights={"nobody": 1.0}), NotFound),
         (Configure(weights={"A": 0.0}), UsageError),
+        (Heartbeat("B", 1, (9, 0)), CoordinatorDeposed),
+        (Commit("B", 1, (Progress(2, 1, 5), Progress(0, 99, 5))), CoordinatorDeposed),
+        (Release("B", 1, (Progress(0, 99, 5),)), CoordinatorDeposed),
         (Seek({9: 0}), NotFound),
         (Seek({0: 1, 1: -1}), UsageError),
     ],

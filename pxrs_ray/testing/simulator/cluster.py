@@ -59,7 +59,7 @@ class Cluster(Process):
     def find_coordinator(self) -> CoordinatorProcess:
         """Who a client finds under the coordinator's name: sometimes, still an older one."""
         older = [c for c in self.coordinators[:-1] if c.alive]
-        if older and not self.calm and self.world.chance(0.2):
+        if older and not self.calm and self.world.chance(self.world.scenario.stale_name):
             return self.world.random.choice(older)
         return self.newest_coordinator()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pxrs_ray.consumer import Changes, ConsumerSession
-from pxrs_ray.errors import Fenced, PxrsError
+from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError
 from pxrs_ray.events import (
     Assignment,
     Commit,
@@ -111,7 +111,10 @@ class ConsumerProcess(Process):
         return Heartbeat(self.name, session.incarnation, session.seen)
 
     def _refused(self, error: PxrsError) -> None:
-        """We are no member any more, or never became one."""
+        """We are no member any more, or never became one; or we asked one that leads no more."""
+        if isinstance(error, CoordinatorDeposed):
+            self.coordinator = self.cluster.newest_coordinator()
+            return
         if not isinstance(error, Fenced):
             self.world.record(Failed(self.world.now_ms, f"{self.name} was refused", repr(error)))
             return

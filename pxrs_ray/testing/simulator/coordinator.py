@@ -95,7 +95,7 @@ class CoordinatorProcess(Process):
         members = [(s.member.member, s.member.incarnation) for s in core.state.members.values()]
 
         def known(answer: list[Outcome] | PxrsError) -> None:
-            if isinstance(answer, list) and Outcome.FENCED in answer:
+            if isinstance(answer, list) and (not members or Outcome.FENCED in answer):
                 store_call(self, lambda: store.load(GROUP), look, 1)
 
         def look(answer: Snapshot | PxrsError | None) -> None:

@@ -47,7 +47,10 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One run. Times are in virtual milliseconds; `weights` are the odds of the faults."""
+    """One run. Times are in virtual milliseconds; `weights` are the odds of the faults.
+
+    `stale_name` is how often a client that looks the coordinator up finds an older one.
+    """
 
     partitions: int = 4
     members: int = 3
@@ -66,6 +69,7 @@ class Scenario:
     settle_ms: int = 30_000
     fault_interval_ms: int = 350
     dismiss_lost: float = 0.4
+    stale_name: float = 0.2
     death_noticed: float = 0.5
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
