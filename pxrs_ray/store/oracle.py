@@ -17,7 +17,7 @@ from typing import Any
 
 import oracledb
 
-from pxrs_ray.errors import ConfigError, StoreError, StoreSchemaError
+from pxrs_ray.errors import ConfigError
 from pxrs_ray.store.base import StoreInfo
 from pxrs_ray.store.retry import Deadline, Persistence
 from pxrs_ray.store.sql import Database, Scope
@@ -115,7 +115,7 @@ class OracleDatabase(Database):
             scrub=lambda text: url.scrub(
                 text.replace(wallet_password, "***") if wallet_password else text
             ),
-            kind_of=lambda e: StoreSchemaError if self.is_missing_table(e) else StoreError,
+            worded=self.worded,
         )
 
     @contextmanager

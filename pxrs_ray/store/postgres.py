@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 
-from pxrs_ray.errors import ConfigError, StoreError, StoreSchemaError
+from pxrs_ray.errors import ConfigError
 from pxrs_ray.store.base import StoreInfo
 from pxrs_ray.store.retry import Deadline, Persistence
 from pxrs_ray.store.sql import Database, Scope
@@ -158,7 +158,7 @@ class PostgresDatabase(Database):
             driver_errors=(psycopg.Error,),
             is_passing=_is_passing,
             scrub=url.scrub,
-            kind_of=lambda e: StoreSchemaError if self.is_missing_table(e) else StoreError,
+            worded=self.worded,
         )
 
     @contextmanager

@@ -49,7 +49,7 @@ class Persistence:
 
     `where` is the redacted address, `driver_errors` the roots of what the driver raises,
     `is_passing` tells which of those may succeed when tried again, `scrub` removes secrets, and
-    `kind_of` says as which error one that does not pass is raised.
+    `worded` makes the error to be raised of one that does not pass and of what is to be told.
     """
 
     where: str
@@ -57,7 +57,7 @@ class Persistence:
     driver_errors: tuple[type[Exception], ...]
     is_passing: Callable[[Exception], bool]
     scrub: Callable[[str], str]
-    kind_of: Callable[[Exception], type[StoreError]] = lambda _: StoreError
+    worded: Callable[[Exception, str], StoreError] = lambda _, told: StoreError(told)
 
     def run(self, what: str, attempt: Callable[[Deadline], T]) -> T:
         """Call `attempt` until it answers, raises what does not pass, or time is up."""
@@ -69,7 +69,7 @@ class Persistence:
             except self.driver_errors as error:
                 told = f"{what} at {self.where}: {self.scrub(words(error))}"
                 if not self.is_passing(error):
-                    raise self.kind_of(error)(told) from None
+                    raise self.worded(error, told) from None
                 if deadline.left_s <= pause_s:
                     raise StoreUnavailable(
                         f"{told} (outcome unknown after {self.deadline_ms} ms)"

@@ -20,7 +20,13 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Any, Literal, TypeVar
 
-from pxrs_ray.errors import AlreadyExists, StoreUnavailable, UsageError
+from pxrs_ray.errors import (
+    AlreadyExists,
+    StoreError,
+    StoreSchemaError,
+    StoreUnavailable,
+    UsageError,
+)
 from pxrs_ray.model import (
     Change,
     Generation,
@@ -77,6 +83,12 @@ class Database(ABC):
     @abstractmethod
     def is_missing_table(self, error: Exception) -> bool:
         """Whether `error` says that a table is not there."""
+
+    def worded(self, error: Exception, told: str) -> StoreError:
+        """The error to be raised for one of the driver that does not pass by itself."""
+        if self.is_missing_table(error):
+            return StoreSchemaError(f"{told}; there is no registry here yet: call create() first")
+        return StoreError(told)
 
     @abstractmethod
     def make_schema(self, cursor: Cursor, statements: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.errors import ConfigError, StoreError, StoreSchemaError
+from pxrs_ray.errors import ConfigError
 from pxrs_ray.store.base import StoreInfo
 from pxrs_ray.store.retry import Deadline, Persistence
 from pxrs_ray.store.sql import Database, Scope
@@ -90,7 +90,7 @@ class SqliteDatabase(Database):
             driver_errors=(sqlite3.Error,),
             is_passing=_is_passing,
             scrub=url.scrub,
-            kind_of=lambda e: StoreSchemaError if self.is_missing_table(e) else StoreError,
+            worded=self.worded,
         )
 
     @contextmanager
