@@ -30,6 +30,7 @@ from pxrs_ray.actors.writer import Writer
 from pxrs_ray.errors import (
     PxrsError,
 )
+from pxrs_ray.journal import start_journal
 from pxrs_ray.log.fence import ReadFence
 from pxrs_ray.log.library import LogLibrary
 from pxrs_ray.log.partition_log import PartitionLog
@@ -66,6 +67,7 @@ class Buffer:
 
     def __init__(self, topology: str, index: int, buffers: int, folder: str) -> None:
         keep_freed_memory()
+        start_journal(topology=topology, actor=f"buffer {index}")
         self._topology, self._index, self._buffers = topology, index, buffers
         self._incarnation = uuid.uuid4().hex
         self._library = LogLibrary(Path(folder), index, buffers, _now_ms())

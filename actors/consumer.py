@@ -25,6 +25,7 @@ from pxrs_ray.actors.worker import Failure, PartitionWorker
 from pxrs_ray.batch import Batch
 from pxrs_ray.delivery import Desk
 from pxrs_ray.events import Assignment
+from pxrs_ray.journal import start_journal
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.retry import FailurePolicy, RetryRules
 
@@ -53,6 +54,8 @@ class Consumer:
     """One consumer of a group. Made by the coordinator only; see `pxrs_ray.actors.crew`."""
 
     def __init__(self, spec: ConsumerSpec) -> None:
+        group = spec.group
+        start_journal(topology=group.topology, group=group.group, member=spec.member)
         self._spec = spec
         self._config = spec.group.config
         self._handler = Handler(spec.handler)

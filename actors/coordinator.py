@@ -25,11 +25,13 @@ from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import queue_status
 from pxrs_ray.actors.high_water import HighWater
 from pxrs_ray.actors.memory_store import open_store_for
+from pxrs_ray.actors.metrics import Sources, TopologyMetrics
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import Difference, PxrsConfig
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
+from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Offset, Outcome, PartitionId
 from pxrs_ray.stats import GroupStatus, History, StoreStatus, TopologyStatus
@@ -55,6 +57,8 @@ class Coordinator:
         self._thread: StoreThread
         self._pool: BufferPool
         self._high_water: HighWater
+        self._reporting: asyncio.Task[None]
+        start_journal(topology=config.name, actor="coordinator")
         self._closing = False
 
     # --- life -------------------------------------------------------------------------------------
@@ -91,6 +95,14 @@ class Coordinator:
         for shell in self._groups.values():
             await shell.go_on()
         self._pool.watch(self._reopen)
+        metrics = TopologyMetrics(config.name)
+        self._reporting = asyncio.ensure_future(metrics.report_for_ever(self._metric_sources))
+
+    async def _metric_sources(self) -> Sources:
+        recent_ms = list(self._thread.recent_ms)
+        self._thread.recent_ms.clear()
+        tallies = {name: shell.host.tally for name, shell in self._groups.items()}
+        return Sources(await self.status(), tallies, await self._pool.stats(), recent_ms)
 
     async def ping(self) -> tuple[str, int, float]:
         """Fingerprint, process id, and when this incarnation began."""
@@ -103,6 +115,7 @@ class Coordinator:
         for shell in self._groups.values():
             await shell.close(graceful=True)
         self._closing = True
+        self._reporting.cancel()
         actors = [name for shell in self._groups.values() for name in shell.actor_names()]
         await self._pool.close()
         await self._thread.close()

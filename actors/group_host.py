@@ -31,8 +31,10 @@ from pxrs_ray.events import (
     Tick,
 )
 from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.journal import tell_changes
 from pxrs_ray.model import Generation, MemberId, Outcome, Snapshot
 from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.tally import Tally
 from pxrs_ray.write_queue import WriteBatch, WriteQueue, check_stored
 
 logger = logging.getLogger(__name__)
@@ -75,9 +77,7 @@ class GroupHost:
         self.group = group
         self.core: GroupCoordinator
         self.halted: StoreError | None = None
-        self.rebalances = 0
-        self.commits = 0
-        self.fenced = 0
+        self.tally = Tally()
         self._store = store
         self._thread = thread
         self._clock = clock
@@ -100,7 +100,7 @@ class GroupHost:
             asyncio.create_task(self._guard(self._tick_loop())),
             asyncio.create_task(self._guard(self._renew_loop())),
         ]
-        self._take(self.core.start(self._clock.now()))
+        self._take(None, self.core.start(self._clock.now()))
 
     async def close(self) -> None:
         """End the loops; what is not durable yet is decided anew by the next incarnation."""
@@ -123,10 +123,9 @@ class GroupHost:
         if self.halted is not None:
             raise self.halted
         decision = self.core.handle(event, self._clock.now())
-        self._take(decision)
+        self._take(event, decision)
         await self.durable(decision.after)
         assert decision.reply is not None
-        self.fenced += sum(outcome is Outcome.FENCED for outcome in decision.reply.outcomes)
         return decision.reply
 
     async def durable(self, after: int) -> None:
@@ -169,15 +168,12 @@ class GroupHost:
             return None
         return (await self.submit(heartbeat)).assignment
 
-    def _take(self, decision: Decision) -> None:
+    def _take(self, event: Event | None, decision: Decision) -> None:
+        self.tally.note(event, decision)
         if decision.records:
             self._queue.push(decision.records)
             self._wake.set()
-            for record in decision.records:
-                if record.version:
-                    self.rebalances += 1
-                else:
-                    self.commits += 1
+            tell_changes(self.group, decision.records)
         if decision.effects:
             effects = decision.effects
             self._after(decision.after, lambda: self._carry_out(effects))
@@ -277,7 +273,7 @@ class GroupHost:
         while self.halted is None:
             lease_ms = self.core.settings.lease_ms
             await asyncio.sleep(self._until_tick_ms(lease_ms) / 1_000)
-            self._take(self.core.handle(Tick(), self._clock.now()))
+            self._take(Tick(), self.core.handle(Tick(), self._clock.now()))
 
     def _until_tick_ms(self, lease_ms: int) -> float:
         """At the next deadline, yet often enough to notice that this process stood still."""

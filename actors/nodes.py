@@ -40,7 +40,7 @@ def _look(folder: str) -> tuple[str, str, float, int]:
 def look_at_nodes(folder: str, wait_s: float) -> list[NodeReport]:
     """Every node that is alive, as seen from there; one that does not answer is told so."""
     calls: dict[str, tuple[Any, float]] = {}
-    for node in ray.nodes():
+    for node in ray.nodes():  # type: ignore[no-untyped-call]
         if node["Alive"]:
             where = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = ray.remote(_look).options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 PAUSE_FIRST_S = 0.05
 PAUSE_MOST_S = 1.0
+RECENT_KEPT = 10_000
 
 
 class StoreThread:
@@ -28,6 +30,7 @@ class StoreThread:
         self.calls = 0
         self.writes = 0
         self.busy_ms = 0.0
+        self.recent_ms: deque[float] = deque(maxlen=RECENT_KEPT)
         self.down_since_s: float | None = None
         self.problem = ""
 
@@ -50,7 +53,9 @@ class StoreThread:
             raise
         finally:
             self.calls += 1
-            self.busy_ms += (time.perf_counter() - started_s) * 1_000
+            took_ms = (time.perf_counter() - started_s) * 1_000
+            self.busy_ms += took_ms
+            self.recent_ms.append(took_ms)
         self.down_since_s, self.problem = None, ""
         return answer
 
