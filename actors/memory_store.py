@@ -148,4 +148,9 @@ def open_store_for(config: PxrsConfig) -> RegistryStore:
     config.topology_dir.mkdir(parents=True, exist_ok=True)
     if url.partition(":")[0] == "memory":
         return StoreProxy(config.name, config.store_deadline_ms)
-    return open_store(url, prefix=config.key_prefix, deadline_ms=config.store_deadline_ms)
+    return open_store(
+        url,
+        prefix=config.key_prefix,
+        deadline_ms=config.store_deadline_ms,
+        data_folder=config.topology_dir,
+    )

@@ -51,8 +51,7 @@ class EtcdStore(RegistryStore):
 
     def __init__(self, url: StoreUrl, *, prefix: str = "/pxrs/", deadline_ms: int = 5_000) -> None:
         self._url = url
-        # The URL's path stands before the prefix: etcd://host/team and /pxrs/ are /team/pxrs/.
-        self._prefix = url.path.rstrip("/") + prefix
+        self._prefix = _whole_prefix(url.path, prefix)
         self._etcd = EtcdConnection(url, deadline_ms)
         self._leases = EtcdLeases(self._etcd)
         self._documents = EtcdDocuments(self._etcd)
@@ -351,6 +350,12 @@ class EtcdStore(RegistryStore):
         if self._closed:
             raise StoreUnavailable("this store was closed; open a new one")
         return self._persistence.run(what, attempt)
+
+
+def _whole_prefix(path: str, prefix: str) -> str:
+    """The URL's path before the prefix: etcd://host/team and /pxrs/ are /team/pxrs/."""
+    path = path.rstrip("/")
+    return f"{path}/" if f"{path}/".endswith(prefix) else path + prefix
 
 
 def _group_values(

@@ -8,6 +8,7 @@ etcd3's Lock, watch and background threads are not used.
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -45,8 +46,9 @@ class EtcdConnection:
 
     def __init__(self, url: StoreUrl, deadline_ms: int) -> None:
         url.check_options(())
-        if url.tls and not url.ca_file:
-            raise ConfigError(f"store URL {url.shown}: etcd with TLS needs ca_file=")
+        authorities = url.ca_file or ssl.get_default_verify_paths().cafile
+        if url.tls and not authorities:
+            raise ConfigError(f"store URL {url.shown}: no authorities here: give ca_file=")
         if bool(url.cert_file) != bool(url.key_file):
             raise ConfigError(f"store URL {url.shown}: cert_file= and key_file= come together")
         etcd3 = import_etcd3()
@@ -56,7 +58,7 @@ class EtcdConnection:
         self._endpoints = [(host or "localhost", port or 2379) for host, port in url.hosts]
         self._endpoints = self._endpoints or [("localhost", 2379)]
         self._options = {
-            "ca_cert": url.ca_file if url.tls else None,
+            "ca_cert": authorities if url.tls else None,
             "cert_cert": url.cert_file,
             "cert_key": url.key_file,
             "user": url.user,

@@ -56,6 +56,7 @@ _LIBPQ_OPTIONS = (
     "target_session_attrs",
     "tcp_user_timeout",
 )
+_STAYING_WORDS = ("authentication failed", "does not exist", "certificate verify failed")
 # Classes of SQLSTATE that pass by themselves: 08 connection, 40 deadlock and serialization,
 # 53 resources (disk full, too many connections), 55P03 lock timeout, 57 shutdown, cancel, start.
 _PASSING_STATES = ("08", "40", "53", "55P03", "57", "25006")
@@ -262,4 +263,4 @@ def _is_passing(error: Exception) -> bool:
         return error.sqlstate.startswith(_PASSING_STATES)
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
-    return not any(words in str(error) for words in ("authentication failed", "does not exist"))
+    return not any(words in str(error) for words in _STAYING_WORDS)

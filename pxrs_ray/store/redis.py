@@ -338,6 +338,8 @@ def _is_passing(error: Exception) -> bool:
     """Broken connections, a full memory or disk, a server that starts or fails over."""
     if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
         return False
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return False
     if isinstance(error, redis.ConnectionError | redis.TimeoutError | redis.OutOfMemoryError):
         return True
     return any(word in str(error) for word in _PASSING_WORDS)

@@ -5,6 +5,8 @@
     etcd://host:2379,host2:2379/prefix  postgresql://user@host/database?sslmode=require
     oracle://user@host:1521/service     redis://host:6379/0
 
+An etcd URL's path stands before the prefix of the keys.
+
 Rules of this file. A password comes from the URL itself, from the file that `password_file=`
 names, from the variable that `password_env=` names, or from PXRS_STORE_PASSWORD_FILE or
 PXRS_STORE_PASSWORD, in this order; the user likewise from the URL or PXRS_STORE_USER. TLS is

@@ -11,7 +11,16 @@ import pytest
 
 from pxrs_ray.cli.root import run
 from pxrs_ray.errors import AlreadyExists, NotFound, StoreCorrupted, UsageError
-from pxrs_ray.model import Change, Member, MemberWrite, Outcome, Snapshot, Write, WriteKind
+from pxrs_ray.model import (
+    Change,
+    Member,
+    MemberWrite,
+    Outcome,
+    Record,
+    Snapshot,
+    Write,
+    WriteKind,
+)
 from pxrs_ray.store import RegistryStore, open_store
 from pxrs_ray.store.copy import all_changes, copy_groups
 from pxrs_ray.store.memory import MemoryStore
@@ -27,7 +36,7 @@ def _filled(store: RegistryStore) -> None:
     for number, group in enumerate(GROUPS):
         generation = store.lead(group, 4, "first").generation
         member = Member("A", 1, 2.0, 100, ("gpu",))
-        records = [
+        records: list[Record] = [
             MemberWrite("joined", member, 1, 2, "asked to", 1_700_000_000_000),
             Write(WriteKind.CLAIM, 1, "A", 1, 0, version=3, cause="A joined"),
             commit(1, 40 + number, attempts=2, detail="d"),

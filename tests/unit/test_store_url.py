@@ -114,7 +114,6 @@ def test_what_makes_no_sense_is_refused_with_a_hint(text: str, told: str) -> Non
         ("postgresql://h/db/more", "one name of a database"),
         ("oracle://h", "names no service"),
         ("etcd://h?cert_file=/c", "come together"),
-        ("etcds://h", "needs ca_file"),
         ("sqlite:", "needs a file"),
         ("sqlite:///no/such/folder/f.db", "sqlite:////no/such/folder/f.db"),
         ("memory:?x=1", "unknown option 'x'"),
@@ -143,6 +142,25 @@ def test_sqlite_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with open_store(text) as store:
             store.create()
     assert {path.name for path in tmp_path.glob("*.db")} == {"relative.db", "absolute.db"}
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix", "whole"),
+    [
+        ("", "/pxrs/", "/pxrs/"),
+        ("/", "/pxrs/", "/pxrs/"),
+        ("/pxrs", "/pxrs/", "/pxrs/"),
+        ("/pxrs/", "/pxrs/", "/pxrs/"),
+        ("/team/", "/pxrs/", "/team/pxrs/"),
+        ("/team/pxrs", "/pxrs/", "/team/pxrs/"),
+    ],
+)
+def test_the_path_of_an_etcd_url_stands_before_the_prefix(
+    path: str, prefix: str, whole: str
+) -> None:
+    from pxrs_ray.store.etcd import _whole_prefix
+
+    assert _whole_prefix(path, prefix) == whole
 
 
 def test_memory_is_a_registry_of_its_own() -> None:
