@@ -103,6 +103,10 @@ class SequenceConflict(ProducerError):
     """Raised when a repeated append carries other messages than the first time."""
 
 
+class FeedConflict(ProducerError):
+    """Raised when a feed brings other data than was fed under its id before."""
+
+
 class ProducerFenced(ProducerError, Fenced):
     """Raised when an append carries an older producer epoch than the partition has seen."""
 

@@ -1,0 +1,137 @@
+"""`Appender`: frames to a queue's buffers, several calls under way, repeated until they are told.
+
+Rules of this file. Calls of one buffer may overtake each other: the logs put frames in order by
+sequence, and a repeat adds nothing, so whatever was not answered is simply sent again. What waits
+for room in a full partition waits in the buffer. Nothing waits longer than `stall_s` without any
+frame being taken; memory is bounded by `window` calls a buffer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from pxrs_ray.actors import names
+from pxrs_ray.actors.link import answer_of
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PartitionFull, PxrsError, SequenceGap
+from pxrs_ray.log.wire import Appended, OutFrame, Refused
+from pxrs_ray.spark.target import Target
+
+APPEND_WAIT_MS = 5_000
+PAUSE_S = 0.1
+# What time can mend: readers make room, a predecessor arrives, a buffer comes back.
+PASSING = (PartitionFull, SequenceGap, NotFound)
+
+
+@dataclass(slots=True)
+class _Call:
+    frames: list[OutFrame]
+    reply: Any
+
+
+class Appender:
+    """One process's way to one queue. Not thread-safe; `drain` before relying on anything."""
+
+    def __init__(self, target: Target, window: int = 3, stall_s: float = 300.0) -> None:
+        self.repeated = 0
+        self.appended = 0
+        self._target = target
+        self._window = window
+        self._stall_s = stall_s
+        self._handles: dict[int, Any] = {}
+        self._calls: dict[int, deque[_Call]] = {i: deque() for i in range(target.buffers)}
+        self._moved_s = time.monotonic()
+
+    def send(self, frames: Sequence[OutFrame]) -> None:
+        """Send frames on their way; waits while too many are. Raises what refuses them."""
+        if not any(self._calls.values()):
+            self._moved_s = time.monotonic()
+        split: dict[int, list[OutFrame]] = {}
+        for frame in frames:
+            split.setdefault(frame[0] % self._target.buffers, []).append(frame)
+        for index, mine in split.items():
+            while len(self._calls[index]) >= self._window:
+                self._settle(index)
+            self._calls[index].append(_Call(mine, self._append(index, mine)))
+
+    def drain(self) -> None:
+        """Return when every frame is acknowledged. Raises what refuses one."""
+        for index, calls in self._calls.items():
+            while calls:
+                self._settle(index)
+
+    def _append(self, index: int, frames: list[OutFrame]) -> Any:
+        try:
+            if index not in self._handles:
+                name = names.buffer(self._target.topology, index)
+                self._handles[index] = ray.get_actor(name, namespace=names.NAMESPACE)
+            return self._handles[index].append.remote(self._target.queue, frames, APPEND_WAIT_MS)
+        except (RayActorError, ValueError) as error:
+            self._handles.pop(index, None)
+            return error
+
+    def _settle(self, index: int) -> None:
+        """Take the answer of the oldest call, and send again what it could not take."""
+        call = self._calls[index][0]
+        answers, trouble = self._answers(index, call)
+        left = []
+        for frame, answer in zip(call.frames, answers, strict=True):
+            if isinstance(answer, Appended):
+                self.appended += not answer.repeated
+                self.repeated += answer.repeated
+                self._moved_s = time.monotonic()
+            elif answer is None or isinstance(answer.error, PASSING):
+                trouble = trouble or (answer.error if answer is not None else None)
+                left.append(frame)
+            else:
+                raise answer.error
+        if not left:
+            self._calls[index].popleft()
+            return
+        waited_s = time.monotonic() - self._moved_s
+        if waited_s > self._stall_s:
+            raise self._stalled(index, left, trouble, waited_s)
+        if not isinstance(trouble, PartitionFull):
+            time.sleep(PAUSE_S)
+        call.frames, call.reply = left, self._append(index, left)
+
+    def _answers(
+        self, index: int, call: _Call
+    ) -> tuple[Sequence[Appended | Refused | None], BaseException | None]:
+        """One answer a frame; None where the call failed as a whole, with the reason."""
+        nothing: list[None] = [None] * len(call.frames)
+        if isinstance(call.reply, BaseException):
+            return nothing, call.reply
+        left_s = max(0.1, self._stall_s - (time.monotonic() - self._moved_s))
+        ready, _ = ray.wait([call.reply], timeout=left_s)
+        if not ready:
+            return nothing, None
+        try:
+            answers: list[Appended | Refused] = ray.get(call.reply)
+            return answers, None
+        except RayActorError as error:
+            self._handles.pop(index, None)
+            return nothing, error
+        except RayTaskError as error:
+            answer = answer_of(error)
+            if isinstance(answer, PxrsError):
+                raise answer from None
+            raise
+
+    def _stalled(
+        self, index: int, left: list[OutFrame], trouble: BaseException | None, waited_s: float
+    ) -> PxrsError:
+        partitions = sorted({frame[0] for frame in left})
+        where = (
+            f"partitions {partitions} of queue {self._target.queue!r} (buffer {index} of topology "
+            f"{self._target.topology!r}) took nothing for {waited_s:.0f} s"
+        )
+        if isinstance(trouble, PartitionFull):
+            return PartitionFull(f"{where}: they are full, and no group makes room: {trouble}")
+        return DeadlineExceeded(f"{where}: {trouble or 'no answer'}; see `pxrs doctor`")

@@ -1,0 +1,191 @@
+"""The way through RayDP: Spark's partitions as Arrow bytes in Ray, each routed by a task.
+
+Rules of this file. The driver asks RayDP's executors for a partition's bytes and hands the reply
+on, unread, to a routing task: the bytes go from executor to task through Ray's object store, and
+a task that Ray runs again gets the very same bytes. One partition a time is asked of an executor,
+for RayDP recovers lost executors best then; every fetch has a deadline. When one fails, Spark
+prepares everything again and the feed goes on with what is missing. What RayDP holds is released
+in any case.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import ray
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame
+from pyspark.storagelevel import StorageLevel
+from ray._private.worker import global_worker
+from ray.exceptions import RayTaskError
+
+from pxrs_ray.actors.link import answer_of
+from pxrs_ray.errors import DeadlineExceeded, PxrsError
+from pxrs_ray.spark.ledger import FeedState, Told
+from pxrs_ray.spark.routing import Feed, Routed
+from pxrs_ray.spark.tasks import route_bytes
+
+WINDOW_MIN = 2
+
+
+class FetchFailed(Exception):
+    """Raised when RayDP did not give a partition; preparing again may help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A DataFrame whose partitions wait, as Arrow bytes, in RayDP's executors."""
+
+    rdd_id: int
+    locations: tuple[str, ...]
+    schema_json: str
+    agent: str
+
+    def __len__(self) -> int:
+        return len(self.locations)
+
+    def start(self, feed: Feed, number: int, told: Told) -> tuple[Any, Any]:
+        """Ask for one partition's bytes, and have them routed."""
+        before = global_worker.load_code_from_local
+        # Calls to Java want this, and everything else of ours wants it off.
+        global_worker.set_load_code_from_local(True)  # type: ignore[no-untyped-call]
+        try:
+            executor: Any = ray.get_actor(f"raydp-executor-{self.locations[number]}")
+            fetched = executor.getRDDPartition.remote(
+                self.rdd_id, number, self.schema_json, self.agent
+            )
+        except ValueError as error:
+            raise FetchFailed(f"executor {self.locations[number]} is gone") from error
+        finally:
+            global_worker.set_load_code_from_local(before)  # type: ignore[no-untyped-call]
+        return fetched, route_bytes.remote(feed, number, told, fetched)
+
+
+@contextmanager
+def prepared(df: DataFrame) -> Iterator[Prepared]:
+    """Have Spark compute `df` and hold it as Arrow bytes; released at the end."""
+    context = df.sparkSession.sparkContext
+    jvm: Any = context._jvm
+    writer = jvm.org.apache.spark.sql.raydp.ObjectStoreWriter
+    level = context._getJavaStorageLevel(StorageLevel.MEMORY_AND_DISK)
+    try:
+        info = writer.prepareRecoverableRDD(df._jdf, level)
+    except Py4JJavaError as error:
+        # What RayDP answers to a DataFrame without any partition.
+        if "ArrayIndexOutOfBounds" in str(error.java_exception) and df.isEmpty():
+            yield Prepared(-1, (), "", "")
+            return
+        raise
+    try:
+        yield Prepared(
+            info.rddId(), tuple(info.locations()), info.schemaJson(), info.driverAgentUrl()
+        )
+    finally:
+        if context._jsc is not None:
+            writer.releaseRecoverableRDD(info.rddId())
+
+
+class Source(Protocol):
+    """Partitions that can be fetched, one at a time from each location."""
+
+    @property
+    def locations(self) -> Sequence[str]:
+        """Where each partition is."""
+
+    def start(self, feed: Feed, number: int, told: Told) -> tuple[Any, Any]:
+        """Begin to fetch and route one partition: references to its data and to its `Routed`.
+
+        Raises FetchFailed.
+        """
+
+
+def feed_round(
+    feed: Feed,
+    data: Source,
+    numbers: Sequence[int],
+    state: FeedState,
+    on_routed: Callable[[Routed], None],
+    fetch_s_max: float,
+) -> None:
+    """Route the partitions `numbers`, telling each that is done.
+
+    Raises FetchFailed when RayDP fails, and what a routing task raised; the tasks that are under
+    way are waited for first, so that nothing goes on behind the caller's back.
+    """
+    window = max(WINDOW_MIN, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
+    waiting = deque(numbers)
+    fetching: dict[str, tuple[Any, float]] = {}
+    routing: dict[Any, int] = {}
+    failure: BaseException | None = None
+    while (waiting and failure is None) or routing:
+        while failure is None and waiting and len(routing) < window:
+            number = next((n for n in waiting if data.locations[n] not in fetching), None)
+            if number is None:
+                break
+            waiting.remove(number)
+            try:
+                told = state.partitions.get(number, Told())
+                fetched, routed = data.start(feed, number, told)
+            except FetchFailed as error:
+                failure = error
+                break
+            fetching[data.locations[number]] = (fetched, time.monotonic() + fetch_s_max)
+            routing[routed] = number
+        failure = failure or _settle_fetches(fetching)
+        done, _ = ray.wait([*routing], timeout=0.05 if failure is None else 5.0)
+        for reference in done:
+            number = routing.pop(reference)
+            try:
+                on_routed(ray.get(reference))
+            except Exception as error:  # noqa: BLE001 - told when all tasks are over
+                failure = failure or _cause(error, number)
+        if failure is not None and not done:
+            # What still waits for a fetch will never run.
+            for reference in routing:
+                ray.cancel(reference)
+            if isinstance(failure, FetchFailed) and fetching:
+                break
+    if failure is not None:
+        raise failure
+
+
+def _settle_fetches(fetching: dict[str, tuple[Any, float]]) -> FetchFailed | None:
+    """Forget the fetches that have come; the error of one that is late."""
+    if not fetching:
+        return None
+    ready, _ = ray.wait(
+        [reference for reference, _ in fetching.values()],
+        num_returns=len(fetching),
+        timeout=0,
+        fetch_local=False,
+    )
+    for executor, (reference, deadline) in list(fetching.items()):
+        if reference in ready:
+            del fetching[executor]
+        elif time.monotonic() > deadline:
+            return FetchFailed(f"executor {executor} did not give a partition in time")
+    return None
+
+
+def _cause(error: BaseException, number: int) -> BaseException:
+    """What a routing task ended with: ours as it is; RayDP's fault as FetchFailed."""
+    if isinstance(error, RayTaskError):
+        answer = answer_of(error)
+        if isinstance(answer, PxrsError):
+            return answer
+        if "route_" in error.function_name:
+            return error
+    return FetchFailed(f"Spark partition {number}: {str(error).strip().splitlines()[-1][:300]}")
+
+
+def give_up(rounds: int, failure: FetchFailed) -> DeadlineExceeded:
+    """The error after the last round."""
+    return DeadlineExceeded(
+        f"RayDP failed {rounds} times to hand over Spark's data, at last because {failure}. What "
+        "was fed is kept: make the same call again to go on, or use via='push'"
+    )

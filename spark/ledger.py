@@ -1,0 +1,132 @@
+"""`Ledger`: what is known of a feed: its plan, and how far each of its Spark partitions has come.
+
+Rules of this file. The ledger is a log beside the queue, as durable as the queue itself: what
+makes the messages vanish makes their ledger vanish too. A fact is told once. Whoever tells it
+again tells the same, or is refused: the log compares a repeat under one producer identity with
+what it had (SequenceConflict), so that no two writers can disagree, whatever crashes when.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from pxrs_ray.actors import names
+from pxrs_ray.batch import Batch, batches
+from pxrs_ray.errors import FeedConflict, PxrsError, SequenceConflict
+from pxrs_ray.log.frame import producer_id
+from pxrs_ray.log.wire import Fetched
+from pxrs_ray.spark.appender import Appender
+from pxrs_ray.spark.target import Target
+
+OPEN_WAIT_S = 60.0
+FETCH_BYTES_MAX = 8 << 20
+READER = "_feeds"
+
+
+@dataclass(slots=True)
+class Told:
+    """What the ledger says of one Spark partition: fingerprints after some chunks, and the end."""
+
+    marks: dict[int, str] = field(default_factory=dict)
+    done: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class FeedState:
+    """All that the ledger says of one feed; `plan` is None for a feed that never began."""
+
+    plan: dict[str, Any] | None = None
+    partitions: dict[int, Told] = field(default_factory=dict)
+
+
+class Ledger:
+    """One feed's part of the log `target`, a ledger. Made anew wherever it is used.
+
+    Facts of a higher `epoch` take the place of those before (a stream's next batch).
+    """
+
+    def __init__(self, target: Target, feed_id: str, epoch: int = 0) -> None:
+        self._target = target
+        self._feed = feed_id
+        self._epoch = epoch
+        self._appender = Appender(target)
+
+    def open(self) -> None:
+        """Have the log made, where it is not there yet."""
+        buffer = ray.get_actor(names.buffer(self._target.topology, 0), namespace=names.NAMESPACE)
+        ray.get(buffer.open.remote(self._target.spec(), {}), timeout=OPEN_WAIT_S)
+
+    def read(self) -> FeedState:
+        """Everything that was told of this feed so far."""
+        state = FeedState()
+        for fact in self._facts():
+            if "plan" in fact:
+                state.plan = fact["plan"]
+                continue
+            told = state.partitions.setdefault(fact["number"], Told())
+            if "digest" in fact:
+                told.marks[fact["step"]] = fact["digest"]
+            else:
+                told.done = fact["done"]
+        return state
+
+    def tell_plan(self, plan: dict[str, Any]) -> None:
+        """Begin the feed. Raises FeedConflict when it was begun with another plan.
+
+        Raises ProducerFenced when a higher epoch has begun.
+        """
+        self._tell("plan", 0, {"plan": plan})
+
+    def tell_mark(self, number: int, step: int, digest: str) -> None:
+        """Say what a Spark partition's frames are up to the step. Raises FeedConflict."""
+        self._tell(f"{number}", step, {"number": number, "step": step, "digest": digest})
+
+    def tell_done(self, number: int, done: dict[str, Any]) -> None:
+        """Say that all frames of a Spark partition are in the logs. Raises FeedConflict."""
+        self._tell(f"{number}/done", 0, {"number": number, "done": done})
+
+    def _tell(self, identity: str, sequence: int, fact: dict[str, Any]) -> None:
+        text = json.dumps(fact, sort_keys=True).encode()
+        row = Batch.of([self._feed.encode()], [text], timestamp_ms=time.time_ns() // 1_000_000)
+        writer = producer_id(f"ledger/{self._target.queue}/{self._feed}/{identity}")
+        header, body = row.to_wire(writer, self._epoch, sequence)
+        try:
+            self._appender.send([(0, header, body)])
+            self._appender.drain()
+        except SequenceConflict:
+            raise FeedConflict(
+                f"{self._target.queue.split('.', 1)[1]!r} was fed other data by {self._feed!r} "
+                f"before: its {_called(identity)} is not what it was"
+            ) from None
+
+    def _facts(self) -> Iterator[dict[str, Any]]:
+        name = names.buffer(self._target.topology, 0)
+        buffer: Any = ray.get_actor(name, namespace=names.NAMESPACE)
+        offset = 0
+        wanted = self._feed.encode()
+        while True:
+            reference = buffer.fetch.remote(
+                self._target.queue, READER, {0: (0, offset)}, FETCH_BYTES_MAX, 0
+            )
+            replies = ray.get(reference, timeout=OPEN_WAIT_S)
+            if not replies:
+                return
+            reply = replies[0]
+            if not isinstance(reply, Fetched):
+                error: PxrsError = reply.error
+                raise error
+            for batch in batches(reply, offset):
+                for key, text in batch.rows():
+                    if key == wanted:
+                        yield json.loads(text)
+            offset = reply.next_offset
+
+
+def _called(identity: str) -> str:
+    return identity if identity == "plan" else f"Spark partition {identity.split('/')[0]}"

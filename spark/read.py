@@ -1,0 +1,244 @@
+"""`read_queue`: messages as a Spark DataFrame, from a running topology or from its data folder.
+
+Rules of this file. What is read is decided when the DataFrame is made: the ends of the logs at
+that moment, so that a DataFrame is the same each time it is computed. Spark's Python workers read
+the logs themselves, each its share of offsets; nothing goes through the driver. Reading moves no
+checkpoint, fences nobody, and holds back no retention.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import ray
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as all Spark code has it
+
+from pxrs_ray.actors import names
+from pxrs_ray.batch import ARROW_SCHEMA, Batch, batches
+from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.log.files import Files
+from pxrs_ray.log.manifest import Manifest
+from pxrs_ray.log.opening import log_folder
+from pxrs_ray.log.scan import Damage, scan
+from pxrs_ray.log.segment import FILE_HEADER_BYTES, check_file_header, segment_paths
+from pxrs_ray.log.wire import Fetched, LogEnds
+from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.spark.by_push import join_ray
+from pxrs_ray.spark.target import Target
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.topology import Topology
+
+SHARE_MESSAGES = 500_000
+FETCH_BYTES = 8 << 20
+CALL_S_MAX = 60.0
+READER = "_spark"
+_SCHEMA = (
+    "partition int, offset long, key binary, timestamp_ms long, payload binary, "
+    "headers map<string,binary>, id string"
+)
+
+Bound = Mapping[PartitionId, Offset] | dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one Spark task reads: offsets of a partition, live or out of one segment file."""
+
+    partition: PartitionId
+    start: Offset
+    end: Offset
+    path: str = ""
+    last: bool = False
+
+
+def read_queue(
+    spark: SparkSession,
+    topology: Topology | str | Path,
+    queue: str,
+    start: Bound = None,
+    end: Bound = None,
+) -> DataFrame:
+    """Columns partition, offset, key, timestamp, payload, headers, id: a row a message.
+
+    topology: a running one, or the folder where a stopped one keeps its data (data_dir/name).
+    start, end: from here up to, not including, there: an offset for some partitions, or a time
+        (with a zone) for all, compared with each message's; by default all that there is now.
+
+    Raises NotFound for a queue that there is not, UsageError for a folder without its messages.
+    """
+    if isinstance(topology, Path):
+        shares = _shares_of_folder(topology, queue, start, end)
+        return _frame(spark, shares, _from_files, _times(start, end))
+    target = Target.of(topology, queue)
+    handles = [
+        ray.get_actor(names.buffer(target.topology, index), namespace=names.NAMESPACE)
+        for index in range(target.buffers)
+    ]
+    ends: dict[PartitionId, LogEnds] = {}
+    for handle in handles:
+        ends.update(ray.get(handle.ends.remote(target.queue), timeout=CALL_S_MAX))
+    first = {p: at.start_offset for p, at in ends.items()}
+    last = {p: at.end_offset for p, at in ends.items()}
+    if isinstance(start, dt.datetime):
+        # Whatever lies before these offsets is older; behind them, time need not rise.
+        for handle in handles:
+            call: Any = handle.offset_at.remote(target.queue, _milliseconds(start))
+            first.update(ray.get(call, timeout=CALL_S_MAX))
+    elif start is not None:
+        first.update(_known(start, first, queue))
+    if isinstance(end, Mapping):
+        last.update(_known(end, last, queue))
+    shares = []
+    for partition in sorted(ends):
+        at = max(first[partition], ends[partition].start_offset)
+        stop = min(last[partition], ends[partition].end_offset)
+        while at < stop:
+            shares.append(Share(partition, at, min(stop, at + SHARE_MESSAGES)))
+            at += SHARE_MESSAGES
+
+    def live(share: Share) -> Iterator[Batch]:
+        yield from _from_buffers(target, share)
+
+    return _frame(spark, shares, live, _times(start, end))
+
+
+def _frame(
+    spark: SparkSession, shares: list[Share], read: Any, times: tuple[int | None, int | None]
+) -> DataFrame:
+    def run(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        if not shares:
+            return
+        share = shares[context.partitionId()]
+        for batch in read(share):
+            begin = max(0, share.start - batch.base_offset)
+            stop = min(len(batch), share.end - batch.base_offset)
+            if begin < stop:
+                yield batch.slice(begin, stop).to_arrow().cast(ARROW_SCHEMA)
+
+    count = max(1, len(shares))
+    frame = spark.range(0, count, 1, count).mapInArrow(run, _SCHEMA)
+    if times[0] is not None:
+        frame = frame.where(F.col("timestamp_ms") >= times[0])
+    if times[1] is not None:
+        frame = frame.where(F.col("timestamp_ms") < times[1])
+    return frame.select(
+        "partition",
+        "offset",
+        "key",
+        F.timestamp_millis("timestamp_ms").alias("timestamp"),
+        "payload",
+        "headers",
+        "id",
+    )
+
+
+def _from_buffers(target: Target, share: Share) -> Iterator[Batch]:
+    join_ray(target.address)
+    name = names.buffer(target.topology, share.partition % target.buffers)
+    buffer: Any = ray.get_actor(name, namespace=names.NAMESPACE)
+    at = share.start
+    while at < share.end:
+        call = buffer.fetch.remote(target.queue, READER, {share.partition: (0, at)}, FETCH_BYTES, 0)
+        found = ray.get(call, timeout=CALL_S_MAX)
+        if not found:
+            return
+        if not isinstance(found[0], Fetched):
+            raise found[0].error
+        yield from batches(found[0], at)
+        at = found[0].next_offset
+
+
+def _from_files(share: Share) -> Iterator[Batch]:
+    """The messages of one segment file. A torn tail ends the newest file, and nothing else may."""
+    files, path = Files(), Path(share.path)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        base = check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
+        for found in scan(files, fd, path, FILE_HEADER_BYTES, size, base):
+            if isinstance(found, Damage):
+                if share.last:
+                    return
+                raise found.error()
+            header, body, _ = found
+            if header.base_offset >= share.end:
+                return
+            if header.end_offset > share.start:
+                yield Batch.from_frame(share.partition, header, body)
+    finally:
+        os.close(fd)
+
+
+def _shares_of_folder(folder: Path, queue: str, start: Bound, end: Bound) -> list[Share]:
+    folder = folder.expanduser().resolve()
+    logs = sorted(log_folder(folder, queue, 0).parent.glob("p*"))
+    if not logs:
+        raise NotFound(
+            f"{folder} holds no queue {queue!r}: give the topology's own folder, data_dir/name; "
+            f"it holds {', '.join(_queues(folder)) or 'none'}"
+        )
+    shares = []
+    for log in logs:
+        manifest = Manifest.read(log)
+        if manifest is None:
+            continue
+        if manifest.durability == "memory":
+            raise UsageError(
+                f"queue {queue!r} keeps its messages in memory only (durability = 'memory'): they "
+                "can be read while the topology runs"
+            )
+        partition, paths = manifest.partition, segment_paths(log)
+        first = _given(start, partition, manifest.start_offset)
+        begin = max(first, manifest.start_offset)
+        stop = _given(end, partition, 1 << 62)
+        shares += [
+            Share(partition, begin, stop, str(path), last=path == paths[-1]) for path in paths
+        ]
+    for bound in (start, end):
+        if isinstance(bound, Mapping):
+            _known(bound, {share.partition: 0 for share in shares}, queue)
+    return shares
+
+
+def _given(bound: Bound, partition: PartitionId, otherwise: Offset) -> Offset:
+    return bound.get(partition, otherwise) if isinstance(bound, Mapping) else otherwise
+
+
+def _queues(folder: Path) -> list[str]:
+    found = {path.parent.name for path in folder.glob("*/p*") if path.is_dir()}
+    return sorted(name for name in found if name[0] not in "._")
+
+
+def _known(
+    bound: Mapping[PartitionId, Offset], there: Mapping[PartitionId, Offset], queue: str
+) -> Mapping[PartitionId, Offset]:
+    unknown = sorted(set(bound) - set(there))
+    if unknown:
+        raise UsageError(
+            f"queue {queue!r} has no partitions {unknown}: they are {min(there)} to {max(there)}"
+        )
+    return bound
+
+
+def _times(start: Bound, end: Bound) -> tuple[int | None, int | None]:
+    first, last = (
+        _milliseconds(bound) if isinstance(bound, dt.datetime) else None for bound in (start, end)
+    )
+    return first, last
+
+
+def _milliseconds(moment: dt.datetime) -> int:
+    if moment.tzinfo is None:
+        raise UsageError(f"{moment} has no time zone: give one, for example tzinfo=UTC")
+    return round(moment.timestamp() * 1_000)

@@ -1,0 +1,137 @@
+"""One Spark partition into a queue: the same steps wherever its rows come from.
+
+Rules of this file. A Spark partition's frames are numbered per queue partition under an identity
+of its own, so the logs take each once. Before frames are appended, their fingerprint is told to
+the ledger (a mark): rows that come out different the next time are refused there, and nothing of
+them is appended. Micro-batches of a stream have no ledger; the logs themselves remember what they
+had of the latest batch, and refuse what differs (SequenceConflict).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from pxrs_ray.errors import FeedConflict, SequenceConflict, UsageError
+from pxrs_ray.log.frame import producer_id
+from pxrs_ray.log.wire import OutFrame
+from pxrs_ray.spark.appender import Appender
+from pxrs_ray.spark.chunks import CHUNK_BYTES_MAX, CHUNK_ROWS_MAX, Framer, chunks
+from pxrs_ray.spark.ledger import Ledger, Told
+from pxrs_ray.spark.target import Target
+
+# What a log remembers of a producer (producer_state.ANSWERS_MAX), for want of a ledger.
+CHUNKS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """What became of one Spark partition: plain numbers. `added` is 0 for a mere repeat."""
+
+    number: int
+    rows: int
+    bytes: int
+    counts: tuple[int, ...]
+    added: int
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a routing task must know. `epoch` is a stream's batch; other feeds have 0.
+
+    A feed with a ledger (`ledgered`) is known for long; a stream's batches only need to be known
+    while they can come again, and the logs do that. `called` says what the user called each
+    column of a message.
+    """
+
+    target: Target
+    feed_id: str
+    epoch: int = 0
+    ledgered: bool = True
+    stall_s: float = 300.0
+    called: Mapping[str, str] = field(default_factory=dict)
+
+
+def route(
+    feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told, *, whole: bool
+) -> Routed:
+    """Append the rows of Spark partition `number`, or find that all of them are there already.
+
+    `whole` says that the rows are at hand as a whole: then everything is checked, and its
+    fingerprint is told, before anything is appended. Otherwise they are appended as they come.
+    Raises FeedConflict when they are not the rows of the last time, UsageError and
+    MessageTooLarge for rows that cannot be messages, and what the buffers refuse them with.
+    """
+    identity = producer_id(f"feed/{feed.target.queue}/{feed.feed_id}/{number}")
+    now_ms = time.time_ns() // 1_000_000
+    framer = Framer(feed.target, number, identity, feed.epoch, now_ms, feed.called)
+    ledger = Ledger(feed.target.ledger(), feed.feed_id) if feed.ledgered else None
+    appender = Appender(feed.target, stall_s=feed.stall_s)
+    made: Iterable[list[OutFrame]] = (framer.frames(chunk) for chunk in chunks(rows))
+    if whole:
+        made = list(made)
+        if ledger is not None:
+            _mark(feed, ledger, told, number, 0, framer.digest)
+    try:
+        for step, frames in enumerate(made):
+            if ledger is None and step >= CHUNKS_MAX:
+                raise _batch_too_large(number)
+            if ledger is not None and not whole:
+                _mark(feed, ledger, told, number, step, framer.digest)
+            if told.done is None:
+                appender.send(frames)
+        appender.drain()
+    except SequenceConflict as error:
+        raise changed(feed, number, str(error)) from None
+    done = _done(framer)
+    if told.done is not None and told.done != done:
+        raise changed(feed, number, f"it had {told.done['rows']} rows, now {done['rows']}")
+    if ledger is not None and told.done is None:
+        ledger.tell_done(number, done)
+    return Routed(
+        number,
+        framer.rows,
+        framer.payload_bytes,
+        tuple(framer.counts.tolist()),
+        appender.appended,
+        appender.repeated,
+    )
+
+
+def changed(feed: Feed, number: int, why: str) -> FeedConflict:
+    """The error that tells that a Spark partition is not what it was."""
+    return FeedConflict(
+        f"Spark partition {number} of feed {feed.feed_id!r} is not what was fed under that name "
+        f"before ({why}); what differs was not added. Either this is another DataFrame: give it "
+        "a feed_id of its own. Or it comes out different each time that Spark computes it (a sort "
+        "with equal keys, a limit, a random number): write it to files first, and feed those"
+    )
+
+
+def _batch_too_large(number: int) -> UsageError:
+    return UsageError(
+        f"Spark partition {number} of this micro-batch has over {CHUNKS_MAX} pieces of "
+        f"{CHUNK_ROWS_MAX} rows or {CHUNK_BYTES_MAX} bytes, more than a repeat could be checked "
+        "against: take less per trigger (maxFilesPerTrigger, maxOffsetsPerTrigger), or repartition"
+    )
+
+
+def _mark(feed: Feed, ledger: Ledger, told: Told, number: int, step: int, digest: str) -> None:
+    """Tell the ledger a fingerprint, unless it knows it. Raises FeedConflict."""
+    known = told.marks.get(step)
+    if known is None and told.done is None:
+        try:
+            ledger.tell_mark(number, step, digest)
+        except FeedConflict as error:
+            raise changed(feed, number, str(error)) from None
+    elif known is not None and known != digest:
+        raise changed(feed, number, "its rows have another fingerprint")
+
+
+def _done(framer: Framer) -> dict[str, Any]:
+    return {"digest": framer.digest, "rows": framer.rows, "bytes": framer.payload_bytes}

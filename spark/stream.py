@@ -1,0 +1,182 @@
+"""`write_stream`: a streaming DataFrame into a queue, each micro-batch exactly once.
+
+Rules of this file. A batch is known by (query id, batch id, Spark partition). The query id is
+Spark's own, kept in the checkpoint location: a query that goes on from there is the same one, and
+one with a new checkpoint location is another, whatever its name or path. A batch that Spark runs
+again after a crash adds only what is missing; one that comes out different, or after a later one,
+is refused before anything is added. Spark waits for each batch, so a queue without room makes it
+take the next one later, and holds nothing in memory meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pxrs_ray.errors import DeadlineExceeded, FeedConflict, ProducerFenced, PxrsError, UsageError
+from pxrs_ray.spark.by_push import partitions_of, push_round, pushed
+from pxrs_ray.spark.by_raydp import FetchFailed, feed_round, give_up, prepared
+from pxrs_ray.spark.columns import Expression, WholeRow, message_columns
+from pxrs_ray.spark.feed import ROUNDS_MAX, Via, called_columns, chosen_via, refuse_stopped
+from pxrs_ray.spark.ledger import FeedState, Ledger
+from pxrs_ray.spark.report import FeedReport, Tally
+from pxrs_ray.spark.routing import Feed
+from pxrs_ray.spark.target import Target
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.topology import Topology
+
+QUERY_ID = "sql.streaming.queryId"
+REPORTS_MAX = 1_000
+NOTHING_KNOWN = FeedState()
+
+
+@dataclass(slots=True)
+class StreamFeed:
+    """A stream that is being fed. `reports` are of its latest batches, `query` is Spark's."""
+
+    query: StreamingQuery
+    reports: deque[FeedReport]
+    failures: list[BaseException] = field(default_factory=list)
+
+    def stop(self) -> None:
+        """End it. A batch under way is left as it is, and done again when the stream goes on."""
+        self.query.stop()
+
+    def wait(self, seconds: float) -> None:
+        """Return when the query has ended. Raises why it failed, or DeadlineExceeded."""
+        try:
+            ended = self.query.awaitTermination(max(1, round(seconds)))
+        except StreamingQueryException:
+            if self.failures:
+                raise self.failures[0] from None
+            raise
+        if not ended:
+            raise DeadlineExceeded(f"the stream still runs after {seconds:g} s")
+
+    def process_all(self) -> None:
+        """Return when everything that the sources have now is in the queue. Raises as `wait`."""
+        try:
+            self.query.processAllAvailable()
+        except StreamingQueryException:
+            if self.failures:
+                raise self.failures[0] from None
+            raise
+
+
+def write_stream(
+    df: DataFrame,
+    topology: Topology | str,
+    queue: str,
+    *,
+    checkpoint_location: str,
+    key: Expression | None,
+    payload: Expression | WholeRow = WholeRow.JSON,
+    timestamp: Expression | None = None,
+    headers: Expression | None = None,
+    scope: Expression | None = None,
+    trigger_s: float | None = 0.5,
+    name: str | None = None,
+    via: Via | None = "push",
+    fetch_s_max: float = 60.0,
+    stall_s: float = 300.0,
+) -> StreamFeed:
+    """Start to write a streaming DataFrame into `queue`; for the columns see `write_dataframe`.
+
+    checkpoint_location: where Spark keeps how far the query is, and its id. The same location
+        goes on; another one is another query.
+    trigger_s: a batch begins this often; None takes what is there now, and ends.
+    stall_s: how long a batch may wait for room in the queue before the query fails.
+
+    A failed query raises from `StreamFeed.wait` and `process_all`; started again, it goes on.
+    """
+    refuse_stopped(df)
+    if not df.isStreaming:
+        raise UsageError("this DataFrame does not stream: feed it with write_dataframe")
+    way = chosen_via(df, via)
+    target = Target.of(topology, queue)
+    columns = (key, payload, timestamp, headers, scope)
+    message_columns(df, *columns)
+    Ledger(target.stream_ledger(), "").open()
+    reports: deque[FeedReport] = deque(maxlen=REPORTS_MAX)
+    failures: list[BaseException] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        feed = Feed(
+            target,
+            f"stream/{query_id}",
+            epoch=number,
+            ledgered=False,
+            stall_s=stall_s,
+            called=called_columns(columns),
+        )
+        try:
+            messages = message_columns(batch, *columns)
+            reports.append(_write_batch(feed, queue, messages, way, fetch_s_max))
+        except ProducerFenced as error:
+            failures.append(_behind(feed, error))
+            raise failures[-1] from None
+        except PxrsError as error:
+            failures.append(error)
+            raise
+
+    writer = df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint_location)
+    if name is not None:
+        writer = writer.queryName(name)
+    timing: dict[str, Any] = (
+        {"availableNow": True}
+        if trigger_s is None
+        else {"processingTime": f"{round(trigger_s * 1_000)} milliseconds"}
+    )
+    return StreamFeed(writer.trigger(**timing).start(), reports, failures)
+
+
+def _write_batch(
+    feed: Feed, queue: str, messages: DataFrame, via: str, fetch_s_max: float
+) -> FeedReport:
+    tally = Tally()
+    if via == "push":
+        fed = pushed(messages, feed, NOTHING_KNOWN)
+        _begin(feed, partitions_of(fed))
+        push_round(fed, tally.note)
+    else:
+        for rounds in range(1, ROUNDS_MAX + 1):
+            try:
+                with prepared(messages) as data:
+                    _begin(feed, len(data))
+                    numbers = range(len(data))
+                    feed_round(feed, data, numbers, NOTHING_KNOWN, tally.note, fetch_s_max)
+                break
+            except FetchFailed as failure:
+                if rounds == ROUNDS_MAX:
+                    raise give_up(rounds, failure) from failure
+    return tally.report(
+        f"{feed.feed_id}/{feed.epoch}", queue, via, feed.target.partitions, frozenset()
+    )
+
+
+def _begin(feed: Feed, partitions: int) -> None:
+    """Put the batch's plan down, so that it cannot come again cut into other partitions."""
+    ledger = Ledger(feed.target.stream_ledger(), feed.feed_id, feed.epoch)
+    try:
+        ledger.tell_plan({"batch": feed.epoch, "partitions": partitions})
+    except FeedConflict as error:
+        raise FeedConflict(
+            f"batch {feed.epoch} comes again in {partitions} Spark partitions, which is not how "
+            f"it came before: give Spark the same settings and cores, or begin anew with another "
+            f"checkpoint location ({error})"
+        ) from None
+
+
+def _behind(feed: Feed, error: ProducerFenced) -> FeedConflict:
+    return FeedConflict(
+        f"batch {feed.epoch} of this query comes after a later one: the query runs twice, or its "
+        f"checkpoint location was set back. End the other run, or use a new checkpoint location "
+        f"for a new query ({error})"
+    )

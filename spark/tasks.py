@@ -1,0 +1,54 @@
+"""The routing tasks: what runs in Ray's workers. No Spark is imported here, for that costs time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from pxrs_ray.errors import UsageError
+from pxrs_ray.spark.fields import KEY, PAYLOAD, TIMESTAMP
+from pxrs_ray.spark.ledger import Told
+from pxrs_ray.spark.routing import Feed, Routed, route
+
+TASK_RETRIES = 10
+_KINDS = {KEY: pa.binary(), PAYLOAD: pa.binary(), TIMESTAMP: pa.int64()}
+
+
+def routing_task(function: Callable[..., Routed]) -> Any:
+    """Make a function a routing task: a retry, after its worker died, gets the very same data."""
+    return ray.remote(num_cpus=0, max_retries=TASK_RETRIES, scheduling_strategy="SPREAD")(function)
+
+
+@routing_task
+def route_bytes(feed: Feed, number: int, told: Told, ipc_bytes: bytes) -> Routed:
+    """Route one partition out of the bytes that RayDP gave."""
+    return route(feed, number, pa.ipc.open_stream(ipc_bytes), told, whole=True)
+
+
+@routing_task
+def route_block(
+    feed: Feed, number: int, told: Told, block: pa.Table, columns: Mapping[str, str]
+) -> Routed:
+    """Route one block of a Dataset."""
+    return route(feed, number, _messages(block, columns).to_batches(), told, whole=True)
+
+
+def _messages(block: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """The block's columns under the names, and with the types, that messages have."""
+    picked = {}
+    for name, column in columns.items():
+        values = block.column(column)
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("ms"), safe=False)
+        try:
+            picked[name] = values.cast(_KINDS[name]) if name in _KINDS else values
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise UsageError(
+                f"{name}={column!r} is {values.type}; a {name} is {_KINDS[name]}: {error}"
+            ) from None
+    if KEY not in picked:
+        picked[KEY] = pa.nulls(block.num_rows, pa.binary())
+    return pa.table(picked)
