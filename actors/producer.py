@@ -29,7 +29,10 @@ from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import Accumulator, ProducerLimits
 from pxrs_ray.receipt import BatchReceipt, Receipt
 
-APPEND_WAIT_MS = 2_000
+# How long a buffer may hold an append that it cannot take yet: briefly the first time, so that the
+# reason is known here soon.
+APPEND_WAIT_MS = 100
+APPEND_WAIT_AGAIN_MS = 2_000
 CALL_TIMEOUT_S = 30.0
 _WAKE = None
 
@@ -265,7 +268,8 @@ class Producer:
         for call in calls:
             try:
                 handle = self._handle(call.buffer)
-                reference = handle.append.remote(self._queue, call.arguments(), APPEND_WAIT_MS)
+                wait_ms = APPEND_WAIT_AGAIN_MS if call.again else APPEND_WAIT_MS
+                reference = handle.append.remote(self._queue, call.arguments(), wait_ms)
                 answer = reference.future()
             except Exception as error:  # noqa: BLE001 - it is told to the call's frames
                 answer = Future()

@@ -76,11 +76,12 @@ class Frame:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """Frames that go to one buffer in one call."""
+    """Frames that go to one buffer in one call; `again`: some were refused before."""
 
     buffer: int
     frames: list[Frame]
     size_bytes: int
+    again: bool = False
     abandoned: bool = False
 
     def arguments(self) -> list[OutFrame]:
@@ -166,6 +167,7 @@ class Outbox:
                 ):
                     return call
                 frame.flying = True
+                call.again = call.again or lane.refusal is not None
                 call.frames.append(frame)
                 call.size_bytes = size
         return call

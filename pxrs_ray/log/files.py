@@ -28,6 +28,10 @@ class Files:
         """Open for reading and writing; the caller closes what it gets."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
+    def open_to_read(self, path: Path) -> int:
+        """Open for reading; the caller closes what it gets."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
     def write(self, fd: int, pieces: Sequence[Any], position: int) -> int:
         """Write all of `pieces` at `position`; answer how many bytes. Whole, or not at all.
 

@@ -93,4 +93,6 @@ class LogLimits:
     @property
     def passed_bytes_max(self) -> int:
         """How much may be kept of what every group has passed: memory is given back sooner."""
-        return self.hot_bytes_max if self.durability is Durability.MEMORY else self.bytes_max
+        if self.durability is Durability.MEMORY:
+            return min(self.hot_bytes_max, self.bytes_max)
+        return self.bytes_max

@@ -84,7 +84,7 @@ def _remove_unborn(files: Files, paths: list[Path]) -> None:
 
 
 def _base_offset(files: Files, path: Path) -> Offset:
-    fd = files.open(path)
+    fd = files.open_to_read(path)
     try:
         return check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
     finally:
@@ -107,7 +107,7 @@ def _from_scan(files: Files, path: Path, interval_bytes: int) -> tuple[Segment, 
     """A segment by reading all of it, up to its end or its first damage."""
     base_offset = _base_offset(files, path)
     index = SparseIndex(interval_bytes, FILE_HEADER_BYTES, base_offset)
-    fd = files.open(path)
+    fd = files.open_to_read(path)
     try:
         size = os.fstat(fd).st_size
         for found in scan(files, fd, path, FILE_HEADER_BYTES, size, base_offset):
@@ -120,7 +120,7 @@ def _from_scan(files: Files, path: Path, interval_bytes: int) -> tuple[Segment, 
 
 
 def _cut_tail(files: Files, segment: Segment, damage: Damage, *, later: bool, repair: bool) -> Cut:
-    fd = files.open(segment.path)
+    fd = files.open(segment.path) if repair else files.open_to_read(segment.path)
     try:
         size = os.fstat(fd).st_size
         if later or whole_frame_after(files, fd, damage.position, size, damage.offset) is not None:

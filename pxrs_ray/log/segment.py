@@ -98,7 +98,7 @@ class Segment:
         size, position = self.size, self.index.position_for_offset(offset)
         if position is None or offset >= self.end_offset:
             return None
-        fd = files.open(self.path)
+        fd = files.open_to_read(self.path)
         try:
             while True:
                 header = self._header(files.read(fd, HEADER_BYTES, position), position, offset)
@@ -138,7 +138,7 @@ class Segment:
 
     def frames(self, files: Files, position: int) -> Iterator[tuple[FrameHeader, memoryview]]:
         """Every frame from `position` (a frame's start) on. Raises LogCorrupted."""
-        fd = files.open(self.path)
+        fd = files.open_to_read(self.path)
         try:
             for found in scan(files, fd, self.path, position, self.size, self.base_offset):
                 if isinstance(found, Damage):

@@ -33,6 +33,7 @@ PARTS = [Part(10, 100, 1_000), Part(20, 100, 2_000), Part(30, 100, 3_000)]
         (LogLimits(partition_bytes_max=400), 9, 0, 150, 0),
         (LogLimits(partition_bytes_max=400), None, 0, 150, 0),
         (LogLimits(durability=Durability.MEMORY, hot_bytes_max=250), 30, 0, 0, 2),
+        (LogLimits(durability=Durability.MEMORY, partition_bytes_max=300), 30, 0, 0, 1),
     ],
 )
 def test_the_rules(

@@ -1,0 +1,208 @@
+"""Producers against real buffer actors: from a driver, threads, an event loop, tasks and actors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
+import pytest
+import ray
+
+from pxrs_ray.actors.producer import Producer
+from pxrs_ray.actors.router import RouterSpec, route_block, route_blocks
+from pxrs_ray.errors import (
+    DeadlineExceeded,
+    NotFound,
+    PartitionFull,
+    ProducerError,
+    SequenceConflict,
+    UsageError,
+)
+from pxrs_ray.log.limits import Durability, LogLimits
+from pxrs_ray.model import Message
+from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.producer import ProducerLimits
+from tests.actors.buffers import WAIT_S, Buffers, running_buffers
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+
+
+def everything(buffers: Buffers) -> list[Message]:
+    return [m for p in range(buffers.partitions) for m in buffers.messages(p)]
+
+
+def test_single_messages_columns_and_tables(tmp_path: Path) -> None:
+    with running_buffers(tmp_path) as buffers, buffers.producer() as producer:
+        one = producer.send("k", "single", {"h": b"1"}, timestamp=5, id="id-1").result(WAIT_S)
+        assert one.offset is not None
+        message = producer.get_message(one.partition, one.offset)
+        assert (message.key, message.payload, message.timestamp_ms) == (b"k", b"single", 5)
+        assert (message.headers, message.id) == ((("h", b"1"),), "id-1")
+        assert producer.latest_offset(one.partition) == one.offset + 1
+        for columns in (
+            (["a", "b"], [b"lists", b"lists"]),
+            (pa.array(["a", "b"]), pa.array(["arrow", "arrow"])),
+            (pd.Series(["a", "b"]), pd.Series([b"pandas", b"pandas"])),
+            (pa.table({"key": ["a", "b"], "payload": ["table", "table"]}),),
+            (pd.DataFrame({"payload": ["frame", "frame"]}),),
+        ):
+            placed = producer.send_batch(*columns).result(WAIT_S)
+            assert sum(each.messages for each in placed) == 2
+        with pytest.raises(UsageError, match="needs 'payload'"):
+            producer.send_batch(pa.table({"key": ["a"], "value": ["b"]}))
+        with pytest.raises(UsageError, match="not int"):
+            producer.send_batch(5)
+        placed = producer.broadcast(b"everywhere").result(WAIT_S)
+        assert [each.partition for each in placed] == list(range(buffers.partitions))
+        assert len(everything(buffers)) == 1 + 10 + buffers.partitions
+
+
+def test_order_per_key_from_many_threads(tmp_path: Path) -> None:
+    with running_buffers(tmp_path) as buffers:
+        with buffers.producer(linger_ms=1, batch_bytes_max=20_000) as producer:
+
+            def work(thread: int) -> None:
+                for i in range(3_000):
+                    producer.send(b"%d-%d" % (thread, i % 7), b"%d" % i)
+
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        found = everything(buffers)
+        assert len(found) == 12_000
+        _check_order(found)
+
+
+def _check_order(found: list[Message]) -> None:
+    last: dict[bytes | None, int] = {}
+    for message in found:
+        assert int(message.payload) > last.get(message.key, -1), "order of a key"
+        last[message.key] = int(message.payload)
+
+
+def test_an_event_loop_can_await_receipts(tmp_path: Path) -> None:
+    async def run(producer: Producer) -> None:
+        receipts = [await producer.send_async(b"k", b"%d" % i) for i in range(50)]
+        places = await asyncio.gather(*receipts)
+        assert [place.offset for place in places] == list(range(50))
+        await producer.send_batch([b"k"], [b"last"])
+        await producer.flush_async()
+
+    with running_buffers(tmp_path) as buffers, buffers.producer() as producer:
+        asyncio.run(run(producer))
+
+
+def test_from_a_task_and_an_actor(tmp_path: Path) -> None:
+    with running_buffers(tmp_path) as buffers:
+        arguments = (buffers.topology, "q", buffers.count, Partitioner(buffers.partitions))
+
+        @ray.remote(num_cpus=0)
+        def task() -> int:
+            with Producer(*arguments) as producer:
+                return producer.send(b"k", b"task").result(WAIT_S).offset or 0
+
+        class Holder:
+            def __init__(self) -> None:
+                self.producer = Producer(*arguments)
+
+            async def send(self) -> Any:
+                return (await self.producer.send(b"k", b"actor")).offset
+
+        assert ray.get(task.remote(), timeout=WAIT_S) == 0
+        holder: Any = ray.remote(num_cpus=0)(Holder).remote()  # type: ignore[attr-defined]
+        assert ray.get([holder.send.remote() for _ in range(3)], timeout=WAIT_S)
+        ray.kill(holder)
+        assert [m.payload for m in everything(buffers)] == [b"task"] + [b"actor"] * 3
+
+
+def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -> None:
+    limits = LogLimits(durability=Durability.MEMORY, partition_bytes_max=50_000)
+    with running_buffers(tmp_path, 2, 1, limits) as buffers:
+        outbox = ProducerLimits().outbox
+        with buffers.producer(
+            linger_ms=0,
+            pending_bytes_max=60_000,
+            outbox=type(outbox)(append_timeout_ms=1_500),
+        ) as producer:
+            receipts = []
+            with pytest.raises(PartitionFull, match=r"partition \d holds most of it.*no group"):
+                for _ in range(1_000):
+                    receipts.append(producer.send(b"k", b"x" * 1_000, timeout_s=0.3))
+            with pytest.raises(PartitionFull, match="no group reads it"):
+                receipts[-1].result(WAIT_S)
+            assert receipts[0].result(WAIT_S).offset == 0
+            assert producer.latest_offset(receipts[0].result().partition) >= 10
+
+
+def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
+    limits = ProducerLimits(outbox=type(ProducerLimits().outbox)(append_timeout_ms=300))
+    with Producer("nowhere", "q", 1, Partitioner(1), limits) as producer:
+        with pytest.raises(NotFound, match="deploy topology 'nowhere' first"):
+            producer.latest_offset(0)
+        with pytest.raises((NotFound, DeadlineExceeded), match="nowhere"):
+            producer.send(b"k", b"x").result(WAIT_S)
+    with pytest.raises(ProducerError, match="closed"):
+        producer.send(b"k", b"x")
+
+
+@pytest.mark.parametrize("durability", [Durability.INTERVAL, Durability.ALWAYS])
+def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Durability) -> None:
+    """Six kills of random buffers at random moments, while messages flow."""
+    rng = random.Random(durability)
+    limits = LogLimits(durability=durability, segment_bytes_max=200_000)
+    with running_buffers(tmp_path, limits=limits) as buffers:
+        sent = 0
+        receipts = []
+        with buffers.producer(linger_ms=2, batch_bytes_max=10_000) as producer:
+            for _ in range(6):
+                stop = time.monotonic() + 0.3 + rng.random() * 0.5
+                killed = False
+                while time.monotonic() < stop:
+                    receipts.append(producer.send(b"%d" % (sent % 50), b"%d" % sent))
+                    sent += 1
+                    if sent % 300 == 0:
+                        time.sleep(0.002)
+                    if not killed and time.monotonic() > stop - 0.3:
+                        os.kill(rng.choice(buffers.pids()), signal.SIGKILL)
+                        killed = True
+            producer.flush(WAIT_S)
+        found = everything(buffers)
+        assert len(found) == sent, "lost or doubled"
+        _check_order(found)
+        by_place = {(m.partition, m.offset): m.payload for m in found}
+        for number, receipt in enumerate(receipts):
+            place = receipt.result(0)
+            assert by_place[place.partition, place.offset or 0] == b"%d" % number
+
+
+def test_a_block_that_is_routed_again_adds_nothing(tmp_path: Path) -> None:
+    with running_buffers(tmp_path) as buffers:
+        spec = RouterSpec(buffers.topology, "q", buffers.count, buffers.partitions)
+        tables = [
+            pa.table({"key": [f"{i}" for i in range(500)], "payload": [f"{b}" for _ in range(500)]})
+            for b in range(6)
+        ]
+        blocks = [*tables[:3], *(ray.put(table) for table in tables[3:])]
+        first = list(route_blocks(spec, "feed", blocks, parallel=3, num_cpus=0))
+        assert sorted(routed.block for routed in first) == list(range(6))
+        assert sum(sum(routed.rows.values()) for routed in first) == 3_000
+        assert sum(routed.repeated_rows for routed in first) == 0
+        again = list(route_blocks(spec, "feed", blocks, parallel=3, num_cpus=0))
+        assert sum(routed.repeated_rows for routed in again) == 3_000
+        assert len(everything(buffers)) == 3_000
+        with pytest.raises(SequenceConflict, match="with other content"):
+            route_block(spec, "feed", 2, tables[3])
+        assert len(everything(buffers)) == 3_000
+        assert route_block(spec, "other feed", 2, tables[3]).repeated_rows == 0
+        empty = pa.table({"key": pa.array([], pa.utf8()), "payload": pa.array([], pa.utf8())})
+        assert route_block(spec, "feed", 99, empty).rows == {}
