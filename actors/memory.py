@@ -8,6 +8,7 @@ from pathlib import Path
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 _KEEP_BYTES = 256 << 20
 _MMAP_BYTES = 32 << 20
 
@@ -22,6 +23,8 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_M_TRIM_THRESHOLD, _KEEP_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        # The arenas of threads give memory back whatever the threshold is; the main one does not.
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def resident_bytes() -> int:

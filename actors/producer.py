@@ -9,6 +9,7 @@ them: the frames' numbers put that right. Nothing waits without a deadline.
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue as queues
 import threading
 import time
@@ -29,11 +30,14 @@ from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import Accumulator, ProducerLimits
 from pxrs_ray.receipt import BatchReceipt, Receipt
 
+logger = logging.getLogger(__name__)
+
 # How long a buffer may hold an append that it cannot take yet: briefly the first time, so that the
 # reason is known here soon.
 APPEND_WAIT_MS = 100
 APPEND_WAIT_AGAIN_MS = 2_000
 CALL_TIMEOUT_S = 30.0
+FAULT_PAUSE_S = 0.1
 _WAKE = None
 
 
@@ -279,19 +283,26 @@ class Producer:
     def _run(self) -> None:
         """The producer's own thread: answers, linger, new attempts, deadlines."""
         while not (self._closed and self._outbox.pending_frames == 0):
-            event = self._next_event()
-            now_ms = _now_ms()
-            with self._progress:
-                while event is not None:
-                    self._take_in(*event, now_ms)
-                    event = None if self._events.empty() else self._events.get()
-                due_ms = self._accumulator.due_ms
-                if due_ms is not None and due_ms <= now_ms:
-                    self._accumulator.close_open(now_ms)
-                self._outbox.expire(now_ms)
-                calls = list(self._outbox.calls(now_ms))
-                self._progress.notify_all()
-            self._make(calls)
+            try:
+                self._step(self._next_event())
+            except Exception:
+                # The frames' deadlines still hold; a fault here must not silence them.
+                logger.exception("a fault in the producer of %s", self._queue)
+                time.sleep(FAULT_PAUSE_S)
+
+    def _step(self, event: tuple[Call, Future[Any]] | None) -> None:
+        now_ms = _now_ms()
+        with self._progress:
+            while event is not None:
+                self._take_in(*event, now_ms)
+                event = None if self._events.empty() else self._events.get()
+            due_ms = self._accumulator.due_ms
+            if due_ms is not None and due_ms <= now_ms:
+                self._accumulator.close_open(now_ms)
+            self._outbox.expire(now_ms)
+            calls = list(self._outbox.calls(now_ms))
+            self._progress.notify_all()
+        self._make(calls)
 
     def _next_event(self) -> tuple[Call, Future[Any]] | None:
         with self._lock:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
+from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.log.wire import Appended
 from pxrs_ray.model import Offset, PartitionId
 
@@ -39,6 +39,8 @@ class Shipment:
 
     def __init__(self) -> None:
         self.done: Future[None] = Future()
+        # Running: who waits for it and gives up must not cancel it for the others.
+        self.done.set_running_or_notify_cancel()
         self._placed: list[Placed] = []
         self._errors: dict[int, PxrsError] = {}
         self._starts: list[int] = []
@@ -138,8 +140,6 @@ class BatchReceipt:
     __slots__ = ("_shipments",)
 
     def __init__(self, shipments: Sequence[Shipment]) -> None:
-        if not shipments:
-            raise UsageError("a receipt is for at least one shipment")
         self._shipments = shipments
 
     def done(self) -> bool:

@@ -88,13 +88,14 @@ class LogLibrary:
             raise NotFound(f"buffer {self._index} has no queue {queue!r}")
         found = {}
         for partition in self._partitions(spec):
-            broken = self._broken.get((queue, partition))
-            if broken is None:
-                found[partition] = self._logs[queue, partition].ends()
-            else:
-                found[partition] = LogEnds(
-                    partition, 0, 0, 0, None, None, 0, 0, state="failed", problem=str(broken)
-                )
+            log = self._logs.get((queue, partition))
+            if log is not None:
+                found[partition] = log.ends()
+                continue
+            broken = self._broken.get((queue, partition), "it is being opened")
+            found[partition] = LogEnds(
+                partition, 0, 0, 0, None, None, 0, 0, state="failed", problem=str(broken)
+            )
         return found
 
     def open(

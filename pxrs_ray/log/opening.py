@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pxrs_ray.errors import LogCorrupted
+from pxrs_ray.errors import LogCorrupted, UsageError
 from pxrs_ray.log.disk import DiskLog
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.limits import Durability, LogLimits, LossPolicy
@@ -42,7 +42,9 @@ class Opened:
 
 
 def log_folder(data_folder: Path, queue: str, partition: PartitionId) -> Path:
-    """Where the log of one partition of a queue is."""
+    """Where the log of one partition of a queue is. Raises UsageError for a name with a path."""
+    if "/" in queue or queue.startswith("."):
+        raise UsageError(f"{queue!r} cannot name a queue: it is the name of a folder as well")
     return data_folder / queue / f"p{partition:05d}"
 
 

@@ -19,6 +19,7 @@ from pxrs_ray.errors import (
     MessageTooLarge,
     PartitionFull,
     RetentionBlocked,
+    UsageError,
 )
 from pxrs_ray.log.files import Files, boot_id
 from pxrs_ray.log.frame import FrameHeader, check_body, decode_body, pack_header, unpack_header
@@ -73,7 +74,8 @@ class PartitionLog(LogView):
                 f"a frame of {header.frame_bytes} bytes is above frame_bytes_max="
                 f"{self.limits.frame_bytes_max}: send smaller batches or messages"
             )
-        decode_body(header, body)
+        if decode_body(header, body).num_rows == 0:
+            raise UsageError("a frame without messages cannot be appended")
         repeat = self._producers.repeat(header)
         if repeat is not None:
             base = repeat.base_offset if repeat.base_offset >= 0 else None

@@ -185,6 +185,25 @@ def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Dura
             assert by_place[place.partition, place.offset or 0] == b"%d" % number
 
 
+def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> None:
+    with running_buffers(tmp_path, 4, 1, LogLimits(durability=Durability.MEMORY)) as buffers:
+        receipts: list[Receipt] = []
+        with buffers.producer(linger_ms=1) as producer:
+            for _ in range(3):
+                for _ in range(400):
+                    receipts.append(producer.send(b"%d" % len(receipts), b"x"))
+                    time.sleep(0.0005)
+                os.kill(buffers.pids()[0], signal.SIGKILL)
+                receipts += [producer.send(b"%d" % i, b"x") for i in range(400)]
+            producer.flush(WAIT_S)
+        places = [receipt.result(0) for receipt in receipts]
+        assert len(set(places)) == len(places), "two messages were told the same place"
+        ends = ray.get(buffers.handles[0].ends.remote("q"), timeout=WAIT_S)
+        assert all(log.gaps and log.state == "open" for log in ends.values())
+        found = everything(buffers)
+        assert {(m.partition, m.offset) for m in found} <= set(places)
+
+
 def test_a_block_that_is_routed_again_adds_nothing(tmp_path: Path) -> None:
     with running_buffers(tmp_path) as buffers:
         spec = RouterSpec(buffers.topology, "q", buffers.count, buffers.partitions)

@@ -18,6 +18,7 @@ from pxrs_ray.errors import (
     RetentionBlocked,
     SequenceConflict,
     SequenceGap,
+    UsageError,
 )
 from pxrs_ray.log.limits import LogLimits
 from tests.logs import ALWAYS, MEMORY, NOW_MS, SMALL, contents, open_log, put, wire
@@ -215,6 +216,13 @@ def test_a_full_partition_says_whom_it_waits_for(tmp_path: Path, limits: LogLimi
     log.passed("slow", end)
     assert put(log, sequence, [b"x" * 100]).base_offset == end
     assert log.size_bytes <= 6_000
+    log.close()
+
+
+def test_a_frame_without_messages_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with pytest.raises(UsageError, match="without messages"):
+        put(log, 0, [])
     log.close()
 
 

@@ -198,7 +198,17 @@ def test_receipts_wait_with_a_deadline_and_can_be_awaited() -> None:
         asyncio.get_running_loop().call_later(0.01, bench.deliver)
         return await receipt
 
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(receipt, 0.01)
+
+    asyncio.run(give_up())
     assert asyncio.run(wait()) == Place(0, 0)
+
+
+def test_nothing_sent_is_nothing_to_wait_for() -> None:
+    assert BatchReceipt([]).result(0) == []
+    assert BatchReceipt([]).done()
 
 
 def test_wrong_limits_are_refused() -> None:
