@@ -1,0 +1,103 @@
+"""`pxrs dashboard`: the live page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pxrs_ray.cli._options import TopologyName
+from pxrs_ray.errors import UsageError
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.dashboard.picture import Look
+    from pxrs_ray.model import Change
+
+CHANGES_FIRST = 300
+
+
+def command(
+    host: Annotated[str, typer.Option(help="Where to listen; wider than here needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8268,
+    token: Annotated[
+        str, typer.Option(envvar="PXRS_DASHBOARD_TOKEN", help="What the page asks for.")
+    ] = "",
+    interval_s: Annotated[float, typer.Option("--interval", min=0.1)] = 1.0,
+    topology: TopologyName = None,
+) -> None:
+    """Serve a live page of the topology: partitions, lag, rates, rebalances, and how to act."""
+    import socket
+
+    from aiohttp import web
+
+    from pxrs_ray.cli._ray import running
+    from pxrs_ray.dashboard.server import Server, checked_token
+
+    checked_token(host, token)
+    found = running(topology)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host}:{port}: {error}; choose another --port"
+        ) from None
+    shown = f"[{host}]" if ":" in host else host
+    port = listening.getsockname()[1]
+    suffix = "?token=..." if token else ""
+    print(f"http://{shown}:{port}/{suffix} shows {found.name}; Ctrl-C ends", flush=True)
+    web.run_app(
+        Server(RaySource(found), interval_s, token).app(),
+        sock=listening,
+        print=None,
+        access_log=None,
+    )
+
+
+class RaySource:
+    """A running topology as the page wants it."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._seen: dict[str, int] = {}
+
+    def look(self) -> Look:
+        """The topology now, and what changed since the last look."""
+        from pxrs_ray.actors.group import Group
+        from pxrs_ray.dashboard.picture import Look
+
+        status = self._topology.status()
+        changes: dict[str, tuple[Change, ...]] = {}
+        for group in status.groups:
+            seen = self._seen.get(group.group, max(0, group.version - CHANGES_FIRST))
+            if group.version > seen:
+                name = group.group
+                changes[name] = Group(status.topology, name).history(seen, CHANGES_FIRST).changes
+                self._seen[name] = max((c.version for c in changes[name]), default=seen)
+        return Look(status, self._topology.buffer_stats(), changes)
+
+    def act(self, action: str, group: str, value: Any) -> str:
+        """Carry out an action on a group."""
+        from pxrs_ray.actors.group import Group
+        from pxrs_ray.cli.seek import place
+
+        found = Group(self._topology.name, group)
+        if action == "scale":
+            if not isinstance(value, int):
+                raise UsageError("scale takes a number of consumers")
+            found.scale(value)
+            return f"{group} has {value} consumers"
+        if action == "seek":
+            try:
+                moved = found.seek(place(str(value)))
+            except typer.BadParameter as error:
+                raise UsageError(str(error)) from None
+            return f"{len(moved)} partitions of {group} were moved to {value}"
+        if action == "pause":
+            found.pause()
+            return f"{group} is paused"
+        found.resume()
+        return f"{group} goes on"

@@ -1,0 +1,213 @@
+// The live page: draws each picture that the server sends. No state but what is on the page.
+
+import { draw, short } from "./charts.js";
+
+const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 600;
+const views = new Map();   // group name -> { root, cells, points, chosen }
+let past = {}, seen_ms = 0;
+
+const find = (root, selector) => root.querySelector(selector);
+const time = (at_ms) => new Date(at_ms).toLocaleTimeString();
+
+function set(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function size(bytes) {
+  let unit = 0;
+  for (; bytes >= 1000 && unit < 4; unit++) bytes /= 1000;
+  return `${bytes.toFixed(unit ? 1 : 0)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
+}
+
+function span(ms) {
+  if (ms === null || ms === undefined) return "-";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  return ms < 120000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60000)} min`;
+}
+
+// Neighbouring owners get colours far apart: each is a golden angle further.
+const hue = (owner) => (owner * 137.5 + 205) % 360;
+
+function rows(body, wanted) {
+  while (body.rows.length > wanted.length) body.deleteRow(-1);
+  wanted.forEach((cells, index) => {
+    const row = body.rows[index] || body.insertRow();
+    cells.forEach((text, column) => {
+      const cell = row.cells[column] || row.insertCell();
+      set(cell, String(text ?? "-"));
+    });
+  });
+}
+
+function state(group) {
+  if (group.problem) return ["halted", "bad"];
+  if (Object.keys(group.partitions.problem).length) return ["failing", "bad"];
+  if (group.paused) return ["paused", "warn"];
+  if (!group.consumers.length) return ["no consumers", "warn"];
+  if (group.partitions.owner.includes(-1)) return ["rebalancing", "warn"];
+  return ["ok", "good"];
+}
+
+function view(group) {
+  if (!views.has(group.group)) {
+    const root = find(document, "#group").content.firstElementChild.cloneNode(true);
+    root.dataset.group = group.group;
+    set(find(root, ".name"), group.group);
+    find(root, ".count").value = group.wanted;
+    for (const button of root.querySelectorAll("button[data-action]")) {
+      button.addEventListener("click", () => ask(group.group, button.dataset.action, root));
+    }
+    find(document, "#groups").append(root);
+    views.set(group.group, { root, cells: [], points: past[group.group] || [], chosen: -1 });
+  }
+  return views.get(group.group);
+}
+
+function show_group(group) {
+  const { root, points } = view(group);
+  const [word, kind] = state(group);
+  set(find(root, ".state"), word);
+  find(root, ".state").className = `state ${kind}`;
+  set(find(root, ".facts"), `queue ${group.queue}, ${group.assignor}, generation ` +
+    `${group.generation}, version ${group.version}${group.problem ? ": " + group.problem : ""}`);
+  if (points.at(-1)?.at_ms !== group.point.at_ms) points.push(group.point);
+  if (points.length > POINTS_MAX) points.shift();
+  set(find(root, ".lag"), `${short(group.lag)} messages, ${span(group.lag_ms)} behind`);
+  set(find(root, ".consumed"), short(group.point.consumed));
+  set(find(root, ".produced"), short(group.point.produced));
+  const marks = group.events.map((event) => event.at_ms);
+  draw(find(root, ".lag-chart"), points, [{ name: "lag", color: "--lag" }], marks);
+  draw(find(root, ".rate-chart"), points,
+    [{ name: "produced", color: "--produced" }, { name: "consumed", color: "--consumed" }], marks);
+  show_map(group);
+  show_consumers(find(root, ".consumers tbody"), group);
+  show_events(find(root, ".events"), group.events);
+}
+
+function show_map(group) {
+  const one = view(group), map = find(one.root, ".map");
+  const { owner, lag, problem } = group.partitions;
+  if (one.cells.length !== owner.length) {
+    map.className = "map " + (owner.length <= LARGE_MAX ? "large" :
+      owner.length <= MEDIUM_MAX ? "medium" : "small");
+    map.replaceChildren(...owner.map((_, number) => {
+      const cell = document.createElement("div");
+      cell.setAttribute("role", "listitem");
+      cell.addEventListener("click", () => { one.chosen = number; show_chosen(group, one); });
+      return cell;
+    }));
+    one.cells = [...map.children];
+  }
+  const most = Math.max(10, ...lag.map((each) => each || 0));
+  owner.forEach((index, number) => {
+    const cell = one.cells[number], behind = lag[number] || 0;
+    const kind = problem[number] ? "problem" : index < 0 ? "unowned" : "owned";
+    if (cell.className !== kind) cell.className = kind;
+    cell.style.setProperty("--hue", hue(index));
+    const filled = behind ? 15 + 85 * Math.log1p(behind) / Math.log1p(most) : 0;
+    cell.style.setProperty("--filled", `${filled.toFixed(0)}%`);
+    if (owner.length <= LARGE_MAX) {
+      set(cell, `P${number}\n${index < 0 ? "no owner" : group.consumers[index].member}\n${short(behind)}`);
+    } else if (owner.length <= MEDIUM_MAX) {
+      set(cell, String(number));
+    }
+    cell.title = facts(group, number);
+  });
+  show_chosen(group, one);
+}
+
+function facts(group, number) {
+  const { owner, phase, epoch, checkpoint, lag, lag_ms, problem } = group.partitions;
+  const who = owner[number] < 0 ? "no owner" : group.consumers[owner[number]].member;
+  return `P${number}: ${who} (${phase[number]}), epoch ${epoch[number]}, checkpoint ` +
+    `${checkpoint[number]}, lag ${short(lag[number])}, ${span(lag_ms[number])} behind` +
+    (problem[number] ? `, PROBLEM: ${problem[number]}` : "");
+}
+
+function show_chosen(group, one) {
+  set(find(one.root, ".chosen"), one.chosen < 0 ? "" : facts(group, one.chosen));
+}
+
+function show_consumers(body, group) {
+  rows(body, group.consumers.map((c) => ["", `${c.member}#${c.incarnation}`, c.state, c.partitions,
+    short(c.lag), c.processed === null ? null : short(c.processed), c.pid]));
+  group.consumers.forEach((consumer, index) => {
+    const row = body.rows[index];
+    row.cells[0].className = "owner";
+    row.cells[0].style.setProperty("--hue", hue(index));
+    row.title = consumer.reason || `lease: ${span(consumer.lease_ms)}, node ${consumer.node}`;
+    row.className = ["running", "stable"].includes(consumer.state) ? "" : "warn";
+  });
+}
+
+function show_events(list, events) {
+  const newest = events.slice(-30).reverse();
+  while (list.children.length > newest.length) list.lastChild.remove();
+  newest.forEach((event, index) => {
+    const item = list.children[index] || list.appendChild(document.createElement("li"));
+    const moved = event.moved ? `: ${event.moved} partition${event.moved > 1 ? "s" : ""} given` : "";
+    set(item, `${time(event.at_ms)}  ${event.cause || event.kind}${moved}`);
+  });
+}
+
+function show(picture) {
+  seen_ms = Date.now();
+  find(document, "#trouble").hidden = true;
+  document.title = `PXRS ${picture.topology}`;
+  set(find(document, "#topology"), picture.topology);
+  set(find(document, "#store"), `registry ${picture.store.url}, ${picture.store.mean_ms} ms a call`);
+  const problems = [...picture.problems, ...(picture.store.problem ? [picture.store.problem] : [])];
+  const list = find(document, "#problems");
+  list.hidden = !problems.length;
+  list.replaceChildren(...problems.map((text) => {
+    const item = document.createElement("li");
+    item.textContent = text;
+    return item;
+  }));
+  picture.groups.forEach(show_group);
+  rows(find(document, "#queues tbody"), picture.queues.map((q) =>
+    [q.queue, q.partitions, short(q.messages), size(q.bytes), short(q.rate)]));
+  rows(find(document, "#buffers tbody"), picture.buffers.map((b) => b.away
+    ? [b.buffer, "away", "", "", "", ""]
+    : [b.buffer, size(b.memory), size(b.disk), short(b.messages), b.refused, b.fenced]));
+}
+
+function trouble(text) {
+  const node = find(document, "#trouble");
+  node.hidden = false;
+  set(node, text);
+}
+
+async function ask(group, action, root) {
+  const value = { scale: Number(find(root, ".count").value), seek: find(root, ".place").value }[action];
+  const question = {
+    pause: `Pause ${group}? Its consumers finish what they hold and fetch nothing more.`,
+    resume: `Let ${group} go on?`,
+    scale: `Scale ${group} to ${value} consumers?`,
+    seek: `Move all partitions of ${group} to ${value}? Messages come again, or are passed over.`,
+  }[action];
+  const dialog = find(document, "#confirm");
+  set(find(dialog, "#question"), question);
+  dialog.returnValue = "no";
+  dialog.showModal();
+  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
+  if (dialog.returnValue !== "yes") return;
+  set(find(document, "#done"), "…");
+  const answer = await fetch("actions", {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-PXRS": "1" },
+    body: JSON.stringify({ action, group, value }),
+  });
+  const told = await answer.json();
+  set(find(document, "#done"), told.done || `not done: ${told.error}`);
+}
+
+if (location.search.includes("token=")) history.replaceState(null, "", "./");
+const stream = new EventSource("events");
+stream.addEventListener("past", (event) => { past = JSON.parse(event.data); });
+stream.addEventListener("picture", (event) => show(JSON.parse(event.data)));
+stream.addEventListener("trouble", (event) => trouble(JSON.parse(event.data).error));
+stream.onerror = () => trouble("the server of this page does not answer; trying again");
+setInterval(() => {
+  set(find(document, "#age"), seen_ms ? `seen ${span(Date.now() - seen_ms)} ago` : "");
+}, 1000);

@@ -1,0 +1,43 @@
+"""A headless Chromium for tests of the live page; skipped where it is missing, unless CI is set."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.servers import skip_or_fail
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1400,1100",
+)
+
+
+@contextmanager
+def chromium(folder: Path) -> Iterator[Any]:
+    """A browser with an empty profile in `folder`, ended afterwards."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        skip_or_fail("chromium and chromedriver are missing: run `make setup` as root")
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    options = ChromeOptions()
+    options.binary_location = str(browser)
+    for flag in (*FLAGS, f"--user-data-dir={folder}"):
+        options.add_argument(flag)
+    page = Chrome(options=options, service=ChromeService(str(driver)))
+    try:
+        page.set_page_load_timeout(30)
+        yield page
+    finally:
+        page.quit()

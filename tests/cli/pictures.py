@@ -1,0 +1,73 @@
+"""Statuses made by hand, for tests of everything that shows one."""
+
+from __future__ import annotations
+
+from pxrs_ray.log.wire import BufferStats
+from pxrs_ray.stats import (
+    ConsumerStatus,
+    GroupStatus,
+    PartitionStatus,
+    QueueStatus,
+    StoreStatus,
+    TopologyStatus,
+)
+
+
+def group_status(
+    partitions: int = 16, consumers: int = 3, lag: int = 0, **options: object
+) -> GroupStatus:
+    """A group whose partitions are dealt round; partition p lags by `lag` * p."""
+    members = [f"billing-{n}" for n in range(consumers)]
+    rows = tuple(
+        PartitionStatus(
+            partition=p,
+            phase="owned" if members else "unowned",
+            owner=members[p % consumers] if members else None,
+            epoch=1,
+            checkpoint=100,
+            end_offset=100 + lag * p,
+            lag=lag * p,
+            lag_ms=10 * lag * p,
+            attempts=0,
+        )
+        for p in range(partitions)
+    )
+    told = tuple(
+        ConsumerStatus(m, 1, "running", tuple(range(n, partitions, consumers)), 5, 900, 1, "node")
+        for n, m in enumerate(members)
+    )
+    found: dict[str, object] = {
+        "group": "billing",
+        "queue": "payments",
+        "generation": 1,
+        "version": 20,
+        "assignor": "sticky",
+        "paused": False,
+        "wanted": consumers,
+        "partitions": rows,
+        "consumers": told,
+    }
+    return GroupStatus(**{**found, **options})  # type: ignore[arg-type]
+
+
+def topology_status(*groups: GroupStatus, **options: object) -> TopologyStatus:
+    """A topology with one queue, and these groups."""
+    partitions = len(groups[0].partitions) if groups else 16
+    produced = sum(p.end_offset or 0 for p in groups[0].partitions) if groups else 0
+    found: dict[str, object] = {
+        "topology": "shop",
+        "fingerprint": "f00d",
+        "coordinator_pid": 1,
+        "coordinator_started_s": 0.0,
+        "buffers": 2,
+        "store": StoreStatus("sqlite", "sqlite:///x", True, 10, 5, 1.5),
+        "queues": (QueueStatus("payments", partitions, produced, 1_000, (), produced),),
+        "groups": groups,
+    }
+    return TopologyStatus(**{**found, **options})  # type: ignore[arg-type]
+
+
+def buffer_stats(messages: int = 10) -> BufferStats:
+    """A buffer that has done a little."""
+    names = {name: 0 for name in BufferStats.__dataclass_fields__}
+    return BufferStats(**{**names, "messages": messages, "rss_bytes": 70_000_000})  # type: ignore[arg-type]
