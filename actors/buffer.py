@@ -187,12 +187,11 @@ class Buffer:
         A `reader` that is named waits in one call at a time: a newer one ends the older at once,
         so that what it reads can change without leaving waits behind.
 
-        `positions` gives per partition the reader's epoch and the offset to read from; the order
-        of the mapping is the order of service. Only partitions with messages or a refusal are in
-        the reply, so a time-out is an empty list. At least one frame a partition is given until
-        `bytes_max` is reached. An append wakes waiting readers; nothing polls. Refusals: Fenced
-        (an epoch below the highest seen of that group and partition, also while waiting),
-        OffsetOutOfRange, LogLost, LogCorrupted, NotFound.
+        `positions` gives per partition the reader's epoch and the offset to read from. Each gets
+        its share of `bytes_max`, but at least one frame. Only partitions with messages or a
+        refusal are in the reply, so a time-out is an empty list. An append wakes waiting readers;
+        nothing polls. Refusals: Fenced (an epoch below the highest seen of that group and
+        partition, also while waiting), OffsetOutOfRange, LogLost, LogCorrupted, NotFound.
         """
         self._counts["fetches"] += 1
         places = {(queue, partition) for partition in positions}

@@ -57,17 +57,16 @@ class Reader:
         """What is there now; refusals that waiting may end are left out unless it is `final`."""
         found: list[Fetched | Refused] = []
         left = min(bytes_max, FETCH_BYTES_MAX)
-        for partition, (epoch, offset) in positions.items():
-            if left <= 0:
-                break
+        for served, (partition, (epoch, offset)) in enumerate(positions.items()):
+            share = max(1, left // (len(positions) - served))
             log: PartitionLog | None = None
             try:
                 self._fence.check(queue, group, partition, epoch)
                 log = self._library.log(queue, partition)
-                run = log.read_hot(offset, bytes_max=left)
+                run = log.read_hot(offset, bytes_max=share)
                 if run is None:
                     self._counts["cold_reads"] += 1
-                    run = await self.run(partial(log.read, offset, bytes_max=left))
+                    run = await self.run(partial(log.read, offset, bytes_max=share))
                     self._fence.check(queue, group, partition, epoch)
             except PxrsError as error:
                 if final or not may_pass(error, log):

@@ -168,6 +168,22 @@ def test_refusals_of_one_partition_hide_no_other(tmp_path: Path) -> None:
     use(tmp_path, test)
 
 
+def test_a_large_backlog_starves_no_other_partition(tmp_path: Path) -> None:
+    async def test(buffer: Buffer) -> None:
+        for sequence in range(50):
+            for partition in (0, 2, 4):
+                await put(buffer, partition, sequence, b"x" * 1_000)
+        positions = dict.fromkeys((0, 2, 4), (1, 0))
+        found = await buffer.fetch("q", "g", positions, 30_000, 0)
+        assert [f.partition for f in found] == [0, 2, 4]
+        brought = [f.next_offset for f in found if isinstance(f, Fetched)]
+        assert min(brought) >= 4 and sum(brought) <= 30
+        least = await buffer.fetch("q", "g", positions, 1, 0)
+        assert [f.next_offset for f in least if isinstance(f, Fetched)] == [1, 1, 1]
+
+    use(tmp_path, test)
+
+
 def test_calls_before_open_wait_for_it(tmp_path: Path) -> None:
     async def test(buffer: Buffer) -> None:
         append = asyncio.ensure_future(buffer.append("q", [(0, *wire([b"x"], 0))], LONG_MS))

@@ -28,8 +28,10 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.model import Message
+from pxrs_ray.outbox import OutboxLimits
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import ProducerLimits
+from pxrs_ray.receipt import Receipt
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -119,7 +121,7 @@ def test_from_a_task_and_an_actor(tmp_path: Path) -> None:
                 return (await self.producer.send(b"k", b"actor")).offset
 
         assert ray.get(task.remote(), timeout=WAIT_S) == 0
-        holder: Any = ray.remote(num_cpus=0)(Holder).remote()  # type: ignore[attr-defined]
+        holder: Any = ray.remote(num_cpus=0)(Holder).remote()
         assert ray.get([holder.send.remote() for _ in range(3)], timeout=WAIT_S)
         ray.kill(holder)
         assert [m.payload for m in everything(buffers)] == [b"task"] + [b"actor"] * 3
@@ -127,25 +129,24 @@ def test_from_a_task_and_an_actor(tmp_path: Path) -> None:
 
 def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -> None:
     limits = LogLimits(durability=Durability.MEMORY, partition_bytes_max=50_000)
-    with running_buffers(tmp_path, 2, 1, limits) as buffers:
-        outbox = ProducerLimits().outbox
-        with buffers.producer(
-            linger_ms=0,
-            pending_bytes_max=60_000,
-            outbox=type(outbox)(append_timeout_ms=1_500),
-        ) as producer:
-            receipts = []
-            with pytest.raises(PartitionFull, match=r"partition \d holds most of it.*no group"):
-                for _ in range(1_000):
-                    receipts.append(producer.send(b"k", b"x" * 1_000, timeout_s=0.3))
-            with pytest.raises(PartitionFull, match="no group reads it"):
-                receipts[-1].result(WAIT_S)
-            assert receipts[0].result(WAIT_S).offset == 0
-            assert producer.latest_offset(receipts[0].result().partition) >= 10
+    with (
+        running_buffers(tmp_path, 2, 1, limits) as buffers,
+        buffers.producer(
+            linger_ms=0, pending_bytes_max=60_000, outbox=OutboxLimits(append_timeout_ms=1_500)
+        ) as producer,
+    ):
+        receipts: list[Receipt] = []
+        with pytest.raises(PartitionFull, match=r"partition \d holds most of it.*no group"):
+            while len(receipts) < 1_000:
+                receipts += [producer.send(b"k", b"x" * 1_000, timeout_s=0.5)]
+        with pytest.raises(PartitionFull, match="no group reads it"):
+            receipts[-1].result(WAIT_S)
+        assert receipts[0].result(WAIT_S).offset == 0
+        assert producer.latest_offset(receipts[0].result().partition) >= 10
 
 
 def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
-    limits = ProducerLimits(outbox=type(ProducerLimits().outbox)(append_timeout_ms=300))
+    limits = ProducerLimits(outbox=OutboxLimits(append_timeout_ms=300))
     with Producer("nowhere", "q", 1, Partitioner(1), limits) as producer:
         with pytest.raises(NotFound, match="deploy topology 'nowhere' first"):
             producer.latest_offset(0)
