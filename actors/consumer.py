@@ -11,23 +11,37 @@ import asyncio
 import logging
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.in_order import InOrderWorker
 from pxrs_ray.actors.letters import DeadLetters
 from pxrs_ray.actors.runtime import ConsumerRuntime
 from pxrs_ray.actors.specs import ConsumerSpec
-from pxrs_ray.actors.worker import Failure, PartitionWorker
+from pxrs_ray.actors.worker import Failure, Worker
 from pxrs_ray.batch import Batch
 from pxrs_ray.delivery import Desk
+from pxrs_ray.errors import HandlerError
 from pxrs_ray.events import Assignment
 from pxrs_ray.journal import start_journal
-from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, PartitionId
-from pxrs_ray.retry import FailurePolicy, RetryRules
+from pxrs_ray.model import (
+    Epoch,
+    Grant,
+    Incarnation,
+    MemberId,
+    Message,
+    Offset,
+    PartitionId,
+)
+from pxrs_ray.processing.course import Standing
+from pxrs_ray.processing.plan import lane_course, pack_course, retry_rules
+from pxrs_ray.retry import FailurePolicy
 
 logger = logging.getLogger(__name__)
 
@@ -59,13 +73,12 @@ class Consumer:
         self._spec = spec
         self._config = spec.group.config
         self._handler = Handler(spec.handler)
-        self._rules = RetryRules(
-            self._config.attempts_max,
-            self._config.backoff_ms,
-            self._config.backoff_ms_max,
-            FailurePolicy(self._config.failure_policy),
-        )
-        self._workers: dict[PartitionId, PartitionWorker] = {}
+        if self._handler.wants_batch and (self._config.by_pack or self._config.by_lane):
+            raise HandlerError(
+                f"handler {self._handler.name} takes batches, and the options of group "
+                f"{spec.group.group} need one that takes single messages"
+            )
+        self._workers: dict[PartitionId, Worker] = {}
         self._processed_by_ended = 0
         self._given_up: list[Failure] = []
         self._letters = DeadLetters(spec.group)
@@ -125,8 +138,7 @@ class Consumer:
             os.getpid(),
             ray.get_runtime_context().get_node_id(),
             tuple(sorted(session.holdings)) if session else (),
-            self._processed_by_ended
-            + sum(w.next_offset - w.checkpoint for w in self._workers.values()),
+            self._processed_by_ended + sum(w.passed for w in self._workers.values()),
             tuple(w.failed for w in self._workers.values() if w.failed is not None),
             tuple(self._given_up),
             repr(runtime.failed) if runtime is not None and runtime.failed is not None else "",
@@ -146,12 +158,21 @@ class Consumer:
             grant.epoch,
             grant.attempts + 1,
         )
-        before = self._workers.get(grant.partition)
-        worker = PartitionWorker(
-            grant, desk, self._handler, self._rules, self, self._config, before
-        )
+        worker = self._worker(grant, desk, self._workers.get(grant.partition))
         self._workers[grant.partition] = worker
         worker.start()
+
+    def _worker(self, grant: Grant, desk: Desk, before: Worker | None) -> Worker:
+        config, handler = self._config, self._handler
+        standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
+        if config.by_pack:
+            packs = pack_course(config, standing)
+            return CourseWorker(grant, desk, handler, packs, self, config, before)
+        # A former configuration may have left messages done out of order: they stay done.
+        if config.by_lane or (grant.detail and not handler.wants_batch):
+            lanes = lane_course(config, standing)
+            return CourseWorker(grant, desk, handler, lanes, self, config, before)
+        return InOrderWorker(grant, desk, handler, retry_rules(config), self, config, before)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""
@@ -198,12 +219,12 @@ class Consumer:
         """Stop the worker; what it still does will not count."""
         self.draining(partition)
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> tuple[Offset, int] | None:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
         """Where the worker is."""
         worker = self._workers.get(partition)
         if worker is None or worker.epoch != epoch:
             return None
-        return worker.next_offset, worker.attempts
+        return worker.standing()
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """What waits for the worker."""
@@ -227,27 +248,27 @@ class Consumer:
         """A worker can take more: fetch for it."""
         self._loop.call_soon_threadsafe(self._live().reading.wake)
 
-    def checkpoint_now(self, worker: PartitionWorker) -> None:
+    def checkpoint_now(self, worker: Worker) -> None:
         """Commit, and wait for it."""
         done = asyncio.run_coroutine_threadsafe(self._live().commit_now(), self._loop)
         done.result(CHECKPOINT_WAIT_S)
 
-    def give_up(self, worker: PartitionWorker, failure: Failure, messages: Batch) -> None:
+    def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:
         """Record what is skipped; send what is dead-lettered, and only then go on."""
         if failure.policy is FailurePolicy.DEAD_LETTER:
             self._letters.send(messages, failure)
         self._given_up.append(failure)
         del self._given_up[:-SKIPPED_KEPT]
 
-    def ended(self, worker: PartitionWorker) -> None:
+    def ended(self, worker: Worker) -> None:
         """The worker is done: its partition can be released."""
         self._loop.call_soon_threadsafe(self._worker_ended, worker)
 
-    def _worker_ended(self, worker: PartitionWorker) -> None:
+    def _worker_ended(self, worker: Worker) -> None:
         self._live().stopped(worker.partition, worker.epoch)
         if worker.failed is None and self._workers.get(worker.partition) is worker:
             del self._workers[worker.partition]
-            self._processed_by_ended += worker.next_offset - worker.checkpoint
+            self._processed_by_ended += worker.passed
 
     def _live(self) -> ConsumerRuntime:
         assert self._runtime is not None, "begin comes first"

@@ -14,6 +14,7 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +116,24 @@ class Handler:
         assert self._loop is not None
         return self._loop.run(self._function(argument))
 
+    @property
+    def is_async(self) -> bool:
+        """Whether calls run on an event loop, and can be ended before they are over."""
+        return self._loop is not None
+
+    def begin(
+        self, argument: Any, done: Callable[[BaseException | None], None]
+    ) -> Callable[[], object]:
+        """Call an async handler without waiting; answers how to cancel. `done` is told the end."""
+        assert self._loop is not None
+        future = self._loop.begin(self._function(argument))
+
+        def tell(ended: Future[object]) -> None:
+            done(CancelledError() if ended.cancelled() else ended.exception())
+
+        future.add_done_callback(tell)
+        return future.cancel
+
     def on_prepare(self, partition: PartitionId, checkpoint: Offset) -> None:
         """Let the handler load what a coming partition needs; its owner works on meanwhile."""
         self._notify("on_prepare", partition, checkpoint)
@@ -162,8 +181,11 @@ class _LoopThread:
         )
         self._thread.start()
 
+    def begin(self, coroutine: Coroutine[Any, Any, object]) -> Future[object]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
     def run(self, coroutine: Coroutine[Any, Any, object]) -> object:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self.begin(coroutine).result()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pxrs_ray.batch import Batch
 from pxrs_ray.model import Epoch, Grant, Incarnation, Offset, PartitionId
+from pxrs_ray.processing.course import Standing
 
 
 class Hooks(Protocol):
@@ -32,8 +33,8 @@ class Hooks(Protocol):
     def dropped(self, partition: PartitionId) -> None:
         """The partition is lost: nothing that is still done for it will count."""
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> tuple[Offset, int] | None:
-        """How far the work is: the next offset, and failed attempts at it."""
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+        """How far the work is."""
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """How much waits to be worked on."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.actors.worker import Failure
-from pxrs_ray.batch import Batch
 from pxrs_ray.errors import UsageError
+from pxrs_ray.model import Message
 
 SEND_WAIT_S = 60.0
 
@@ -21,7 +22,7 @@ class DeadLetters:
         self._lock = threading.Lock()
         self._producer: Any = None
 
-    def send(self, messages: Batch, failure: Failure) -> None:
+    def send(self, messages: Iterable[Message], failure: Failure) -> None:
         """Return when the messages are in the dead-letter queue. Called from worker threads."""
         producer = self._open()
         context = failure.context

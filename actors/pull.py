@@ -33,6 +33,7 @@ from pxrs_ray.delivery import DeliveredBatch, Desk
 from pxrs_ray.errors import DeadlineExceeded, Fenced, UsageError
 from pxrs_ray.events import Assignment
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, PartitionId
+from pxrs_ray.processing.course import Standing
 
 T = TypeVar("T")
 
@@ -292,12 +293,15 @@ class PullConsumer:
             told = self._on_revoked
             self._news.put(lambda: told(partition))
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> tuple[Offset, int] | None:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
         """How far the caller has committed."""
         place = self._places.get(partition)
         if place is None or place.grant.epoch != epoch:
             return None
-        return place.done, place.grant.attempts if place.done == place.grant.checkpoint else 0
+        grant = place.grant
+        if place.done == grant.checkpoint:
+            return Standing(place.done, grant.attempts, grant.detail)
+        return Standing(place.done)
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """What the caller has not taken yet."""

@@ -277,8 +277,13 @@ class ConsumerRuntime:
         for partition, held in list(self.session.holdings.items()):
             done = self._hooks.progress(partition, held.epoch)
             if done is not None:
-                offset, attempts = done
-                self.session.processed(partition, held.epoch, offset, attempts=attempts)
+                self.session.processed(
+                    partition,
+                    held.epoch,
+                    done.checkpoint,
+                    attempts=done.attempts,
+                    detail=done.detail,
+                )
 
     async def _commit_loop(self) -> None:
         interval_s = self.spec.config.commit_interval_ms / 1_000

@@ -37,10 +37,21 @@ class Context:
         """Names this message's processing by this group, whatever happens in between."""
         return f"{self.queue}/{self.group}/{self.partition}/{self.offset}"
 
+    def __str__(self) -> str:
+        return (
+            f"offset {self.offset} of partition {self.partition} of {self.queue} for group "
+            f"{self.group}, attempt {self.attempt} by {self.member}#{self.incarnation} under "
+            f"epoch {self.epoch}"
+        )
+
 
 @dataclass(slots=True)
 class Desk:
-    """What all deliveries of one partition under one epoch share, and the present attempt."""
+    """What all deliveries of one partition under one epoch share, and the present attempt.
+
+    `floor` is an offset below which everything is done, where messages are not worked in order;
+    None where they are, and then everything below a message is done when it is delivered.
+    """
 
     queue: str
     group: str
@@ -49,6 +60,7 @@ class Desk:
     partition: PartitionId
     epoch: Epoch
     attempt: int = 1
+    floor: Offset | None = None
 
 
 class Delivery:

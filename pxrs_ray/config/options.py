@@ -18,6 +18,7 @@ from pxrs_ray.config.secrets import without_secrets
 
 if TYPE_CHECKING:
     from pxrs_ray.log.limits import LogLimits
+    from pxrs_ray.scaling import ScalerSettings
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -168,6 +169,40 @@ class GroupOptions(Options):
     )
 
 
+class ScalingConfig(Options):
+    """How many consumers a group has, by its load. See `pxrs_ray.scaling` for what it does."""
+
+    consumers_min: int = option(1, "Never fewer; 0 lets an idle group sleep.", ge=0)
+    consumers_max: int = option(
+        CONSUMERS_MAX, "Never more (nor more than partitions).", ge=1, le=CONSUMERS_MAX
+    )
+    target_lag_ms: Milliseconds = option(5_000, "The age that a waiting message may reach.")
+    drain_ms: Milliseconds = option(20_000, "A backlog is to be worked off in this time.")
+    settle_ms: Milliseconds = option(15_000, "A change is judged after this time.")
+    calm_ms: Milliseconds = option(60_000, "So long must fewer have been enough to have fewer.")
+    gain_min: float = option(
+        0.05, "By this share must more consumers do more to be kept.", ge=0, le=1
+    )
+    remember_ms: Milliseconds = option(600_000, "So long is a size that did not help not tried.")
+    idle_ms: Milliseconds = option(120_000, "So long without a message, then asleep.")
+    utilisation: float = option(0.8, "The share of its time a consumer should work.", ge=0.1, le=1)
+
+    def settings(self) -> ScalerSettings:
+        """The same, as the scaler takes it."""
+        from pxrs_ray.scaling import ScalerSettings
+
+        return ScalerSettings(**self.model_dump())
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.consumers_min > self.consumers_max:
+            raise ValueError(
+                f"consumers_min = {self.consumers_min}: must be at most consumers_max, which is "
+                f"{self.consumers_max}"
+            )
+        return self
+
+
 class GroupConfig(GroupOptions):
     """One consumer group. In a `PxrsConfig` it is resolved, as queues are."""
 
@@ -176,6 +211,9 @@ class GroupConfig(GroupOptions):
         None, "What is called with each message or batch: 'module:name'.", Change.RESTART
     )
     consumers: int = option(1, "How many consumers to start with.", ge=0, le=CONSUMERS_MAX)
+    scaling: ScalingConfig | None = option(
+        None, "Let the load decide how many consumers there are; left out, it is `consumers`."
+    )
     assignor: Assignor = option("sticky", "How partitions are shared out between consumers.")
     static_map: dict[str, list[int]] | None = option(
         None, "For the assignor static: the partitions of each consumer."

@@ -1,0 +1,197 @@
+"""`CourseWorker`: drives a `Course` of one partition, many messages at once.
+
+Rules of this file. The worker's thread alone tells the course what happened and takes what may
+begin; threads of a pool (or the event loop of an async handler) make the calls, and put how they
+ended into `_ended`. A call that takes too long is no longer waited for: an async one is cancelled,
+a thread is left to itself, and when there are as many of those as there are slots the worker
+stands still with an alarm. Whatever is parked or given up is safely kept before it counts as done.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from pxrs_ray.actors.call_pool import CallPool
+from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.worker import Failure, Office, Worker
+from pxrs_ray.batch import Batch
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.delivery import Context, Delivery, Desk, context_at
+from pxrs_ray.errors import HandlerTimeout
+from pxrs_ray.model import Grant
+from pxrs_ray.processing.course import Course, Item, Standing, Task, Work
+from pxrs_ray.processing.plan import item_of
+from pxrs_ray.retry import FailurePolicy
+
+logger = logging.getLogger(__name__)
+
+STOPPING_LOOK_S = 0.1
+
+Ended = tuple[Task, str | None]
+
+
+class CourseWorker(Worker):
+    """Works one partition as a course says."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        desk: Desk,
+        handler: Handler,
+        course: Course,
+        office: Office,
+        config: GroupConfig,
+        before: Worker | None,
+    ) -> None:
+        super().__init__(grant, desk, handler, office, config, before)
+        self._course = course
+        self._config = config
+        fair = config.by_pack or config.fair_tenants or config.tenant_weights
+        self._tenant_header = config.tenant_header if fair else None
+        self._slots = config.calls_max
+        self._pool = CallPool(f"pxrs-call-{self.partition}", 2 * self._slots)
+        self._busy = 0
+        self._left_alone = 0
+        self._ended: list[Ended] = []
+        self._cancels: dict[Task, Callable[[], object]] = {}
+        self._done = 0
+        self._untold = 0
+
+    def standing(self) -> Standing:
+        """How far it is; what is done above the checkpoint is in the detail."""
+        with self._wake:
+            return self._course.standing()
+
+    # --- the worker's thread ----------------------------------------------------------------------
+
+    def _work_on(self) -> None:
+        try:
+            while not self._stopping.is_set() or self._busy:
+                with self._wake:
+                    self._wait()
+                self._office.may_begin(self._stopping)
+                with self._wake:
+                    tasks = self._turn()
+                for task in tasks:
+                    self._begin(task)
+        finally:
+            self._pool.close()
+
+    def _wait(self) -> None:
+        """With `_wake` held: return when there is something to do."""
+        while not self._ended:
+            if self._stopping.is_set():
+                if self._busy:
+                    self._wake.wait(STOPPING_LOOK_S)
+                return
+            if self._batches and self._course.has_room():
+                return
+            due_ms = self._course.due_ms() if self._left_alone < self._slots else None
+            left_ms = None if due_ms is None else due_ms - _now_ms()
+            if left_ms is not None and left_ms <= 0:
+                return
+            self._wake.wait(None if left_ms is None else left_ms / 1_000)
+
+    def _turn(self) -> list[Task]:
+        """With `_wake` held: tell the course everything, and take what may begin."""
+        now_ms = _now_ms()
+        ended, self._ended = self._ended, []
+        for task, error in ended:
+            self._end(task, error, now_ms)
+        for task in self._course.expire(now_ms):
+            self._is_late(task)
+        while self._batches and self._course.has_room():
+            taken = self._popped()
+            if isinstance(taken, Batch):
+                self._course.offer([item_of(message, self._tenant_header) for message in taken])
+            else:
+                self._course.skip(taken)
+        stopped_by = self._course.stopped_by
+        if stopped_by is not None and self.failed is None:
+            self._fail(stopped_by)
+        closed = self._stopping.is_set() or self._left_alone >= self._slots
+        tasks = self._course.take(now_ms, 0 if closed else self._slots - self._busy)
+        self._busy += len(tasks)
+        return tasks
+
+    def _end(self, task: Task, error: str | None, now_ms: int) -> None:
+        self._cancels.pop(task, None)
+        if task.over:
+            self._left_alone -= 1
+            logger.warning("%s has ended, too late", self._context(task))
+            return
+        self._busy -= 1
+        self._course.ended(task, error, now_ms)
+        if error is not None:
+            level = logging.WARNING if task.work is Work.HANDLE else logging.ERROR
+            logger.log(level, "%s: %s failed: %s", self._context(task), task.work.value, error)
+            return
+        self._done += len(task.items)
+        self._untold += len(task.items)
+        if self._untold >= self._commit_records:
+            self._untold = 0
+            self._office.checkpoint_soon()
+
+    def _is_late(self, task: Task) -> None:
+        """A call has taken too long. Where the course goes on waiting for it, that is told."""
+        logger.error("%s: handle takes too long: %s", self._context(task), task.item.error)
+        if not task.over:
+            return
+        self._busy -= 1
+        self._left_alone += 1
+        cancel = self._cancels.pop(task, None)
+        if cancel is not None:
+            cancel()
+        if self._left_alone >= self._slots and self.failed is None:
+            text = repr(HandlerTimeout(f"{self._left_alone} calls of the handler never returned"))
+            self.failed = Failure(self._context(task), text, FailurePolicy.STOP)
+
+    def _fail(self, item: Item) -> None:
+        context = replace(context_at(self._desk, item.offset), attempt=item.attempts)
+        self.failed = Failure(context, item.error, FailurePolicy.STOP)
+        logger.error("%s failed for good: %s", context, item.error)
+
+    def _context(self, task: Task) -> Context:
+        return replace(context_at(self._desk, task.item.offset), attempt=task.attempt)
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _begin(self, task: Task) -> None:
+        if task.work is not Work.HANDLE:
+            self._pool.submit(partial(self._call, task, partial(self._put_aside, task)))
+            return
+        desk = replace(self._desk, attempt=task.attempt, floor=self._course.floor)
+        delivery = Delivery(task.item.message, desk)
+        if not self._handler.is_async:
+            self._pool.submit(partial(self._call, task, partial(self._handler.call, delivery)))
+            return
+        cancel = self._handler.begin(delivery, partial(self._over, task))
+        with self._wake:
+            self._cancels[task] = cancel
+
+    def _call(self, task: Task, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+            self._over(task, error)
+        else:
+            self._over(task, None)
+
+    def _put_aside(self, task: Task) -> None:
+        """Keep what the handler could not process, where the failure policy says."""
+        policy = FailurePolicy(self._config.failure_policy)
+        failure = Failure(self._context(task), task.item.error, policy)
+        self._office.give_up(self, failure, [item.message for item in task.items])
+
+    def _over(self, task: Task, error: BaseException | None) -> None:
+        with self._wake:
+            self._ended.append((task, None if error is None else repr(error)))
+            self._wake.notify_all()
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,72 @@
+"""From a group's configuration to the course that works its partitions."""
+
+from __future__ import annotations
+
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.model import Message
+from pxrs_ray.processing.course import Item, Standing
+from pxrs_ray.processing.judge import PackRules, ProcessingStrategy
+from pxrs_ray.processing.lanes import KeyLanes, LaneRules
+from pxrs_ray.processing.pack import PackCourse, PackShape
+from pxrs_ray.processing.submit import SubmitStrategy
+from pxrs_ray.retry import FailurePolicy, RetryRules
+
+# What an item weighs beside its key and payload.
+ITEM_OVERHEAD_BYTES = 500
+
+
+def retry_rules(config: GroupConfig) -> RetryRules:
+    """How often and how soon a failed message is tried again."""
+    return RetryRules(
+        config.attempts_max,
+        config.backoff_ms,
+        config.backoff_ms_max,
+        FailurePolicy(config.failure_policy),
+    )
+
+
+def pack_course(config: GroupConfig, standing: Standing) -> PackCourse:
+    """Packs, as the group's strategies say; the one that was left out is the plainest."""
+    shape = PackShape(
+        SubmitStrategy(config.submit_strategy or "burst"),
+        config.pack_records,
+        config.submit_batch_records,
+    )
+    rules = PackRules(
+        ProcessingStrategy(config.processing_strategy or "skip_all_failures"),
+        config.pack_timeout_ms,
+        config.pack_retries,
+        config.pack_pause_ms,
+        config.pack_pause_ms_max,
+        config.failure_percentage,
+    )
+    return PackCourse(standing, shape, rules, FailurePolicy(config.failure_policy))
+
+
+def lane_course(config: GroupConfig, standing: Standing) -> KeyLanes:
+    """Key lanes, as the group's options say."""
+    rules = LaneRules(
+        retry_rules(config),
+        config.handler_timeout_ms,
+        config.lookahead_records,
+        config.lookahead_bytes,
+        config.tenant_weights,
+    )
+    return KeyLanes(standing, rules)
+
+
+def item_of(message: Message, tenant_header: str | None) -> Item:
+    """A message as courses see it. Without a `tenant_header` everybody is one tenant."""
+    tenant = ""
+    if tenant_header is not None:
+        tenant = tenant_of(message, tenant_header)
+    size_bytes = ITEM_OVERHEAD_BYTES + len(message.payload) + len(message.key or b"")
+    return Item(message.offset, message.key, tenant, message, size_bytes)
+
+
+def tenant_of(message: Message, header: str) -> str:
+    """Whose a message is, by its header of that name; '' is nobody's in particular."""
+    for name, value in message.headers:
+        if name == header:
+            return value.decode(errors="replace")
+    return ""

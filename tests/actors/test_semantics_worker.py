@@ -1,0 +1,336 @@
+"""The worker of a partition, with real threads and handlers and no Ray: speed, order, crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors.course_worker import CourseWorker
+from pxrs_ray.actors.handler import Handler, handler_ref
+from pxrs_ray.actors.worker import Failure, Worker
+from pxrs_ray.batch import Batch
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.delivery import Delivery, Desk
+from pxrs_ray.model import Grant, Message
+from pxrs_ray.processing.course import Standing
+from pxrs_ray.processing.gaps import GapMap
+from pxrs_ray.processing.plan import lane_course, pack_course
+from pxrs_ray.retry import FailurePolicy
+from tests.actors.recording import eventually
+
+WAIT_S = 30.0
+
+
+class Office:
+    """What a worker tells, kept; `refuse` makes giving up fail so many times."""
+
+    def __init__(self, refuse: int = 0) -> None:
+        self.given_up: list[tuple[Failure, list[int]]] = []
+        self.commits = 0
+        self.over = threading.Event()
+        self._refuse = refuse
+
+    def may_begin(self, stopping: threading.Event) -> bool:
+        return not stopping.is_set()
+
+    def checkpoint_soon(self) -> None:
+        self.commits += 1
+
+    def room(self) -> None:
+        pass
+
+    def checkpoint_now(self, worker: Worker) -> None:
+        raise AssertionError("courses never wait for a commit")
+
+    def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:
+        if self._refuse:
+            self._refuse -= 1
+            raise RuntimeError("away")
+        self.given_up.append((failure, [message.offset for message in messages]))
+
+    def ended(self, worker: Worker) -> None:
+        self.over.set()
+
+
+def batch_of(keys: list[bytes | None], base: int = 0) -> Batch:
+    batch = Batch.of(keys, [b"%d" % n for n in range(len(keys))], timestamp_ms=1)
+    return Batch(3, base, batch.flags, batch.columns, 1)
+
+
+def _stand_in(message: Delivery) -> None: ...
+
+
+async def _async_stand_in(message: Delivery) -> None: ...
+
+
+class Bench:
+    """One worker at a time, on partition 3."""
+
+    def __init__(self, handler: Callable[[Any], object], **options: Any) -> None:
+        self.config = GroupConfig(queue="q", backoff_ms=1, backoff_ms_max=5, **options)
+        is_async = asyncio.iscoroutinefunction(handler)
+        self.handler = Handler(handler_ref(_async_stand_in if is_async else _stand_in))
+        # Called by reference and not by what was pickled: what it notes must be seen here.
+        self.handler._function = handler  # type: ignore[assignment]
+        if not is_async:
+            self.handler.call = handler
+        self.office = Office()
+        self.workers: list[CourseWorker] = []
+
+    def start(self, standing: Standing | None = None) -> CourseWorker:
+        standing = standing or Standing(0)
+        grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail)
+        make = pack_course if self.config.by_pack else lane_course
+        worker = CourseWorker(
+            grant,
+            Desk("q", "g", "c-0", 1, 3, 7),
+            self.handler,
+            make(self.config, standing),
+            self.office,
+            self.config,
+            None,
+        )
+        self.workers.append(worker)
+        worker.start()
+        return worker
+
+    def reaches(self, worker: CourseWorker, offset: int) -> None:
+        eventually(lambda: worker.standing().checkpoint == offset, WAIT_S, pause_s=0.001)
+
+
+@pytest.fixture
+def bench() -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def make(handler: Callable[[Any], object], **options: Any) -> Bench:
+        made.append(Bench(handler, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        for worker in each.workers:
+            worker.stop()
+            assert worker.join(WAIT_S)
+
+
+def sleeps(count: int, seed: int = 1) -> list[float]:
+    draw = random.Random(seed)
+    return [draw.uniform(0, 0.005) for _ in range(count)]
+
+
+def keys_of(count: int, keys: int, seed: int = 2) -> list[bytes | None]:
+    draw = random.Random(seed)
+    return [b"key-%d" % draw.randrange(keys) for _ in range(count)]
+
+
+def in_order(done: list[tuple[bytes | None, int]]) -> bool:
+    last: dict[bytes | None, int] = {}
+    for key, offset in done:
+        if offset <= last.get(key, -1):
+            return False
+        last[key] = offset
+    return True
+
+
+def test_many_keys_are_many_times_faster_and_each_stays_in_order(bench: Any) -> None:
+    took = sleeps(2_000)
+    done: list[tuple[bytes | None, int]] = []
+
+    def handle(message: Delivery) -> None:
+        time.sleep(took[message.offset])
+        done.append((message.key, message.offset))
+
+    table = bench(handle, parallelism=32, commit_records=500)
+    worker = table.start()
+    began_s = time.perf_counter()
+    worker.put(batch_of(keys_of(2_000, 200)), 100_000)
+    table.reaches(worker, 2_000)
+    assert sum(took) / (time.perf_counter() - began_s) >= 8
+    assert len(done) == 2_000 and in_order(done)
+    assert table.office.commits == 4
+
+
+def test_async_handlers_run_beside_each_other_without_threads(bench: Any) -> None:
+    done: list[tuple[bytes | None, int]] = []
+
+    async def handle(message: Delivery) -> None:
+        await asyncio.sleep(0.02)
+        done.append((message.key, message.offset))
+
+    table = bench(handle, parallelism=50)
+    worker = table.start()
+    began_s = time.perf_counter()
+    worker.put(batch_of(keys_of(500, 100)), 1)
+    table.reaches(worker, 500)
+    assert time.perf_counter() - began_s < 500 * 0.02 / 8
+    assert in_order(done)
+    assert not [t for t in threading.enumerate() if t.name.startswith("pxrs-call-3")]
+
+
+def test_a_crash_repeats_only_what_was_not_finished(bench: Any) -> None:
+    begun: list[int] = []
+    finished: list[int] = []
+    gate = threading.Event()
+
+    def handle(message: Delivery) -> None:
+        begun.append(message.offset)
+        if message.offset % 10 == 0:
+            assert gate.wait(WAIT_S)
+        finished.append(message.offset)
+
+    table = bench(handle, parallelism=16)
+    first = table.start()
+    keys: list[bytes | None] = [b"%d" % (n % 40) for n in range(100)]
+    first.put(batch_of(keys), 1)
+    # Keys 0, 10, 20 and 30 are held up by their first messages; all others are through.
+    eventually(lambda: len(finished) == 90, WAIT_S)
+    kept = eventually(lambda: (s := first.standing()).detail and s, WAIT_S)
+    gaps, _ = GapMap.decode(kept.checkpoint, kept.detail)
+    assert [o for o in range(100) if o not in gaps] == [n for n in range(100) if n % 10 == 0]
+    begun.clear()
+    gate.set()
+    second = table.start(kept)
+    second.put(batch_of(keys), 1)
+    table.reaches(second, 100)
+    assert {o for o in begun if o % 10} == set()
+
+
+def test_what_fails_is_tried_again_counted_and_given_up_with_its_error(bench: Any) -> None:
+    attempts: list[tuple[int, int]] = []
+
+    def handle(message: Delivery) -> None:
+        attempts.append((message.offset, message.context.attempt))
+        if message.offset == 1:
+            raise ValueError("no such account")
+
+    table = bench(handle, parallelism=4, attempts_max=3, failure_policy="dead_letter")
+    table.office = Office(refuse=2)
+    worker = table.start()
+    worker.put(batch_of([b"a", b"b", b"b"]), 1)
+    table.reaches(worker, 3)
+    assert [n for o, n in attempts if o == 1] == [1, 2, 3]
+    [(failure, offsets)] = table.office.given_up
+    assert offsets == [1] and failure.policy is FailurePolicy.DEAD_LETTER
+    assert failure.context.attempt == 3 and "no such account" in failure.error
+
+
+def test_stop_stands_still_with_an_alarm_and_ends_when_told(bench: Any) -> None:
+    def handle(message: Delivery) -> None:
+        raise ValueError("never")
+
+    table = bench(handle, parallelism=2, attempts_max=2)
+    worker = table.start()
+    worker.put(batch_of([b"a"]), 1)
+    failure = eventually(lambda: worker.failed, WAIT_S)
+    assert failure.context.attempt == 2 and failure.context.offset == 0
+    assert worker.standing() == Standing(0, 2, "1:;02")
+    worker.stop()
+    assert worker.join(WAIT_S) and table.office.over.is_set()
+
+
+def test_a_time_limit_names_message_step_attempt_and_partition(bench: Any, caplog: Any) -> None:
+    gate = threading.Event()
+
+    def handle(message: Delivery) -> None:
+        if message.context.attempt == 1:
+            gate.wait(WAIT_S)
+
+    table = bench(handle, parallelism=4, handler_timeout_ms=30)
+    worker = table.start()
+    worker.put(batch_of([b"a"]), 1)
+    table.reaches(worker, 1)
+    gate.set()
+    told = next(r.getMessage() for r in caplog.records if "takes too long" in r.getMessage())
+    for part in ("offset 0", "partition 3", "of q", "group g", "attempt 1", "handle", "30 ms"):
+        assert part in told
+
+
+def test_async_calls_that_take_too_long_are_cancelled(bench: Any) -> None:
+    cancelled: list[int] = []
+
+    async def handle(message: Delivery) -> None:
+        if message.context.attempt == 1:
+            try:
+                await asyncio.sleep(WAIT_S)
+            except asyncio.CancelledError:
+                cancelled.append(message.offset)
+                raise
+
+    table = bench(handle, parallelism=4, handler_timeout_ms=30)
+    worker = table.start()
+    worker.put(batch_of([b"a", b"b"]), 1)
+    table.reaches(worker, 2)
+    assert sorted(cancelled) == [0, 1]
+
+
+def test_calls_that_never_return_end_in_an_alarm_and_not_in_endless_threads(bench: Any) -> None:
+    gate = threading.Event()
+
+    def handle(message: Delivery) -> None:
+        gate.wait(WAIT_S)
+
+    table = bench(handle, parallelism=2, handler_timeout_ms=20, attempts_max=0)
+    worker = table.start()
+    worker.put(batch_of([b"a", b"b", b"c"]), 1)
+    failure = eventually(lambda: worker.failed, WAIT_S)
+    assert "never returned" in failure.error
+    time.sleep(0.1)
+    assert len([t for t in threading.enumerate() if t.name.startswith("pxrs-call-3")]) <= 4
+    gate.set()
+
+
+def test_draining_ends_after_what_is_in_hand(bench: Any) -> None:
+    gate, begun = threading.Event(), []
+
+    def handle(message: Delivery) -> None:
+        begun.append(message.offset)
+        assert gate.wait(WAIT_S)
+
+    table = bench(handle, parallelism=3)
+    worker = table.start()
+    worker.put(batch_of([b"%d" % n for n in range(10)]), 1)
+    eventually(lambda: len(begun) == 3, WAIT_S)
+    worker.stop()
+    assert not worker.join(0.05)
+    gate.set()
+    assert worker.join(WAIT_S)
+    assert worker.standing() == Standing(3) and len(begun) == 3
+
+
+def test_packs_go_through_rounds(bench: Any) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def handle(message: Delivery) -> None:
+        calls.append((message.context.attempt, message.offset))
+        if message.context.attempt == 1 and message.offset % 2:
+            raise ValueError("at first")
+
+    table = bench(
+        handle,
+        submit_strategy="sequential",
+        processing_strategy="retry_failed",
+        pack_pause_ms=1,
+        pack_records=6,
+        failure_policy="skip",
+    )
+    worker = table.start()
+    worker.put(batch_of([None] * 6), 1)
+    table.reaches(worker, 6)
+    assert calls == [(1, n) for n in range(6)] + [(2, 1), (2, 3), (2, 5)]
+
+
+def test_a_gap_of_the_log_is_passed_in_its_place(bench: Any) -> None:
+    seen: list[int] = []
+    table = bench(lambda message: seen.append(message.offset), parallelism=4)
+    worker = table.start()
+    worker.put(batch_of([b"a"]), 1)
+    worker.skip(5)
+    worker.put(batch_of([b"a"], base=5), 1)
+    table.reaches(worker, 6)
+    assert seen == [0, 5]
