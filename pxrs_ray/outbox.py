@@ -144,7 +144,9 @@ class Outbox:
         """Every call that should be made now; each must end in `answered` or `failed`."""
         waiting: dict[int, list[tuple[PartitionId, _Lane]]] = {}
         for partition, lane in self._lanes.items():
-            if lane.frames and not lane.close_up and lane.wait_until_ms <= now_ms:
+            if lane.wait_until_ms <= now_ms:
+                lane.wait_until_ms = 0
+            if lane.frames and not lane.close_up and not lane.wait_until_ms:
                 waiting.setdefault(partition % self._buffers, []).append((partition, lane))
         for buffer, lanes in waiting.items():
             while len(self._calls[buffer]) < self._limits.calls_max:

@@ -145,6 +145,19 @@ def test_a_full_partition_holds_up_only_itself(tmp_path: Path) -> None:
     harness.close()
 
 
+def test_there_is_nothing_to_look_for_while_all_calls_are_under_way(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, OutboxLimits(calls_max=1, append_timeout_ms=5_000))
+    harness.add(0)
+    (call,) = harness.outbox.calls(NOW_MS)
+    harness.outbox.answered(call, [Refused(0, PartitionFull("full"))], NOW_MS)
+    harness.add(2)
+    assert len(list(harness.outbox.calls(NOW_MS))) == 1
+    assert harness.outbox.next_look_ms() == NOW_MS + 10
+    assert list(harness.outbox.calls(NOW_MS + 10)) == []
+    assert harness.outbox.next_look_ms() == NOW_MS + 5_000, "an answer or the deadline, no spinning"
+    harness.close()
+
+
 def test_a_frame_that_is_given_up_leaves_no_hole_in_the_numbers(tmp_path: Path) -> None:
     harness = Harness(tmp_path, OutboxLimits(append_timeout_ms=100))
     for _ in range(3):
