@@ -47,6 +47,7 @@ STAGES = (
     Stage("contract", tests=("tests/contract",)),
     Stage("simulation", tests=("tests/simulation",)),
     Stage("actors", tests=("tests/actors",)),
+    Stage("cli", tests=("tests/cli",)),
     Stage("spark", tests=("tests/spark",)),
     Stage("examples", tests=("tests/examples",)),
 )

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("bash", "cat", "chmod", "dirname", "ls", "mkdir", "rm", "sha256sum", "touch")
 SERVERS = ("java", "etcd", "postgres", "redis-server")
 JARS = ("hsqldb.jar", "h2.jar")
+CHECKERS = ("chromium", "chromedriver", "promtool")
 PROVIDES = {
     "openjdk-17-jre-headless": "java",
     "etcd-server": "etcd",
@@ -48,8 +49,8 @@ class Machine:
             found = shutil.which(tool)
             assert found
             (self.bin / tool).symlink_to(found)
-        for jar in JARS:
-            self.tool(jar)
+        for name in (*JARS, *CHECKERS):
+            self.tool(name)
         self.tool("id", "echo 1000")
 
     def tool(self, name: str, body: str = "exit 0") -> None:

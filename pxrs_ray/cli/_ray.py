@@ -6,9 +6,10 @@ import atexit
 import logging
 import os
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
-from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.errors import NotFound, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.topology import Topology
@@ -91,6 +92,20 @@ def running(name: str | None) -> Topology:
             raise UsageError(f"several topologies run: choose one of {', '.join(found)} with -t")
         name = found[0]
     return attach(name, timeout_s=ANSWER_WAIT_S)
+
+
+def steady(name: str | None) -> Topology:
+    """As `running`, for commands that change something: raises StoreUnavailable at once when the
+    registry store is down, for the change would wait for it."""
+    topology = running(name)
+    store = topology.status().store
+    if store.down_since_s is not None:
+        away_s = time.time() - store.down_since_s
+        raise StoreUnavailable(
+            f"the registry store {store.url} has not answered for {away_s:.0f} s, and nothing was "
+            f"changed: {store.problem}"
+        )
+    return topology
 
 
 def only_group(topology: Topology, name: str | None) -> str:

@@ -31,10 +31,10 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Let consumers of GROUP finish, commit, hand over and end; checkpoints stay."""
-    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
 
-    found = running(topology).group(group)
+    found = steady(topology).group(group)
     if empty:
         _wait_until_empty(found, wait_s)
     if consumer is None:

@@ -7,8 +7,8 @@ from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 
 def command(group: GroupName, topology: TopologyName = None, as_json: AsJson = False) -> None:
     """Let the consumers of GROUP finish what they hold, and fetch nothing more."""
-    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
 
-    running(topology).group(group).pause()
+    steady(topology).group(group).pause()
     answer({"group": group, "paused": True}, as_json, lambda: f"{group} is paused")

@@ -7,8 +7,8 @@ from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 
 def command(group: GroupName, topology: TopologyName = None, as_json: AsJson = False) -> None:
     """Let the consumers of GROUP fetch again."""
-    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
 
-    running(topology).group(group).resume()
+    steady(topology).group(group).resume()
     answer({"group": group, "paused": False}, as_json, lambda: f"{group} is resumed")

@@ -16,11 +16,11 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Have exactly this many consumers in GROUP; those that go hand over first."""
-    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
     from pxrs_ray.cli.status import group_view
 
-    found = running(topology).group(group)
+    found = steady(topology).group(group)
     found.scale(consumers)
     status = found.status()
     answer(status, as_json, lambda: group_view(status))

@@ -34,10 +34,10 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Move the checkpoints of a running GROUP, and show where each partition stands then."""
-    from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer, table
 
     wanted = place(to)
-    moved = running(topology).group(group).seek(wanted, partition or None)
+    moved = steady(topology).group(group).seek(wanted, partition or None)
     rows = [(f"P{number}", offset) for number, offset in sorted(moved.items())]
     answer(moved, as_json, lambda: table(("partition", "next offset"), rows))

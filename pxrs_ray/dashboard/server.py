@@ -169,7 +169,6 @@ def checked_token(host: str, token: str) -> str:
     """The token to use. Raises UsageError where it must be given and is not."""
     if host not in LOOPBACK and not token:
         raise UsageError(
-            f"listening on {host} lets others in: give a token with --token or "
-            "PXRS_DASHBOARD_TOKEN"
+            f"listening on {host} lets others in: give a token with --token or PXRS_DASHBOARD_TOKEN"
         )
     return token

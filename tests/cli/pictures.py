@@ -69,5 +69,5 @@ def topology_status(*groups: GroupStatus, **options: object) -> TopologyStatus:
 
 def buffer_stats(messages: int = 10) -> BufferStats:
     """A buffer that has done a little."""
-    names = {name: 0 for name in BufferStats.__dataclass_fields__}
+    names = dict.fromkeys(BufferStats.__dataclass_fields__, 0)
     return BufferStats(**{**names, "messages": messages, "rss_bytes": 70_000_000})  # type: ignore[arg-type]

@@ -1,0 +1,119 @@
+"""What commands print of a status: for people, and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from pxrs_ray.cli import _map, _show, lag, seek, status, top, why
+from pxrs_ray.model import Change, Message
+from pxrs_ray.rates import Rates
+from tests.cli.pictures import group_status, topology_status
+
+
+def shown(what: object) -> str:
+    out = io.StringIO()
+    Console(file=out, width=160).print(what)
+    return out.getvalue()
+
+
+def test_a_topology_is_told_with_its_file_and_problems() -> None:
+    found = topology_status(group_status(lag=2), problems=("buffer 1 is away",))
+    told = shown(
+        status.topology_view(found, {"file": "a.toml", "sha256": "f" * 64, "at_ms": 1_000})
+    )
+    assert "shop" in told and "deployed from a.toml" in told and "PROBLEM: buffer 1" in told
+    assert "3 of 3" in told and "240" in told
+
+
+@pytest.mark.parametrize(
+    ("group", "word"),
+    [
+        (group_status(), "ok"),
+        (group_status(paused=True), "paused"),
+        (group_status(problem="x"), "halted"),
+        (group_status(consumers=0), "no consumers"),
+    ],
+)
+def test_a_group_is_told_in_one_word(group: object, word: str) -> None:
+    assert str(status.state_text(group)) == word  # type: ignore[arg-type]
+
+
+def test_a_group_shows_each_partition_and_consumer() -> None:
+    told = shown(status.group_view(group_status(partitions=4)))
+    assert all(f"P{n} " in told for n in range(4)) and "billing-2#1" in told
+
+
+def test_the_map_has_one_character_a_partition() -> None:
+    group = group_status(partitions=1_024, consumers=8, lag=50)
+    text = str(_map.partition_map(group))
+    rows = text.strip().splitlines()
+    assert len(rows) == 16 and all(len(row) == 6 + _map.COLUMNS for row in rows)
+    assert rows[1].startswith("P64") and "·" in rows[0] and "█" in text
+    assert _map.cell(replace(group.partitions[0], owner=None))[0] == "○"
+    assert _map.cell(replace(group.partitions[0], problem="x"))[0] == "✗"
+    steps = [
+        _map.BARS.index(_map.cell(replace(group.partitions[0], lag=n))[0])
+        for n in (0, 1, 3, 9, 10, 99, 1_000, 10_000, 10**9)
+    ]
+    assert steps == sorted(steps) and steps[0] == 0 < steps[1] < steps[3]
+
+
+def test_top_shows_1024_partitions_on_a_screen() -> None:
+    group = group_status(partitions=1_024, consumers=24, lag=1)
+    told = shown(top.frame(topology_status(group), Rates()))
+    assert len(told.splitlines()) < 60 and "billing-15" in told
+
+
+def test_why_tells_the_chain_of_causes() -> None:
+    changes = [
+        Change(1, "led", -1, None, 0, 1, 0, "took the lead", 0),
+        Change(2, "joined", -1, "a", 1, 0, 0, "join of a#1", 0),
+        Change(3, "joined", -1, "b", 1, 0, 0, "join of b#1", 0),
+        Change(4, "claim", 3, "a", 1, 1, 0, "join of a#1", 0),
+        Change(5, "claim", 4, "b", 1, 1, 0, "join of b#1", 0),
+        Change(6, "release", 3, "a", 1, 2, 70, "a#1 died: killed", 0),
+    ]
+    chain = why.chain_of(3, changes)
+    assert [c.version for c in chain] == [1, 2, 4, 6]
+    assert "taken from a#1 at offset 70, epoch is now 2, because: a#1 died" in why.change_line(
+        chain[-1]
+    )
+    assert "is owned by billing-0" in why.now_line("g", group_status().partitions[0])
+
+
+def test_json_holds_what_json_can() -> None:
+    message = Message(1, 2, b"k", b"\xff", 3, (("h", b"v"),))
+    told = json.loads(json.dumps(_show.plain(message)))
+    assert (
+        told["key"] == "k" and told["payload"] == "base64:/w==" and told["headers"] == [["h", "v"]]
+    )
+    assert json.loads(json.dumps(_show.plain(topology_status(group_status()))))
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(None, "-"), (40, "40 ms"), (3_200, "3.2 s"), (300_000, "5 min"), (9e6, "2.5 h")],
+)
+def test_spans(ms: float | None, text: str) -> None:
+    assert _show.span_text(ms) == text
+
+
+def test_sizes() -> None:
+    assert [_show.size_text(n) for n in (40, 3_200, 7e6, 2e15)] == [
+        "40 B",
+        "3.2 kB",
+        "7.0 MB",
+        "2000.0 TB",
+    ]
+
+
+def test_where_to_seek() -> None:
+    assert seek.place("start") == "start" and seek.place("17") == 17
+    at = seek.place("2026-05-01T12:00")
+    assert not isinstance(at, int | str) and at.tzinfo is not None
+    assert lag.command.__doc__

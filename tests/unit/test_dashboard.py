@@ -1,0 +1,144 @@
+"""The live page's server: what it shows, whom it lets in, what it lets them do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from pxrs_ray.dashboard.picture import Look, Story
+from pxrs_ray.dashboard.server import OWN_HEADER, Server, checked_token
+from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.model import Change
+from tests.cli.pictures import buffer_stats, group_status, topology_status
+
+OURS = {OWN_HEADER: "1"}
+
+
+class Source:
+    """A topology that is always the same, and notes what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.done: list[tuple[str, str, Any]] = []
+
+    def look(self) -> Look:
+        self.looks += 1
+        if self.looks == 2:
+            raise NotFound("gone for a moment")
+        return Look(topology_status(group_status()), {0: buffer_stats()})
+
+    def act(self, action: str, group: str, value: Any) -> str:
+        if group != "billing":
+            raise NotFound(f"no group {group}")
+        self.done.append((action, group, value))
+        return "done"
+
+
+def served(
+    test: Callable[[TestClient[Any, Any], Source], Awaitable[None]], token: str = ""
+) -> None:
+    async def run() -> None:
+        source = Source()
+        async with TestClient(TestServer(Server(source, 0.01, token).app())) as client:
+            await asyncio.wait_for(test(client, source), 30)
+
+    asyncio.run(run())
+
+
+def change(version: int, kind: str, at_ms: int, cause: str) -> Change:
+    return Change(version, kind, 1, "a", 1, 1, 0, cause, at_ms)
+
+
+def test_a_page_is_told_the_past_then_pictures_and_troubles() -> None:
+    async def test(client: TestClient[Any, Any], source: Source) -> None:
+        assert source.looks == 0, "nobody looks, so nobody is asked"
+        stream = await client.get("/events")
+        kinds, picture = [], {}
+        while len(kinds) < 4:
+            kind = (await stream.content.readline()).decode().removeprefix("event: ").strip()
+            data = json.loads((await stream.content.readline()).decode().removeprefix("data: "))
+            await stream.content.readline()
+            kinds.append(kind)
+            picture = data if kind == "picture" else picture
+        assert kinds == ["past", "picture", "trouble", "picture"]
+        assert picture["topology"] == "shop" and len(picture["groups"]) == 1
+        assert picture["groups"][0]["partitions"]["owner"][:4] == [0, 1, 2, 0]
+        assert [b["away"] for b in picture["buffers"]] == [False, True]
+
+    served(test)
+
+
+def test_the_page_and_its_parts_are_served_and_fetch_nothing_from_elsewhere() -> None:
+    async def test(client: TestClient[Any, Any], _: Source) -> None:
+        for name in ("", "app.js", "charts.js", "style.css"):
+            answer = await client.get(f"/{name}")
+            text = await answer.text()
+            assert answer.status == 200 and "://" not in text
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+
+    served(test)
+
+
+def test_actions_are_carried_out_and_errors_told() -> None:
+    async def test(client: TestClient[Any, Any], source: Source) -> None:
+        async def act(**asked: Any) -> tuple[int, dict[str, str]]:
+            answer = await client.post("/actions", json=asked, headers=OURS)
+            return answer.status, await answer.json()
+
+        assert await act(action="scale", group="billing", value=3) == (200, {"done": "done"})
+        assert source.done == [("scale", "billing", 3)]
+        assert await act(action="pause", group="x") == (409, {"error": "no group x"})
+        assert (await act(action="drop", group="billing"))[0] == 400
+        assert (await act(group="billing"))[0] == 400
+
+    served(test)
+
+
+def test_other_sites_cannot_act_and_other_names_cannot_look() -> None:
+    async def test(client: TestClient[Any, Any], source: Source) -> None:
+        wanted = {"action": "pause", "group": "billing"}
+        assert (await client.post("/actions", json=wanted)).status == 403
+        assert (await client.get("/", headers={"Host": "evil.example:80"})).status == 403
+        assert source.done == []
+
+    served(test)
+
+
+def test_with_a_token_nothing_is_served_without_it() -> None:
+    async def test(client: TestClient[Any, Any], _: Source) -> None:
+        for path in ("/", "/events", "/app.js", "/?token=wrong"):
+            assert (await client.get(path)).status == 401
+        assert (await client.get("/", params={"token": "s3cret"})).status == 200
+        assert (await client.get("/app.js")).status == 200, "the cookie carries the token on"
+
+    served(test, token="s3cret")
+
+
+def test_listening_wider_needs_a_token() -> None:
+    assert checked_token("127.0.0.1", "") == ""
+    with pytest.raises(UsageError, match="--token"):
+        checked_token("0.0.0.0", "")
+
+
+def test_changes_of_one_cause_are_one_event() -> None:
+    story = Story()
+    changes = (
+        change(1, "release", 1_000, "death of b"),
+        change(2, "claim", 1_010, "death of b"),
+        change(3, "claim", 1_010, "death of b"),
+        change(4, "claim", 9_000, "death of b"),
+        change(5, "joined", 9_000, "join of c"),
+    )
+    look = Look(topology_status(group_status()), {}, {"billing": changes})
+    (group,) = story.tell(10_000, look)["groups"]
+    assert [(e["cause"], e["moved"]) for e in group["events"]] == [
+        ("death of b", 2),
+        ("death of b", 1),
+        ("join of c", 0),
+    ]
+    assert story.past()["billing"][0]["at_ms"] == 10_000
