@@ -36,6 +36,7 @@ _H2_LOCK_TIMEOUT = 50_200
 
 _BIND_OR_SKIPPED = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/|(?<![:\w]):(\w+)", re.DOTALL)
 _FOR_UPDATE = re.compile(r"\bFOR\s+UPDATE\s*$", re.IGNORECASE)
+_QUERY = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
 _LOCKING_QUERY = re.compile(
     r"\s*SELECT\s+(\w+)[\w\s,]*\sFROM\s+(\w+)\s+WHERE\s+((?:(?!\bSELECT\b).)+?)\s+FOR\s+UPDATE\s*",
     re.IGNORECASE | re.DOTALL,
@@ -194,10 +195,14 @@ class EngineSession(ABC):
         if words[2:] in (["READ", "ONLY"], ["ISOLATION", "LEVEL", "SERIALIZABLE"]):
             if self.in_transaction:
                 raise OracleError(1453, "SET TRANSACTION must be first statement of transaction")
-            self._jdbc.rollback()
-            self._jdbc.setTransactionIsolation(_ISOLATION_SNAPSHOT[self._engine])
-            self._lifted = True
+            self._lift()
         return True
+
+    def _lift(self) -> None:
+        """See one moment from now until the transaction's end."""
+        self._jdbc.rollback()
+        self._jdbc.setTransactionIsolation(_ISOLATION_SNAPSHOT[self._engine])
+        self._lifted = True
 
     def commit(self) -> None:
         """Commit the transaction."""
@@ -277,7 +282,11 @@ class HsqldbSession(EngineSession):
 
 
 class H2Session(EngineSession):
-    """A session of H2. It can only wait for a lock in slices, between which it can be ended."""
+    """A session of H2. It can only wait for a lock in slices, between which it can be ended.
+
+    A query of its READ COMMITTED may see half of a commit, which the database's never does: so a
+    query outside a transaction is made in a snapshot.
+    """
 
     def __init__(self, service: str) -> None:
         jpype.JClass("org.h2.Driver")
@@ -285,6 +294,16 @@ class H2Session(EngineSession):
             "h2",
             f"jdbc:h2:mem:{service};MODE=Oracle;DB_CLOSE_DELAY=-1;LOCK_TIMEOUT={_H2_LOCK_SLICE_MS}",
         )
+
+    def _execute_row(self, sql: str, row: Sequence[Value], outcome: Outcome) -> None:
+        if self.in_transaction or self._lifted or _FOR_UPDATE.search(sql) or not _QUERY.match(sql):
+            super()._execute_row(sql, row, outcome)
+            return
+        self._lift()
+        try:
+            super()._execute_row(sql, row, outcome)
+        finally:
+            self.rollback()
 
     def _execute_prepared(self, statement: Any) -> bool:
         while True:
