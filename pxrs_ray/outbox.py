@@ -210,8 +210,7 @@ class Outbox:
 
     def _refused(self, lane: _Lane, frame: Frame, answer: Refused, now_ms: int) -> None:
         error = answer.error
-        lane.refusal = error
-        if isinstance(error, SequenceGap):
+        if isinstance(error, SequenceGap):  # no trouble of its own: an earlier frame was refused
             oldest = lane.frames[0].sequence if lane.frames else frame.sequence
             if answer.expected_sequence is not None and answer.expected_sequence < oldest:
                 # The log lost what it had acknowledged.
@@ -219,7 +218,9 @@ class Outbox:
                     lane.close_up = True
                 else:
                     self._give_up(lane, frame, error)
-        elif isinstance(error, _WAITED_FOR) and now_ms < frame.deadline_ms:
+            return
+        lane.refusal = error
+        if isinstance(error, _WAITED_FOR) and now_ms < frame.deadline_ms:
             self._back_off(lane, now_ms)
         else:
             self._give_up(lane, frame, error)
