@@ -152,7 +152,7 @@ class Coordinator:
         for name, group in wanted.groups.items():
             shell = self._groups.get(wanted.full_name(name))
             if shell is not None:
-                await shell.staff.reconfigure(group)
+                await shell.reconfigure(group)
         return found
 
     async def _keep_config(self) -> None:

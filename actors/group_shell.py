@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from pxrs_ray.actors.autoscale import Autoscale
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.crew_document import CrewDocument
 from pxrs_ray.actors.group_host import GroupHost
@@ -34,7 +35,7 @@ from pxrs_ray.store.base import RegistryStore
 logger = logging.getLogger(__name__)
 
 PASSED_PAUSE_S = 1.0
-COMMANDS = frozenset(("pause", "resume", "rebalance", "seek"))
+COMMANDS = frozenset(("pause", "resume", "rebalance", "seek", "release_scale"))
 STAFF_COMMANDS = frozenset(
     ("start", "scale", "stop", "plan", "add_consumer", "remove_consumer", "depart")
 )
@@ -81,6 +82,7 @@ class GroupShell:
         self.host = GroupHost(self.key, store, thread, clock, self, config.history_keep)
         self.staff = Staff(spec, self.host, self._keep_crew)
         self.members = MemberDesk(self.host, self.staff)
+        self.autoscale = Autoscale(self.staff, self.host, pool)
         self._store = store
         self._thread = thread
         self._pool = pool
@@ -114,6 +116,7 @@ class GroupShell:
         self.tell_buffers()
         self._passed = asyncio.ensure_future(self._passed_loop())
         self.staff.restore(self._kept_crew())
+        self.autoscale.configure(self.spec.config.scaling)
 
     @property
     def spec(self) -> GroupSpec:
@@ -131,6 +134,7 @@ class GroupShell:
 
     async def close(self, *, graceful: bool) -> None:
         """End everything of this group, its consumers included."""
+        self.autoscale.close()
         await self.staff.close(graceful=graceful)
         if self._passed is not None:
             self._passed.cancel()
@@ -188,6 +192,8 @@ class GroupShell:
         """Carry out one of COMMANDS or STAFF_COMMANDS."""
         if name in COMMANDS:
             return await getattr(self, name)(*arguments)
+        if name == "scale":
+            self.autoscale.pin(arguments[0])
         if name in STAFF_COMMANDS:
             return await getattr(self.staff, name)(*arguments)
         raise UsageError(f"groups have no command {name!r}")
@@ -201,6 +207,17 @@ class GroupShell:
         """Fetch again."""
         await self.host.submit(Configure(paused=False))
         await self.staff.save()
+
+    async def reconfigure(self, config: GroupConfig) -> None:
+        """Take on another configuration of this group."""
+        scaling = self.spec.config.scaling
+        await self.staff.reconfigure(config)
+        if config.scaling != scaling:
+            self.autoscale.configure(config.scaling)
+
+    async def release_scale(self) -> None:
+        """Let the load decide again how many consumers there are."""
+        self.autoscale.pin(None)
 
     async def rebalance(self) -> None:
         """Share out anew."""

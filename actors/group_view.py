@@ -74,7 +74,16 @@ def group_status(
         tuple(partition(row) for row in core.state.rows),
         _consumers(shell, infos),
         str(shell.host.halted) if shell.host.halted is not None else "",
+        _scaling(shell),
     )
+
+
+def _scaling(shell: GroupShell) -> str:
+    advice = shell.autoscale.advice
+    if advice is None:
+        return ""
+    hot = "" if advice.skew is None else f"; partition {advice.skew} is late alone (skew)"
+    return f"{advice.consumers} consumers: {advice.reason}{hot}"
 
 
 def _consumers(

@@ -9,9 +9,12 @@ the next start.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
+
+import ray
 
 from pxrs_ray.actors.crew import Crew, Hand
 from pxrs_ray.actors.crew_document import CrewDocument, kill_orphans
@@ -32,6 +35,7 @@ COORDINATORS_OWN = frozenset(
         "lease_ttl_seconds",
         "revoke_deadline_ms",
         "prepare_ms",
+        "scaling",
         "consumers",
         "respawn",
     )
@@ -79,7 +83,7 @@ class Staff:
             await self.crew.add(self._new_names(consumers))
 
     async def scale(self, consumers: int) -> None:
-        """Have exactly this many consumers; those that own least go first."""
+        """Have exactly this many consumers; nodes are emptied first, then who owns least goes."""
         check_count(consumers)
         async with self._changing:
             await self._scale(self._running(), consumers)
@@ -180,9 +184,17 @@ class Staff:
         return [next(fresh) for _ in range(count)]
 
     def _least_loaded(self, count: int) -> list[MemberId]:
+        """Who goes first: from the node that is emptied soonest, then who owns least."""
         owned = self._host.core.state.owned
+        here = ray.get_runtime_context().get_node_id()
+        on_node = Counter(hand.node for hand in self.hands.values())
+
+        def cost(name: MemberId) -> tuple[bool, int, str, int]:
+            node = self.hands[name].node
+            return (node == here, on_node[node], node, len(owned.get(name, ())))
+
         newest_first = sorted(self.hands, reverse=True)
-        return sorted(newest_first, key=lambda name: len(owned.get(name, ())))[: max(0, count)]
+        return sorted(newest_first, key=cost)[: max(0, count)]
 
     # --- keeping ----------------------------------------------------------------------------------
 

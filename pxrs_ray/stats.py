@@ -82,6 +82,7 @@ class GroupStatus:
     partitions: tuple[PartitionStatus, ...]
     consumers: tuple[ConsumerStatus, ...]
     problem: str = ""
+    scaling: str = ""
 
     @property
     def lag(self) -> int:

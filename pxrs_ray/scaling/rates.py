@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from pxrs_ray.scaling.model import Observation
 
+ENOUGH_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -48,18 +50,24 @@ class RateMeter:
             self._seen.popleft()
 
     def _learn(self, first: Observation, last: Observation, seconds: float) -> None:
-        """Measure those who had something to do all the time: who waits for work is no measure."""
+        """Measure those who had enough to do all the time: who waits for work is no measure.
+
+        A little lag is always there, for checkpoints follow the work: enough is a second's work.
+        """
         before = {p.partition: p for p in first.partitions}
         done: dict[str, int] = {}
-        busy: set[str] = set()
+        waited: dict[str, int] = {}
         for now in last.partitions:
             then = before.get(now.partition)
             if now.owner is None or then is None or then.owner != now.owner:
                 continue
             done[now.owner] = done.get(now.owner, 0) + max(0, now.checkpoint - then.checkpoint)
-            if now.lag and then.lag:
-                busy.add(now.owner)
-        rates = [done[owner] / seconds for owner in busy if done[owner]]
+            waited[now.owner] = waited.get(now.owner, 0) + min(now.lag, then.lag)
+        rates = [
+            done[owner] / seconds
+            for owner, waiting in waited.items()
+            if done[owner] and waiting >= done[owner] / seconds * ENOUGH_S
+        ]
         if not rates:
             return
         mean = sum(rates) / len(rates)

@@ -69,7 +69,8 @@ class Scaler:
             return Advice(self._bounded(self.pinned, seen), "pinned by hand")
         needed, skew = self._needed_now(seen, rates)
         self._needed.append((seen.at_ms, needed))
-        while self._needed and seen.at_ms - self._needed[0][0] > self.settings.calm_ms:
+        # One look from before the calm is kept: looks need not be evenly spaced.
+        while len(self._needed) > 1 and seen.at_ms - self._needed[1][0] >= self.settings.calm_ms:
             self._needed.popleft()
         advice = self._judge_trial(seen, rates, needed, skew)
         advice = advice or self._change(seen, rates, needed, skew)
@@ -88,8 +89,10 @@ class Scaler:
             if len(seen.partitions) > 1 and worst.lag > SKEW_SHARE * seen.lag and len(late) == 1:
                 skew = worst.partition
         if rates.per_consumer is None or rates.per_consumer <= 0:
-            # Nobody was seen at work yet: somebody must be, to measure.
-            return (max(1, seen.wanted) if seen.lag else 0), skew
+            # Nobody was seen at full work yet: one fewer may do, unless messages are late.
+            if not seen.lag and rates.arriving == 0:
+                return 0, skew
+            return max(1, seen.wanted if late else seen.wanted - 1), skew
         steady = rates.arriving / (rates.per_consumer * self.settings.utilisation)
         catch_up = 0.0
         if late:
@@ -186,7 +189,7 @@ class Scaler:
                 f"{rates.per_consumer or 0:.0f}/s, {seen.lag} wait",
                 skew,
             )
-        calm = self._needed and now_ms - self._needed[0][0] >= settings.calm_ms * 0.95
+        calm = self._needed and now_ms - self._needed[0][0] >= settings.calm_ms
         enough = max((count for _, count in self._needed), default=needed)
         smaller = self._bounded(max(enough, settings.consumers_min), seen)
         if smaller < seen.wanted and calm and settled:

@@ -93,10 +93,8 @@ def test_the_area_ratio_over_all_worlds_is_well_below_one() -> None:
 
 def test_calm_is_noticed_however_unevenly_it_is_looked() -> None:
     scaler = Scaler(ScalerSettings(calm_ms=8_000, settle_ms=2_000, idle_ms=1_000_000))
-    at_ms, end, sizes = 0, 0, []
-    for _ in range(60):
-        at_ms += 1_037
-        end += 1
-        loads = tuple(PartitionLoad(p, end, end - (at_ms < 4_000), 0, "c") for p in range(8))
-        sizes.append(scaler.advise(Observation(at_ms, 4, 4, loads)).consumers)
-    assert sizes[-1] == 1
+    wanted = 4
+    for look in range(1, 60):
+        loads = tuple(PartitionLoad(p, look, look, 0, "c") for p in range(8))
+        wanted = scaler.advise(Observation(look * 1_037, wanted, wanted, loads)).consumers
+    assert wanted == 1
