@@ -30,7 +30,8 @@ from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import Difference, PxrsConfig
-from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
+from pxrs_ray.config.reading import given
+from pxrs_ray.errors import AlreadyExists, NotFound, StoreUnavailable, UsageError
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Offset, Outcome, PartitionId
@@ -69,7 +70,12 @@ class Coordinator:
             raise NotFound(f"topology {self._config.name} is being shut down")
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start())
-        await asyncio.shield(self._starting)
+        try:
+            await asyncio.shield(self._starting)
+        except StoreUnavailable:
+            # Whoever asks next tries again: the store may be back by then.
+            self._starting = None
+            raise
 
     async def _start(self) -> None:
         config = self._config
@@ -131,9 +137,15 @@ class Coordinator:
     async def apply(self, wanted: PxrsConfig, dry_run: bool = False) -> tuple[Difference, ...]:
         """Change what may be changed live; answer what differed.
 
-        Raises UsageError naming every difference that cannot be had live, and changes nothing.
+        Groups that were made while running stay, though `wanted` does not name them. Raises
+        UsageError naming every difference that cannot be had live, and changes nothing.
         """
         await self._ready()
+        unnamed = self._config.groups.keys() - wanted.groups.keys()
+        if unnamed:
+            wanted = wanted.changed(
+                groups={name: given(self._config.groups[name]) for name in unnamed}
+            )
         found = self._config.diff(wanted)
         fixed = [str(difference) for difference in found if not difference.allowed]
         if fixed:
@@ -141,7 +153,7 @@ class Coordinator:
                 f"topology {self._config.name} runs with another configuration, and these "
                 "options cannot change while it holds messages:\n  "
                 + "\n  ".join(fixed)
-                + "\nShut it down first, or deploy under another name"
+                + "\nDeploy under another name, or with the options it has"
             )
         if dry_run or not found:
             return found
@@ -234,10 +246,8 @@ class Coordinator:
         if name not in self._config.groups:
             if queue is None:
                 self._config.resolved_group(name)
-            groups = {**self._config.model_dump(exclude_unset=True).get("groups", {})}
-            groups[name] = {"queue": queue, **options}
             self._config.resolved_queue(str(queue))
-            self._config = self._config.changed(groups={name: groups[name]})
+            self._config = self._config.changed(groups={name: {"queue": queue, **options}})
             await self._keep_config()
             for queue_name in self._config.queues:
                 await self._open_queue(queue_name)

@@ -54,8 +54,12 @@ class Group:
         return self
 
     def scale(self, consumers: int) -> None:
-        """Have exactly this many consumers."""
+        """Have exactly this many consumers; pins a group that scales itself."""
         self._command("scale", consumers, timeout_s=DRAIN_WAIT_S)
+
+    def release_scale(self) -> None:
+        """Let the load decide again how many consumers there are, where the group scales itself."""
+        self._command("release_scale")
 
     def stop(self) -> None:
         """Drain and end every consumer; checkpoints stay."""
@@ -103,6 +107,8 @@ class Group:
         `to` is an offset, 'start', 'end', or a time (the first message not older than it).
         """
         if isinstance(to, datetime):
+            if to.tzinfo is None:
+                raise UsageError(f"seek to a datetime with a time zone: {to!r} has none")
             kind, value = "time", round(to.timestamp() * 1_000)
         elif isinstance(to, int) and not isinstance(to, bool):
             kind, value = "offset", to

@@ -26,6 +26,7 @@ from pxrs_ray.model import Epoch, Incarnation, MemberId, PartitionId
 logger = logging.getLogger(__name__)
 
 WATCH_WAIT_MS = 10_000
+CANCEL_AGAIN_S = 0.1
 
 
 class ConsumerRuntime:
@@ -96,10 +97,13 @@ class ConsumerRuntime:
 
     async def close(self) -> None:
         """End every loop. What was not committed or released stays so."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         self.ended.set()
+        pending = set(self._tasks)
+        while pending:
+            # Again and again: in Python 3.11 `wait_for` may swallow a cancellation.
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
 
     async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
         try:

@@ -38,7 +38,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._topologies: dict[str, Any] = {}
+        self._topologies: set[str] = set()
         self.notebook = Notebook(folder / "notes")
         self.notes = self.notebook.folder
         self.notes.mkdir()
@@ -56,14 +56,17 @@ class Stage:
         }
         return PxrsConfig(**{**usual, **options})
 
+    def forget_later(self, name: str) -> None:
+        """A topology that was deployed by other means is removed with the rest."""
+        self._topologies.add(name)
+
     def deploy(self, partitions: int = 8, **options: Any) -> Any:
         """Deploy such a topology."""
         from pxrs_ray.actors.topology import deploy
 
         config = self.config(partitions, **options)
-        self._topologies[config.name] = None
-        topology = self._topologies[config.name] = deploy(config)
-        return topology
+        self.forget_later(config.name)
+        return deploy(config)
 
     def close(self) -> None:
         from pxrs_ray.actors.calls import actors_of
