@@ -251,21 +251,10 @@ class GroupCoordinator:
             slot = self._slot(event.member, event.incarnation)
         except UnknownMember:
             return Decision(reply=Reply(self.state.generation))
-        draft = self._draft(now, f"death of {event.member}#{event.incarnation}: {event.cause}")
-        self._bury(draft, slot, event.cause)
+        draft = self._draft(now, "death")
+        draft.bury(slot, event.cause)
         retarget(draft)
         return self._decide(draft, Reply(self.state.generation))
-
-    def _bury(self, draft: Draft, slot: Slot, cause: str) -> None:
-        """Take everything from a dead member; keep its share for it where there is grace."""
-        name = slot.member.member
-        draft.release_all(name, f"{name}#{slot.member.incarnation} died: {cause}")
-        after = self.state.move_phase(name, MemberEvent.DIE)
-        if after is MemberPhase.AWAY and slot.member.grace_ms > 0:
-            slot.until_ms = draft.now.monotonic_ms + slot.member.grace_ms
-            draft.dismiss(slot.member, cause, clean=False)
-        else:
-            draft.forget(slot.member, cause, clean=False)
 
     # --- progress -------------------------------------------------------------------------------
 
@@ -338,15 +327,16 @@ class GroupCoordinator:
             # This process itself stood still: silence it could not have heard proves nothing.
             self.state.forgive_ms(gap_ms)
             return Decision()
-        draft = self._draft(now, "a lease, grace period or deadline is over")
+        draft = self._draft(now, "time passed")
         for slot in list(self.state.members.values()):
             if slot.until_ms > now.monotonic_ms:
                 continue
             if slot.phase is MemberPhase.AWAY:
                 self.state.move_phase(slot.member.member, MemberEvent.GRACE_OVER)
-                draft.forget(slot.member, "grace period over", clean=False)
+                draft.cause = f"grace period of {slot.member.member} over"
+                draft.forget(slot.member, draft.cause, clean=False)
             else:
-                self._bury(draft, slot, "lease over, no heartbeat")
+                draft.bury(slot, "lease over, no heartbeat")
         if draft.records:
             draft.finish_leaving()
             retarget(draft)
@@ -355,7 +345,8 @@ class GroupCoordinator:
                 begin_move(draft, partition)
         for partition, deadline_ms in list(self.state.revoking.items()):
             if deadline_ms <= now.monotonic_ms:
-                draft.release(partition, "revoke deadline passed")
+                draft.cause = "revoke deadline passed"
+                draft.release(partition, draft.cause)
         if draft.records:
             draft.finish_leaving()
             grant(draft)

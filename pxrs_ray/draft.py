@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pxrs_ray.clock import Instant
 from pxrs_ray.events import Assignment, Decision, Dismiss, Effect, FenceReaders, Reply
-from pxrs_ray.group_state import GroupSettings, GroupState, Preparation
+from pxrs_ray.group_state import GroupSettings, GroupState, Preparation, Slot
 from pxrs_ray.model import (
     Epoch,
     Incarnation,
@@ -141,6 +141,21 @@ class Draft:
         self.dismiss(member, cause, clean=clean)
         while len(self.state.retired) > RETIRED_MAX:
             del self.state.retired[next(iter(self.state.retired))]
+
+    def bury(self, slot: Slot, cause: str) -> None:
+        """Take everything from a dead member; keep its share for it where there is grace.
+
+        Whatever else this event decides is said to be caused by this death.
+        """
+        member = slot.member
+        self.cause = f"{member.member}#{member.incarnation} died: {cause}"
+        self.release_all(member.member, self.cause)
+        after = self.state.move_phase(member.member, MemberEvent.DIE)
+        if after is MemberPhase.AWAY and member.grace_ms > 0:
+            slot.until_ms = self.now.monotonic_ms + member.grace_ms
+            self.dismiss(member, cause, clean=False)
+        else:
+            self.forget(member, cause, clean=False)
 
     def finish_leaving(self) -> None:
         """Let go of every leaving member that has handed everything back."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from pxrs_ray.model import Epoch, Offset, Outcome, PartitionId, Write, WriteKind
 from pxrs_ray.testing.checkers.base import Checker
 from pxrs_ray.testing.history import (
@@ -113,6 +115,47 @@ class InOrder(Checker):
         if event.offset > frontier:
             self.broken(event.at_ms, f"{event}: nobody has processed {frontier} yet")
         self._frontier[event.partition] = max(frontier, event.offset + 1)
+
+
+class KeysInOrder(Checker):
+    """Messages of one key are processed in their order, also where keys are worked in parallel.
+
+    This is what holds when several messages of a partition are in work at once (`InOrder` asks
+    for more): per key, nothing is processed for the first time before all of its that came
+    earlier, and within an epoch nothing twice or backwards.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offsets: dict[tuple[PartitionId, bytes], list[Offset]] = {}
+        self._done: dict[tuple[PartitionId, bytes], int] = {}
+        self._latest: dict[tuple[PartitionId, Epoch, bytes], Offset] = {}
+
+    def on_appended(self, event: Appended) -> None:
+        """The order of a key is that of the log."""
+        self._offsets.setdefault((event.partition, event.key), []).append(event.offset)
+
+    def on_stored(self, event: Stored) -> None:
+        """A seek forward passes messages of every key over."""
+        record, after = event.record, event.after
+        if isinstance(record, Write) and record.kind is WriteKind.RESET and after is not None:
+            for place, offsets in self._offsets.items():
+                if place[0] == record.partition:
+                    passed = bisect_left(offsets, after.checkpoint)
+                    self._done[place] = max(passed, self._done.get(place, 0))
+
+    def on_processed(self, event: Processed) -> None:
+        """Compare with what was processed of this key before."""
+        reign = (event.partition, event.epoch, event.key)
+        if event.offset <= self._latest.get(reign, -1):
+            self.broken(event.at_ms, f"{event} after {self._latest[reign]} of the same key")
+        self._latest[reign] = event.offset
+        place = (event.partition, event.key)
+        offsets = self._offsets.get(place, [])
+        index, done = bisect_left(offsets, event.offset), self._done.get(place, 0)
+        if index > done:
+            self.broken(event.at_ms, f"{event} before {offsets[done]} of the same key")
+        self._done[place] = max(done, index + 1)
 
 
 class DoneOnce(Checker):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pxrs_ray.events import Configure, Died, Rebalance, Seek
 from pxrs_ray.testing.faults import Faults
@@ -52,10 +53,12 @@ class Chaos:
         self._calm_down()
 
     def _calm_down(self) -> None:
-        """Configure the group for the end, until a coordinator has taken it."""
-        calm = Configure(assignor="sticky", paused=False)
-        self._configure(calm)
-        if self.cluster.settings.paused or self.cluster.settings.assignor != "sticky":
+        """Configure the group for the end, until the coordinator that leads has taken it."""
+        cluster = self.cluster
+        cluster.settings = replace(cluster.settings, assignor="sticky", paused=False)
+        core = cluster.newest_coordinator().core
+        if core is None or core.settings.paused or core.settings.assignor != "sticky":
+            self._configure(Configure(assignor="sticky", paused=False))
             self.world.at(100, self._calm_down)
 
     def _next(self) -> None:
