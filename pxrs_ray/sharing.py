@@ -111,7 +111,8 @@ def plan(
     unknown = gone - state.members.keys()
     if unknown:
         raise NotFound(f"no member {sorted(unknown)[0]!r} in group {state.group}")
-    members = [m for m in sharing_members(state) if m.member not in gone] + list(add)
+    replaced = gone | {member.member for member in add}
+    members = [m for m in sharing_members(state) if m.member not in replaced] + list(add)
     target = make_target(state, settings, members)
     counts = {m.member: 0 for m in members}
     for owner in target.values():

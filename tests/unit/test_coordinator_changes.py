@@ -197,6 +197,7 @@ def test_a_plan_says_what_would_move_and_changes_nothing() -> None:
     assert all("more than its share" in move.reason for move in plan.moves)
     leaving = group.core.plan("one less", remove=["A"])
     assert {move.reason for move in leaving.moves} == {"A goes"} and len(leaving.moves) == 4
+    assert group.core.plan("a newer incarnation", add=[Member("A", 2)]).moves == ()
     with pytest.raises(NotFound, match="no member 'Z'"):
         group.core.plan("nonsense", remove=["Z"])
     assert group.everything() == before

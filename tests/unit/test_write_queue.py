@@ -193,7 +193,7 @@ def test_a_store_that_contradicts_accepted_writes_is_corrupt(
     ("record", "members"),
     [
         (MemberWrite("joined", Member("A", 2), 10, 1), (Member("A", 1),)),
-        (MemberWrite("left", Member("A", 1), 10, 1), (Member("A", 1),)),
+        (MemberWrite("left", Member("A", 1), 10, 1), (Member("A", 2),)),
     ],
 )
 def test_a_membership_that_is_not_stored_is_corrupt(
@@ -201,3 +201,8 @@ def test_a_membership_that_is_not_stored_is_corrupt(
 ) -> None:
     with pytest.raises(StoreCorrupted):
         check_stored(batch(record), snapshot(members=members), 3)
+
+
+def test_a_join_that_lands_again_after_the_end_is_no_corruption() -> None:
+    left = MemberWrite("left", Member("A", 1), 10, 1)
+    check_stored(batch(left), snapshot(members=(Member("A", 1),)), 3)
