@@ -140,6 +140,7 @@ class GroupCoordinator:
         """The monotonic moment of the next lease end or deadline; None when nothing is pending."""
         ends = [slot.until_ms for slot in self.state.members.values()]
         ends.extend(self.state.revoking.values())
+        ends.extend(p.deadline_ms for p in self.state.preparing.values() if not p.ready)
         return min(ends, default=None)
 
     def _draft(self, now: Instant, cause: str) -> Draft:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, NotFound, UnknownMember, UsageError
@@ -231,3 +233,7 @@ def test_next_wake_is_the_first_end() -> None:
     assert group.core.next_wake_ms() == group.clock.now().monotonic_ms + 1_000
     group.join("B")
     assert group.core.next_wake_ms() == group.clock.now().monotonic_ms + 500
+    warm = DrivenGroup(4, replace(SHORT, prepare_ms=200))
+    warm.join("A")
+    warm.join("B")
+    assert warm.core.next_wake_ms() == warm.clock.now().monotonic_ms + 200
