@@ -154,6 +154,7 @@ class Cluster(Process):
             pending.append("nobody leads")
         else:
             pending.extend(f"partition {p} is asked back" for p in core.state.revoking)
+            pending.extend(f"partition {p} waits for its next owner" for p in core.state.preparing)
             if self.newest_coordinator().queue.durable != core.records_emitted:
                 pending.append("records wait for the store")
             if core.state.members.keys() != {name for name, _ in members}:

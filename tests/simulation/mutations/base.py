@@ -1,0 +1,37 @@
+"""Every guard, and how to take it away: the text that is changed, and who must notice.
+
+Rules of this file. One guard a mutation. Where a second layer stands behind a guard, either a
+checker of its own sees the first one fail, or both are taken away at once, and `note` says so.
+`settings` make likelier what it takes to show the hole; the unharmed copy is run with each of
+them too, and has to pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Change:
+    """In `file` (below pxrs_ray), `text` becomes `instead`."""
+
+    file: str
+    text: str
+    instead: str
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A guard that is gone. At least one of `seen_by` has to notice."""
+
+    guard: str
+    changes: tuple[Change, ...]
+    seen_by: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+    note: str = ""
+
+
+SEEKS = ("seek=15", "slow=0.3", "slow_ms_max=400")
+LATE_STORE = ("store_trouble=20", "seek=10")
+SILENT_CRASHES = ("consumer_crash=10", "death_noticed=0")
+TWO_LEADERS = ("second_coordinator=15", "write_records_max=1", "write_latency_ms=40")

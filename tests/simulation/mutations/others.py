@@ -1,0 +1,179 @@
+"""Guards around the coordinator: durability, the store, the consumer, the log."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import LATE_STORE, SEEKS, TWO_LEADERS, Change, Mutation
+
+OTHERS = (
+    # --- durable before told --------------------------------------------------------------------
+    Mutation(
+        "replies wait for their records",
+        (
+            Change(
+                "draft.py", "after = records_before + len(self.records)", "after = records_before"
+            ),
+        ),
+        ("DurableReplies",),
+    ),
+    Mutation(
+        "heartbeat replies wait for the assignment they carry",
+        (
+            Change(
+                "coordinator.py",
+                "return Decision(reply=reply, after=self.records_emitted)",
+                "return Decision(reply=reply)",
+            ),
+        ),
+        ("DurableReplies",),
+        ("write_latency_ms=40",),
+    ),
+    Mutation(
+        "a superseded commit is durable only with its successor",
+        (
+            Change(
+                "write_queue.py",
+                "through = min([numbers[-1], *(n - 1 for n in self._stands_for.values())])",
+                "through = numbers[-1]",
+            ),
+        ),
+        ("DurableReplies",),
+        ("write_latency_ms=40", "write_records_max=1", "commit_interval_ms=5"),
+    ),
+    Mutation(
+        "records are written in the order of their decisions",
+        (
+            Change(
+                "write_queue.py",
+                "numbers = list(self._waiting)[:records_max]",
+                "numbers = list(self._waiting)[-records_max:]",
+            ),
+        ),
+        ("DurableReplies", "LiveRecordsTaken"),
+        ("write_latency_ms=40", "write_records_max=1"),
+    ),
+    Mutation(
+        "a refused batch means deposed",
+        (
+            Change(
+                "write_queue.py",
+                "if snapshot is not None and snapshot.generation > generation:",
+                "if snapshot is not None and snapshot.generation > generation:\n"
+                "        return\n"
+                "    if False:",
+            ),
+        ),
+        ("DurableReplies",),
+        TWO_LEADERS,
+    ),
+    # --- the store ------------------------------------------------------------------------------
+    Mutation(
+        "generation compare in the store",
+        (
+            Change(
+                "store/memory.py",
+                "if state is None or not rules.check_generation(state.generation, "
+                "generation, group):",
+                "if state is None:",
+            ),
+        ),
+        ("StoreRefuses",),
+        TWO_LEADERS,
+    ),
+    Mutation(
+        "epoch compare in the store",
+        (
+            Change(
+                "store/rules.py",
+                "if row.epoch != write.epoch:\n        return None",
+                "if False:\n        return None",
+            ),
+        ),
+        ("StoreRefuses",),
+        LATE_STORE,
+    ),
+    Mutation(
+        "checkpoints only rise (store)",
+        (Change("store/memory.py", "elif row.checkpoint > record.checkpoint:", "elif False:"),),
+        ("CheckpointsHold", "StoreRefuses"),
+        (*LATE_STORE, "commit_interval_ms=5"),
+    ),
+    # --- the consumer ---------------------------------------------------------------------------
+    Mutation(
+        "assignments are taken in their order",
+        (
+            Change(
+                "consumer.py",
+                "newer = (assignment.generation, assignment.sequence) > self.seen",
+                "newer = True",
+            ),
+        ),
+        ("ConsumerObeys",),
+        ("slow=0.4", "join=10"),
+    ),
+    Mutation(
+        "a partition of another epoch is dropped",
+        (
+            Change(
+                "consumer.py",
+                "if p not in granted or granted[p].epoch != held.epoch",
+                "if p not in granted",
+            ),
+        ),
+        ("ConsumerObeys", "OneReader", "ComesToRest"),
+        SEEKS,
+    ),
+    Mutation(
+        "what was fetched under another epoch, or twice, is thrown away",
+        (
+            Change(
+                "consumer.py",
+                "if held is None or held.epoch != epoch or held.draining or base != held.fetched:",
+                "if held is None:",
+            ),
+        ),
+        ("InOrder", "NothingFails"),
+        ("doubled=0.3", "slow=0.3"),
+    ),
+    Mutation(
+        "only what was processed is committed",
+        (
+            Change(
+                "consumer.py",
+                "return Progress(self.partition, self.epoch, self.processed,",
+                "return Progress(self.partition, self.epoch, self.fetched,",
+            ),
+        ),
+        ("CheckpointsHold",),
+    ),
+    Mutation(
+        "released only when the worker has stopped",
+        (Change("consumer.py", "if held.draining and held.stopped", "if held.draining"),),
+        ("DoneOnce", "ConsumerObeys"),
+        ("join=10", "hang=5"),
+    ),
+    # --- the log --------------------------------------------------------------------------------
+    Mutation(
+        "epoch compare on fetch",
+        (Change("log/fence.py", "if epoch < current:", "if False:"),),
+        ("OneReader",),
+        ("consumer_cut=15", "dismiss_lost=1"),
+    ),
+    Mutation(
+        "the log remembers a producer's sequence",
+        (Change("log/producer_state.py", "if header.sequence == expected:", "if True:"),),
+        ("AppendedOnce",),
+        ("doubled=0.2",),
+    ),
+    Mutation(
+        "the log fences a producer's older epoch",
+        (
+            Change(
+                "log/producer_state.py",
+                "if known is not None and header.producer_epoch < known.epoch:",
+                "if False:",
+            ),
+        ),
+        ("AppendedOnce",),
+        ("producer_crash=15", "slow=0.3"),
+    ),
+)
