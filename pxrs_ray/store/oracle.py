@@ -45,6 +45,10 @@ _PASSING = frozenset(
 )
 
 
+class _AllInUse(oracledb.OperationalError):
+    """Raised when no connection became free in time."""
+
+
 class OracleDialect(Dialect):
     """Oracle's own ways."""
 
@@ -106,6 +110,8 @@ class OracleDatabase(Database):
         self._options = _connect_options(url, deadline_ms)
         self._lock = threading.Lock()
         self._pool: Any = None
+        # The pool's own waiting knows one limit for all calls, and not what is left of each.
+        self._permits = threading.BoundedSemaphore(CONNECTIONS_MAX)
         wallet_password = url.options.get("wallet_password")
         self.persistence = Persistence(
             where=url.shown,
@@ -121,6 +127,16 @@ class OracleDatabase(Database):
     @contextmanager
     def transaction(self, deadline: Deadline, scope: Scope) -> Iterator[Cursor]:
         """A single statement carries its commit, which saves a round trip."""
+        if not self._permits.acquire(timeout=deadline.left_s):
+            raise _AllInUse(f"all {CONNECTIONS_MAX} connections are in use")
+        try:
+            with self._connection(deadline, scope) as cursor:
+                yield cursor
+        finally:
+            self._permits.release()
+
+    @contextmanager
+    def _connection(self, deadline: Deadline, scope: Scope) -> Iterator[Cursor]:
         pool = self._opened_pool()
         connection = pool.acquire()
         try:
@@ -192,7 +208,8 @@ def _connect_options(url: StoreUrl, deadline_ms: int) -> dict[str, Any]:
         "min": 0,
         "max": CONNECTIONS_MAX,
         "getmode": oracledb.POOL_GETMODE_TIMEDWAIT,
-        "wait_timeout": deadline_ms,
+        # Only for a connection to be made or pinged, as long as making one may take.
+        "wait_timeout": deadline_ms // 3,
         "tcp_connect_timeout": deadline_ms / 3_000,
         "retry_count": 0,
         # Out-of-band breaks hang where a container's network does not carry them.
@@ -216,4 +233,6 @@ def _is_passing(error: Exception) -> bool:
     """Also what the driver says of connecting (DPY-6nnn), which it never calls recoverable."""
     code = _code(error)
     recoverable = bool(error.args) and bool(getattr(error.args[0], "isrecoverable", False))
-    return recoverable or code in _PASSING or code.startswith("DPY-6")
+    return (
+        recoverable or code in _PASSING or code.startswith("DPY-6") or isinstance(error, _AllInUse)
+    )

@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ GROUP = "unknown"
 PARTITIONS = 16
 PATIENT_MS = 20_000
 HASTY_MS = 900
+CROWD_MS = 2_000
 WAIT_SECONDS_MAX = 6.0
 
 
@@ -142,6 +144,29 @@ def test_a_row_that_someone_else_locks_is_not_waited_for_past_the_deadline(
             hasty.commit(0, 4)
         assert time.monotonic() - started < WAIT_SECONDS_MAX
         other.rollback()
+    assert hasty.commit(0, 5) is APPLIED
+
+
+def test_a_crowd_of_calls_ends_at_the_deadline_too(
+    opened: Callable[[int], RegistryStore], database: Database
+) -> None:
+    """More calls than connections: those that wait for one count their time as well."""
+    hasty = Led(opened(CROWD_MS))
+    assert [hasty.claim(partition) for partition in range(PARTITIONS)] == [APPLIED] * PARTITIONS
+
+    def seconds_until_refused(partition: int) -> float:
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            hasty.commit(partition, 4)
+        return time.monotonic() - started
+
+    with database.connect() as other:
+        other.cursor().execute("UPDATE pxrs_partition SET epoch = epoch")
+        with ThreadPoolExecutor(PARTITIONS) as pool:
+            waited = list(pool.map(seconds_until_refused, range(PARTITIONS)))
+        other.rollback()
+    # Without a permit's limit, the last ones would take almost two deadlines.
+    assert max(waited) < 1.6 * CROWD_MS / 1_000
     assert hasty.commit(0, 5) is APPLIED
 
 
