@@ -1,0 +1,141 @@
+"""A real `ray start --head` with token authentication, as an operator has it; ended by its pids.
+
+The installed wheel of the present tree is what its processes import, so that what works here works
+without the checkout. Everything it writes is in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.servers import free_port
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+START_SECONDS_MAX = 90
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """How to get into the cluster: variables for child processes, and its folder."""
+
+    variables: dict[str, str]
+    folder: Path
+    wheel: Path
+
+    def run(
+        self, *command: str, cwd: Path | None = None, timeout: float = 120, text: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user of the cluster would."""
+        return subprocess.run(
+            command,
+            cwd=cwd or self.folder,
+            env=self.variables,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    def pxrs(self, *arguments: str, cwd: Path | None = None) -> str:
+        """Run `pxrs`, which must succeed; answers its stdout."""
+        ran = self.run("pxrs", *arguments, cwd=cwd)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+
+def _install(folder: Path) -> Path:
+    """Build the wheel and unpack it: all that installing a pure wheel does to modules."""
+    source, target = folder / "source", folder / "site"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name,
+                source / name,
+                symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
+        else:
+            shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(target), str(source)], check=True, timeout=180)
+    return target
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The cluster, for the whole run. Its folder's name is short: sockets are in it."""
+    folder = Path(tempfile.mkdtemp(prefix="pxrs-c-"))
+    wheel = _install(folder)
+    token = folder / "token"
+    token.write_text(secrets.token_hex(32))
+    head, page, agent, client = (free_port() for _ in range(4))
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PXRS_"))}
+    variables = {
+        **kept,
+        "PATH": f"{wheel / 'bin'}:{BIN}:{os.environ['PATH']}",
+        "PYTHONPATH": str(wheel),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_metrics_report_interval_ms": "1000",
+        "RAY_ADDRESS": f"127.0.0.1:{head}",
+        "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{page}",
+        "PXRS_DATA_DIR": str(folder / "data"),
+        "COLUMNS": "160",
+    }
+    command = (
+        f"ray start --head --block --node-ip-address=127.0.0.1 --port={head} --num-cpus=4 "
+        f"--dashboard-host=127.0.0.1 --dashboard-port={page} --dashboard-agent-listen-port={agent} "
+        f"--ray-client-server-port={client} --min-worker-port=0 --max-worker-port=0 "
+        f"--temp-dir={folder / 'ray'} --disable-usage-stats"
+    ).split()
+    without = {k: v for k, v in variables.items() if k not in ("RAY_ADDRESS",)}
+    with (folder / "ray.log").open("w") as log:
+        ray = subprocess.Popen(
+            command, env=without, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    found = Cluster(variables, folder, wheel)
+    try:
+        _wait_until_up(found, ray)
+        yield found
+    finally:
+        _end(ray, folder)
+
+
+def _wait_until_up(cluster: Cluster, ray: subprocess.Popen[bytes]) -> None:
+    end_s = time.monotonic() + START_SECONDS_MAX
+    while cluster.run("ray", "job", "list").returncode != 0:
+        if ray.poll() is not None or time.monotonic() > end_s:
+            pytest.fail(f"Ray did not start: {(cluster.folder / 'ray.log').read_text()[-2000:]}")
+        time.sleep(0.2)
+
+
+def _end(ray: subprocess.Popen[bytes], folder: Path) -> None:
+    """End every process whose command line names our folder, and those it started."""
+    ray.terminate()
+    mine: set[psutil.Process] = set()
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(folder) in part for part in process.info["cmdline"] or ()):
+            mine |= {process, *process.children(recursive=True)}
+    for process in mine:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(mine, 10)
+    ray.wait(10)
+    shutil.rmtree(folder, ignore_errors=True)
