@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
 
@@ -21,12 +22,16 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """The same as an HTML table; every value is escaped."""
+def html_table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], colors: Sequence[str] = ()
+) -> str:
+    """The same as an HTML table, each row in its colour if it has one; every value is escaped."""
     top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row) + "</tr>"
-        for row in rows
+        f'<tr style="color: {color}">'
+        + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row)
+        + "</tr>"
+        for row, color in zip_longest(rows, colors[: len(rows)], fillvalue="inherit")
     )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -132,7 +137,14 @@ class GroupStatus:
         return f"{self._title()}\n{text_table(self._HEAD, self._rows())}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self._title())}</p>{html_table(self._HEAD, self._rows())}"
+        colors = [_color(p) for p in self.partitions]
+        return f"<p>{html.escape(self._title())}</p>{html_table(self._HEAD, self._rows(), colors)}"
+
+
+def _color(partition: PartitionStatus) -> str:
+    if partition.problem:
+        return "firebrick"
+    return "seagreen" if partition.owner and not partition.lag else "darkorange"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ STAGES = (
     Stage("actors", tests=("tests/actors",)),
     Stage("cli", tests=("tests/cli",)),
     Stage("spark", tests=("tests/spark",)),
-    Stage("examples", tests=("tests/examples",)),
+    Stage("examples", tests=("tests/examples", "tests/docs")),
 )
 
 

@@ -1,0 +1,145 @@
+"""Writes the pages of docs/ that say what the code says: options, metrics, errors.
+
+    python -m tests.docs.reference --rewrite
+
+A test holds the pages to what this makes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pxrs_ray import errors
+from pxrs_ray.actors.metrics import METRICS, MS_BOUNDARIES
+from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config.options import GroupOptions, QueueOptions, ScalingConfig
+from tests.docs.remedies import REMEDIES
+
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+MADE = "<!-- Made by `python -m tests.docs.reference --rewrite`: change the code instead. -->"
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by its name."""
+    return {"options.md": options(), "metrics.md": metrics(), "errors.md": error_page()}
+
+
+def options() -> str:
+    """Every option, with default, bounds and how it may change."""
+    lines = [
+        "# Options",
+        MADE,
+        "",
+        "An option stands in the topology file, in an environment variable (`PXRS_LINGER_MS`, "
+        "`PXRS_GROUPS__BILLING__CONSUMERS`) or among the arguments of `PxrsConfig`; arguments go "
+        "before variables, those before the file. Options of queues and groups that stand in the "
+        "topology itself hold for all of them that say nothing themselves.",
+        "",
+        "*changes*: **live**, at once; **restart**, the actors concerned are replaced; **fixed**, "
+        "never while the topology holds messages.",
+    ]
+    shared = {*QueueOptions.model_fields, *GroupOptions.model_fields}
+    own = [name for name in PxrsConfig.model_fields if name not in shared]
+    lines += _section("The topology", PxrsConfig, own)
+    lines += _section("`[queues.NAME]`", QueueConfig, list(QueueConfig.model_fields))
+    lines += _section("`[groups.NAME]`", GroupConfig, list(GroupConfig.model_fields))
+    lines += _section("`[groups.NAME.scaling]`", ScalingConfig, list(ScalingConfig.model_fields))
+    return "\n".join(lines) + "\n"
+
+
+def _section(title: str, model: Any, names: list[str]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", "| option | default | values | changes | meaning |")
+    yield "|---|---|---|---|---|"
+    schema = model.model_json_schema()["properties"]
+    for name in names:
+        field, told = model.model_fields[name], schema[name]
+        default = "needed" if field.is_required() else f"`{_shown(field.default)}`"
+        change = told.get("change", "live")
+        text = (field.description or "").replace("|", "\\|")
+        yield f"| `{name}` | {default} | {_values(told)} | {change} | {text} |"
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == "" or value == {}:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _values(told: dict[str, Any]) -> str:
+    one = next((each for each in told.get("anyOf", [told]) if each.get("type") != "null"), told)
+    if "enum" in one:
+        return ", ".join(f"`{value}`" for value in one["enum"])
+    low = one.get("minimum", one.get("exclusiveMinimum"))
+    high = one.get("maximum")
+    kind = {"integer": "number", "array": "list", "object": "table", "string": "text"}.get(
+        str(one.get("type")), str(one.get("type", "table"))
+    )
+    if low is not None and high is not None:
+        return f"{low:,} to {high:,}"
+    return f"{kind} from {low:,}" if low is not None else kind
+
+
+def metrics() -> str:
+    """Every metric, with kind, labels and meaning."""
+    bounds = ", ".join(f"{bound:g}" for bound in MS_BOUNDARIES)
+    lines = [
+        "# Metrics",
+        MADE,
+        "",
+        "The coordinator of a topology tells them every five seconds through `ray.util.metrics`, "
+        "from what it knows anyway: no message pays for them. In Prometheus each name begins with "
+        "`ray_pxrs_`, and a counter's ends with `_total`. Rates are `rate(...)` of counters.",
+        "",
+        f"Histograms have the bounds {bounds}.",
+        "",
+        "| metric | kind | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, (kind, labels, text) in METRICS.items():
+        full = f"ray_pxrs_{name}" + ("_total" if kind == "counter" else "")
+        lines.append(f"| `{full}` | {kind} | {', '.join(labels)} | {text} |")
+    lines += [
+        "",
+        "`cause` is one of join, leave, death, lease, configuration, asked, seek.",
+        "",
+        "A board for Grafana is `docs/ops/grafana.json`, alert rules are `docs/ops/alerts.yml`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def error_page() -> str:
+    """Every error, when it is raised, and what to do."""
+    lines = [
+        "# Errors and remedies",
+        MADE,
+        "",
+        "All are `PxrsError`s, from `pxrs_ray.errors`. On the command line each is one line and "
+        "status 1; wrong usage is status 2; `pxrs --debug ...` shows where it comes from.",
+        "",
+        "| error | is a | raised when | what to do |",
+        "|---|---|---|---|",
+    ]
+    for name, kind in error_classes().items():
+        text = re.sub(r"\s+", " ", (kind.__doc__ or "").split("\n\n")[0]).strip()
+        text = text.removeprefix("Raised when ").rstrip(".")
+        lines.append(f"| `{name}` | {kind.__bases__[0].__name__} | {text} | {REMEDIES[name]} |")
+    return "\n".join(lines) + "\n"
+
+
+def error_classes() -> dict[str, type[errors.PxrsError]]:
+    """Every error that can be met, but those that only sum others up."""
+    found = inspect.getmembers(errors, inspect.isclass)
+    ours = {n: c for n, c in found if issubclass(c, errors.PxrsError)}
+    return {n: c for n, c in ours.items() if (c.__doc__ or "").startswith("Raised when")}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--rewrite"]:
+        sys.exit("usage: python -m tests.docs.reference --rewrite")
+    for page, written in pages().items():
+        (DOCS / page).write_text(written)

@@ -1,0 +1,34 @@
+"""What to do about each error; every class of `pxrs_ray.errors` that is met has its line."""
+
+from __future__ import annotations
+
+REMEDIES = {
+    "AlreadyExists": "Use what runs there (`attach`, `topology.group(name)`), or another name.",
+    "ConfigError": "Correct the option at the line that is named; docs/options.md has the bounds.",
+    "CoordinatorDeposed": "Nothing: a newer coordinator works. Seen for ever, two clusters share "
+    "one registry: give each its `key_prefix`.",
+    "DeadlineExceeded": "`pxrs doctor` says what is slow or away; the call can be made again.",
+    "DependencyMissing": "Install what is named.",
+    "DiskFull": "Free the disk, or set retention; producers go on by themselves.",
+    "FeedConflict": "Give the feed another `feed_id`, or feed the same data as before.",
+    "Fenced": "Stop working on that partition: another owner has it. Never try the call again.",
+    "HandlerError": "Make the handler importable on the nodes: `--working-dir`, or install it.",
+    "HandlerTimeout": "Make the handler faster, or its time longer.",
+    "IllegalTransition": "Report it: the call made no sense in this state, and nothing changed.",
+    "LogCorrupted": "`pxrs log` shows the file; restore it, or accept the loss.",
+    "LogLost": "Bring the disk back, or accept the loss: the log goes on above the gap.",
+    "MessageTooLarge": "Send a reference instead of the data, or raise `message_bytes_max`.",
+    "NotFound": "Check the name; the message lists what there is.",
+    "NotOwner": "As `Fenced`.",
+    "OffsetOutOfRange": "Seek to where the log begins: retention has dropped what was asked for.",
+    "PartitionFull": "Add consumers, wait, or raise `partition_bytes_max`: readers are behind.",
+    "ProducerFenced": "Stop this producer: another one has taken its name.",
+    "RetentionBlocked": "Let the group that is named pass the messages first, or force it.",
+    "SequenceConflict": "Give a feed whose content differs another feed id.",
+    "SequenceGap": "Report it, unless messages were appended by hand: an append was lost.",
+    "StoreCorrupted": "Restore the registry from its newest state; then `pxrs up`.",
+    "StoreSchemaError": "Install the version of PXRS that wrote the registry, or a newer one.",
+    "StoreUnavailable": "Bring the store back; work goes on and commits wait meanwhile.",
+    "UnknownMember": "Join again; pull consumers and consumer actors do by themselves.",
+    "UsageError": "Correct the call as the message says.",
+}
