@@ -32,10 +32,6 @@ from pxrs_ray.receipt import BatchReceipt, Receipt
 
 logger = logging.getLogger(__name__)
 
-# How long a buffer may hold an append that it cannot take yet: briefly the first time, so that the
-# reason is known here soon.
-APPEND_WAIT_MS = 100
-APPEND_WAIT_AGAIN_MS = 2_000
 CALL_TIMEOUT_S = 30.0
 FAULT_PAUSE_S = 0.1
 _WAKE = None
@@ -272,7 +268,7 @@ class Producer:
         for call in calls:
             try:
                 handle = self._handle(call.buffer)
-                wait_ms = APPEND_WAIT_AGAIN_MS if call.again else APPEND_WAIT_MS
+                wait_ms = call.wait_ms(_now_ms())
                 reference = handle.append.remote(self._queue, call.arguments(), wait_ms)
                 answer = reference.future()
             except Exception as error:  # noqa: BLE001 - it is told to the call's frames

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from pxrs_ray.errors import (
@@ -25,11 +26,15 @@ from pxrs_ray.errors import (
     SequenceGap,
 )
 from pxrs_ray.log.frame import pack_header, unpack_header
+from pxrs_ray.log.producer_state import ANSWERS_MAX
 from pxrs_ray.log.wire import Appended, OutFrame, Refused
 from pxrs_ray.model import PartitionId
 
 BACKOFF_FIRST_MS = 10
 BACKOFF_MOST_MS = 1_000
+WAIT_FIRST_MS = 100
+WAIT_AGAIN_MS = 2_000
+ANSWER_MARGIN_MS = 200
 _WAITED_FOR = (PartitionFull, DiskFull, LogLost, NotFound)
 
 
@@ -37,13 +42,18 @@ _WAITED_FOR = (PartitionFull, DiskFull, LogLost, NotFound)
 class OutboxLimits:
     """How much may be under way: calls and bytes a buffer; and how long a frame is tried.
 
+    While a call to a buffer is under way, another one is made only with `call_bytes_min` or more:
+    small appends gather by themselves when they come faster than the buffer answers. At most
+    `lane_frames_max` frames of a partition are under way, no more than a log remembers answers.
     Without `renumber`, a frame that is given up takes the partition's later ones with it: for
     producers that will send the very same numbers again.
     """
 
     calls_max: int = 8
     call_bytes_max: int = 16 << 20
+    call_bytes_min: int = 64 << 10
     call_frames_max: int = 1_000
+    lane_frames_max: int = ANSWERS_MAX
     append_timeout_ms: int = 30_000
     renumber: bool = True
 
@@ -83,6 +93,14 @@ class Call:
     size_bytes: int
     again: bool = False
     abandoned: bool = False
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long the buffer may hold the call: briefly at first, so that the reason is known
+        here soon; and never so long that the answer would come after a deadline.
+        """
+        longest = WAIT_AGAIN_MS if self.again else WAIT_FIRST_MS
+        nearest_ms = min(frame.deadline_ms for frame in self.frames)
+        return max(0, min(longest, nearest_ms - now_ms - ANSWER_MARGIN_MS))
 
     def arguments(self) -> list[OutFrame]:
         """What `Buffer.append` takes."""
@@ -142,33 +160,37 @@ class Outbox:
 
     def calls(self, now_ms: int) -> Iterator[Call]:
         """Every call that should be made now; each must end in `answered` or `failed`."""
-        waiting: dict[int, list[tuple[PartitionId, _Lane]]] = {}
+        waiting: dict[int, list[_Lane]] = {}
         for partition, lane in self._lanes.items():
             if lane.wait_until_ms <= now_ms:
                 lane.wait_until_ms = 0
             if lane.frames and not lane.close_up and not lane.wait_until_ms:
-                waiting.setdefault(partition % self._buffers, []).append((partition, lane))
+                waiting.setdefault(partition % self._buffers, []).append(lane)
         for buffer, lanes in waiting.items():
-            while len(self._calls[buffer]) < self._limits.calls_max:
+            under_way = self._calls[buffer]
+            while len(under_way) < self._limits.calls_max:
                 call = self._fill(buffer, lanes)
-                if not call.frames:
+                answer_soon = any(not other.again for other in under_way)
+                if not call.frames or (answer_soon and call.size_bytes < self._limits.call_bytes_min):
                     break
-                self._calls[buffer].add(call)
+                for frame in call.frames:
+                    frame.flying = True
+                under_way.add(call)
                 yield call
 
-    def _fill(self, buffer: int, lanes: list[tuple[PartitionId, _Lane]]) -> Call:
+    def _fill(self, buffer: int, lanes: list[_Lane]) -> Call:
+        """The frames that could go next; they do not fly yet."""
         call = Call(buffer, [], 0)
-        for _, lane in lanes:
-            for frame in lane.frames:
-                if frame.flying:
-                    continue
+        for lane in lanes:
+            flying = sum(frame.flying for frame in lane.frames)
+            ready = (frame for frame in lane.frames if not frame.flying)
+            for frame in islice(ready, max(0, self._limits.lane_frames_max - flying)):
                 size = call.size_bytes + frame.size_bytes
                 if call.frames and (
                     size > self._limits.call_bytes_max
                     or len(call.frames) >= self._limits.call_frames_max
                 ):
                     return call
-                frame.flying = True
                 call.again = call.again or lane.refusal is not None
                 call.frames.append(frame)
                 call.size_bytes = size

@@ -31,7 +31,7 @@ from pxrs_ray.model import Message
 from pxrs_ray.outbox import OutboxLimits
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import ProducerLimits
-from pxrs_ray.receipt import Receipt
+from pxrs_ray.receipt import Place, Receipt
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -180,10 +180,10 @@ def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Dura
         found = everything(buffers)
         assert len(found) == sent, "lost or doubled"
         _check_order(found)
-        by_place = {(m.partition, m.offset): m.payload for m in found}
+        by_place = {Place(m.partition, m.offset): m.payload for m in found}
         for number, receipt in enumerate(receipts):
             place = receipt.result(0)
-            assert by_place[place.partition, place.offset or 0] == b"%d" % number
+            assert by_place[place] == b"%d" % number
 
 
 def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ PAYLOAD_BYTES = 100
 COUNTER_BYTES = 8
 CHUNK = 100_000
 WAIT_S = 120.0
+COMMIT_EVERY_S = 0.1
 
 
 class Reader:
@@ -48,6 +49,7 @@ class Reader:
         self.messages = self.payload_bytes = self.out_of_order = 0
         self._last: dict[bytes | None, bytes] = {}
         self._latencies: list[float] = []
+        self._commit_due = 0.0
 
     async def start(self, mode: str) -> None:
         """Read for ever; `mode` names the method that looks at a batch."""
@@ -70,8 +72,9 @@ class Reader:
                 for batch in batches(fetched, asked[fetched.partition][1]):
                     look(batch)
                     self.messages += len(batch)
-            if found:
-                done = {fetched.partition: fetched.next_offset for fetched in found}
+            if found and time.monotonic() >= self._commit_due:
+                self._commit_due = time.monotonic() + COMMIT_EVERY_S
+                done = {partition: offset for partition, (_, offset) in positions.items()}
                 handle.passed.remote(QUEUE, "readers", done)
 
     def _each(self, batch: Batch) -> None:
@@ -174,7 +177,7 @@ def plane(
         spec = QueueSpec(QUEUE, PARTITIONS, LogLimits(durability=durability, **limits))
         ray.get([handle.open.remote(spec, {}) for handle in handles], timeout=WAIT_S)
         reader = ray.remote(Reader).options(num_cpus=0, enable_task_events=False)
-        made = [
+        made: list[Any] = [
             reader.remote(handles, [p for p in range(PARTITIONS) if p % readers == index])
             for index in range(readers)
         ]

@@ -17,6 +17,7 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.producer_state import ANSWERS_MAX
 from pxrs_ray.log.wire import Appended, OutFrame, Refused
 from pxrs_ray.outbox import Call, Outbox, OutboxLimits
 from tests.logs import MEMORY, NOW_MS, contents, open_log
@@ -40,7 +41,9 @@ class Harness:
 
     def __init__(self, folder: Path, limits: OutboxLimits | None = None) -> None:
         self.logs = {p: open_log(folder / str(p), MEMORY) for p in range(PARTITIONS)}
-        self.outbox = Outbox(BUFFERS, limits or OutboxLimits(calls_max=3, call_frames_max=3))
+        self.outbox = Outbox(
+            BUFFERS, limits or OutboxLimits(calls_max=3, call_frames_max=3, call_bytes_min=1)
+        )
         self.notes = Notes()
         self.sent: dict[int, tuple[int, bytes]] = {}
         self.now_ms = NOW_MS
@@ -122,6 +125,46 @@ def test_no_more_is_under_way_than_allowed(tmp_path: Path) -> None:
     assert list(harness.outbox.calls(NOW_MS)) == []
     harness.outbox.answered(calls[0], harness.deliver(calls[0].arguments()), NOW_MS)
     assert len(list(harness.outbox.calls(NOW_MS))) == 1
+    harness.close()
+
+
+def test_small_appends_gather_while_an_answer_is_awaited(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, OutboxLimits(call_bytes_min=100_000))
+    harness.add(0)
+    (first,) = harness.outbox.calls(NOW_MS)
+    for _ in range(5):
+        harness.add(0)
+        harness.add(2)
+    harness.add(1)
+    (other,) = harness.outbox.calls(NOW_MS)
+    assert other.buffer == 1, "each buffer by itself"
+    assert list(harness.outbox.calls(NOW_MS)) == []
+    harness.outbox.answered(first, harness.deliver(first.arguments()), NOW_MS)
+    (gathered,) = harness.outbox.calls(NOW_MS)
+    assert len(gathered.frames) == 10
+    harness.close()
+
+
+def test_a_waiting_call_holds_up_no_other_partition(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, OutboxLimits(call_bytes_min=100_000))
+    harness.add(0)
+    (call,) = harness.outbox.calls(NOW_MS)
+    assert call.wait_ms(NOW_MS) == 100
+    harness.outbox.answered(call, [Refused(0, PartitionFull("full"))], NOW_MS)
+    (call,) = harness.outbox.calls(NOW_MS + 10)
+    assert call.wait_ms(NOW_MS) == 2_000
+    assert call.wait_ms(NOW_MS + 29_000) == 800, "the answer must come before the deadline"
+    harness.add(2)
+    (other,) = harness.outbox.calls(NOW_MS + 10)
+    assert [frame.partition for frame in other.frames] == [2]
+    harness.close()
+
+
+def test_no_more_of_a_partition_is_under_way_than_its_log_remembers(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, OutboxLimits(call_frames_max=50, call_bytes_min=1))
+    for _ in range(200):
+        harness.add(0)
+    assert [len(call.frames) for call in harness.outbox.calls(NOW_MS)] == [50, ANSWERS_MAX - 50]
     harness.close()
 
 
