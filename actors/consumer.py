@@ -22,6 +22,7 @@ from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler
 from pxrs_ray.actors.in_order import InOrderWorker
 from pxrs_ray.actors.letters import DeadLetters
+from pxrs_ray.actors.quarantine_log import QuarantineLog
 from pxrs_ray.actors.runtime import ConsumerRuntime
 from pxrs_ray.actors.specs import ConsumerSpec
 from pxrs_ray.actors.worker import Failure, Worker
@@ -106,6 +107,12 @@ class Consumer:
         await runtime.ended.wait()
         self._finished.set()
 
+    async def redrive(self, partition: PartitionId) -> None:
+        """An operator has asked something of this partition's quarantine."""
+        worker = self._workers.get(partition)
+        if isinstance(worker, CourseWorker):
+            worker.redrive()
+
     async def run(self) -> str:
         """Never return, but at an end: whoever awaits this learns of a death at once."""
         await self._finished.wait()
@@ -171,7 +178,10 @@ class Consumer:
         # A former configuration may have left messages done out of order: they stay done.
         if config.by_lane or (grant.detail and not handler.wants_batch):
             lanes = lane_course(config, standing)
-            return CourseWorker(grant, desk, handler, lanes, self, config, before)
+            aside = None
+            if config.failure_policy == "quarantine":
+                aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
+            return CourseWorker(grant, desk, handler, lanes, self, config, before, aside)
         return InOrderWorker(grant, desk, handler, retry_rules(config), self, config, before)
 
     def preparing(self, grant: Grant) -> None:

@@ -9,6 +9,7 @@ stands still with an alarm. Whatever is parked or given up is safely kept before
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -17,14 +18,17 @@ from functools import partial
 
 from pxrs_ray.actors.call_pool import CallPool
 from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.quarantine_log import QuarantineLog
+from pxrs_ray.actors.redrive import Redriver
 from pxrs_ray.actors.worker import Failure, Office, Worker
 from pxrs_ray.batch import Batch
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.delivery import Context, Delivery, Desk, context_at
-from pxrs_ray.errors import HandlerTimeout
-from pxrs_ray.model import Grant
+from pxrs_ray.errors import HandlerTimeout, PxrsError
+from pxrs_ray.model import Grant, Offset
 from pxrs_ray.processing.course import Course, Item, Standing, Task, Work
-from pxrs_ray.processing.plan import item_of
+from pxrs_ray.processing.lanes import KeyLanes
+from pxrs_ray.processing.plan import item_of, retry_rules
 from pxrs_ray.retry import FailurePolicy
 
 logger = logging.getLogger(__name__)
@@ -46,6 +50,7 @@ class CourseWorker(Worker):
         office: Office,
         config: GroupConfig,
         before: Worker | None,
+        quarantine: QuarantineLog | None = None,
     ) -> None:
         super().__init__(grant, desk, handler, office, config, before)
         self._course = course
@@ -53,7 +58,18 @@ class CourseWorker(Worker):
         fair = config.by_pack or config.fair_tenants or config.tenant_weights
         self._tenant_header = config.tenant_header if fair else None
         self._slots = config.calls_max
-        self._pool = CallPool(f"pxrs-call-{self.partition}", 2 * self._slots)
+        self._pool = CallPool(f"pxrs-call-{self.partition}", 2 * self._slots + 1)
+        self._redriver = None
+        if quarantine is not None:
+            self._redriver = Redriver(
+                quarantine,
+                handler,
+                retry_rules(config),
+                partial(self._desk_of_redrive, quarantine.queue),
+                self._unpark,
+                self._stopping,
+            )
+        self._redriving = 0
         self._busy = 0
         self._left_alone = 0
         self._ended: list[Ended] = []
@@ -66,11 +82,57 @@ class CourseWorker(Worker):
         with self._wake:
             return self._course.standing()
 
+    def redrive(self) -> None:
+        """An operator has asked for something: look, and do it. Does not wait."""
+        with self._wake:
+            if self._redriver is not None and not self._stopping.is_set():
+                self._redriving += 1
+                self._pool.submit(self._redrive)
+
+    def _redrive(self) -> None:
+        assert self._redriver is not None
+        try:
+            self._redriver.run()
+        finally:
+            with self._wake:
+                self._redriving -= 1
+                self._wake.notify_all()
+
+    def _desk_of_redrive(
+        self, queue: str, key: bytes | None, attempt: int, position: Offset
+    ) -> Desk:
+        """A fenced sink knows what is re-driven by its place in the quarantine, key by key."""
+        mark = "-" if key is None else hashlib.blake2b(key, digest_size=12).hexdigest()
+        return replace(self._desk, attempt=attempt, sink=(f"{queue}#{mark}", position))
+
+    def _unpark(self, key: bytes | None) -> bool:
+        assert isinstance(self._course, KeyLanes)
+        with self._wake:
+            return key is None or self._course.unpark(key)
+
     # --- the worker's thread ----------------------------------------------------------------------
+
+    def _load_quarantine(self, redriver: Redriver) -> None:
+        """Park what is in quarantine, before any of its messages is looked at."""
+        assert isinstance(self._course, KeyLanes)
+        while not self._stopping.is_set():
+            try:
+                keys = redriver.load()
+            except PxrsError as error:
+                logger.warning("the quarantine of partition %d: %s", self.partition, error)
+                self._stopping.wait(STOPPING_LOOK_S)
+                continue
+            with self._wake:
+                for key in keys:
+                    self._course.park(key)
+            self.redrive()
+            return
 
     def _work_on(self) -> None:
         try:
-            while not self._stopping.is_set() or self._busy:
+            if self._redriver is not None:
+                self._load_quarantine(self._redriver)
+            while not self._stopping.is_set() or self._busy or self._redriving:
                 with self._wake:
                     self._wait()
                 self._office.may_begin(self._stopping)
@@ -85,7 +147,7 @@ class CourseWorker(Worker):
         """With `_wake` held: return when there is something to do."""
         while not self._ended:
             if self._stopping.is_set():
-                if self._busy:
+                if self._busy or self._redriving:
                     self._wake.wait(STOPPING_LOOK_S)
                 return
             if self._batches and self._course.has_room():
@@ -184,6 +246,9 @@ class CourseWorker(Worker):
     def _put_aside(self, task: Task) -> None:
         """Keep what the handler could not process, where the failure policy says."""
         policy = FailurePolicy(self._config.failure_policy)
+        if task.work is Work.PARK:
+            assert self._redriver is not None
+            self._redriver.park(task.items)
         failure = Failure(self._context(task), task.item.error, policy)
         self._office.give_up(self, failure, [item.message for item in task.items])
 

@@ -9,6 +9,7 @@ from typing import Any
 from pxrs_ray.actors.calls import CoordinatorCalls
 from pxrs_ray.actors.handler import handler_ref
 from pxrs_ray.actors.pull import PullConsumer
+from pxrs_ray.actors.quarantine import GroupQuarantine
 from pxrs_ray.errors import UsageError
 from pxrs_ray.events import Plan
 from pxrs_ray.model import MemberId, Offset, PartitionId
@@ -121,6 +122,11 @@ class Group:
             "seek", kind, value, wanted, timeout_s=DRAIN_WAIT_S
         )
         return found
+
+    @property
+    def quarantine(self) -> GroupQuarantine:
+        """What the group has put aside under failure_policy = "quarantine"."""
+        return GroupQuarantine(self.topology, self.name)
 
     # --- asking -----------------------------------------------------------------------------------
 

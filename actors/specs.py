@@ -20,6 +20,12 @@ class GroupSpec:
     buffers: int
     config: GroupConfig
 
+    @property
+    def quarantine(self) -> str:
+        """The full name of the queue where the group puts messages aside; '' when it has none."""
+        name = self.config.quarantine_queue
+        return self.queue.removesuffix(self.config.queue) + name if name is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:

@@ -8,10 +8,13 @@ this message is delivered, whoever delivers it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 from pxrs_ray.batch import Batch
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
+from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Desk:
 
     `floor` is an offset below which everything is done, where messages are not worked in order;
     None where they are, and then everything below a message is done when it is delivered.
+    `sink` is under which name and offset a fenced sink knows a message that came another way.
     """
 
     queue: str
@@ -61,6 +65,7 @@ class Desk:
     epoch: Epoch
     attempt: int = 1
     floor: Offset | None = None
+    sink: tuple[str, Offset] | None = None
 
 
 class Delivery:
@@ -86,6 +91,18 @@ class Delivery:
     def context(self) -> Context:
         """Everything about this attempt."""
         return context_at(self._desk, self.offset)
+
+    def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
+        """A block whose rows are in the database exactly once: see `pxrs_ray.sink`.
+
+        `connection` is one of sqlite3, psycopg or oracledb, between transactions. Raises Fenced
+        when the partition has another owner by now, SinkConflict when it must be tried again.
+        """
+        desk = self._desk
+        queue, offset = desk.sink or (desk.queue, self.offset)
+        floor = desk.floor if desk.floor is not None and desk.sink is None else offset
+        place = SinkPlace(queue, desk.group, desk.partition, desk.epoch, floor)
+        return transaction(connection, place, offset, offset + 1)
 
     def __repr__(self) -> str:
         return (
@@ -113,6 +130,20 @@ class DeliveredBatch:
     def context(self) -> Context:
         """Everything about this attempt; the offset is that of the first message."""
         return context_at(self._desk, self.batch.base_offset)
+
+    def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
+        """As `Delivery.transaction`, for all messages at once.
+
+        Where a former delivery of the batch got a part of it into the database, this batch holds
+        only the rest from here on, which may be nothing.
+        """
+        desk, batch = self._desk, self.batch
+        floor = batch.base_offset
+        place = SinkPlace(desk.queue, desk.group, desk.partition, desk.epoch, floor)
+        return transaction(connection, place, floor, batch.end_offset, self._narrow)
+
+    def _narrow(self, start: Offset) -> None:
+        self.batch = self.batch.slice(start - self.batch.base_offset)
 
     def __repr__(self) -> str:
         return f"DeliveredBatch({self.batch!r}, attempt={self._desk.attempt})"

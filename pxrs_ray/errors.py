@@ -131,6 +131,10 @@ class StoreSchemaError(StoreError):
     """Raised when the stored schema is newer than this version, or cannot be upgraded."""
 
 
+class SinkConflict(PxrsError):
+    """Raised when a sink's transaction cannot be committed now; nothing was written: try again."""
+
+
 class HandlerError(PxrsError):
     """Raised when a message handler cannot be imported, pickled or called."""
 

@@ -141,7 +141,10 @@ class PxrsConfig(QueueOptions, GroupOptions):
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
                 groups[name] = _with(group, quarantine_queue=aside)
                 if group.queue in queues:
-                    queues.setdefault(aside, _with(queues[group.queue]))
+                    # What is put aside stays until somebody decides.
+                    kept = {"retention_ms": None, "retention_bytes": None}
+                    queue = _with(queues[group.queue], retention_passed=False, **kept)
+                    queues.setdefault(aside, queue)
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
         problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]

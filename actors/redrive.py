@@ -1,0 +1,156 @@
+"""`Redriver`: gives quarantined messages to the handler again, key by key, each in its order.
+
+Rules of this file. A key stays parked until nothing waits behind it: what comes meanwhile is parked
+behind the rest. A message that fails again, as often as any message may, ends the re-driving of
+its key, and the key waits for its operator. Everything that is done is in the log before the next
+message is begun, so that another owner goes on behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.quarantine_log import QuarantineLog, now_ms
+from pxrs_ray.delivery import Delivery, Desk, context_at
+from pxrs_ray.errors import PxrsError
+from pxrs_ray.model import Message, Offset
+from pxrs_ray.processing.course import Item
+from pxrs_ray.processing.quarantine import Parked, Record, headers_of, restored
+from pxrs_ray.retry import RetryAfter, RetryRules, after_failure
+
+logger = logging.getLogger(__name__)
+
+PAUSE_S = 0.01
+
+DeskFor = Callable[[bytes | None, int, Offset], Desk]
+
+
+class Redriver:
+    """The quarantine of one partition in the hands of its owner."""
+
+    def __init__(
+        self,
+        log: QuarantineLog,
+        handler: Handler,
+        rules: RetryRules,
+        desk_for: DeskFor,
+        unpark: Callable[[bytes | None], bool],
+        stopping: threading.Event,
+    ) -> None:
+        self._log = log
+        self._handler = handler
+        self._rules = rules
+        self._desk_for = desk_for
+        self._unpark = unpark
+        self._stopping = stopping
+        self._busy = False
+        self._wanted = False
+
+    def load(self) -> set[bytes]:
+        """Read the log, and answer the keys that are parked."""
+        return {key for key in self._log.refresh().keys if key is not None}
+
+    def park(self, items: tuple[Item, ...]) -> None:
+        """Put messages of one key aside; returns when they are kept.
+
+        What a former owner parked already, and did not live to commit, is not kept twice.
+        """
+        with self._log.lock:
+            aside = self._log.state.keys.get(items[0].key)
+            last = aside.last_offset if aside is not None and items[0].key is not None else -1
+            fresh = [self._record(item) for item in items if item.offset > last]
+            if fresh:
+                self._log.append(fresh)
+
+    def _record(self, item: Item) -> Message:
+        message: Message = item.message
+        own = headers_of(
+            Record.PARKED,
+            offset=item.offset,
+            attempts=item.attempts,
+            error=item.error,
+            at_ms=now_ms(),
+        )
+        return Message(
+            self._log.partition,
+            -1,
+            message.key,
+            message.payload,
+            message.timestamp_ms,
+            (*message.headers, *own),
+            message.id,
+        )
+
+    def run(self) -> None:
+        """Re-drive everything that operators want re-driven by now. Never on two threads at once:
+        one that is at it already goes round once more."""
+        with self._log.lock:
+            self._wanted = True
+            if self._busy:
+                return
+            self._busy = True
+        while True:
+            with self._log.lock:
+                if not self._wanted or self._stopping.is_set():
+                    self._busy = False
+                    return
+                self._wanted = False
+            try:
+                self._round()
+            except PxrsError as error:
+                logger.error("re-driving partition %d ended: %s", self._log.partition, error)
+
+    def _round(self) -> None:
+        keys = self._log.refresh().keys
+        for key in [key for key, aside in keys.items() if aside.retrying]:
+            self._redrive(key)
+
+    def _redrive(self, key: bytes | None) -> None:
+        while not self._stopping.is_set():
+            aside = self._log.state.keys.get(key)
+            if aside is None or not aside.retrying:
+                return
+            entry = aside.first
+            if entry is not None:
+                if not self._once_more(key, entry):
+                    return
+                continue
+            # Parking holds this lock: what is not in the log yet still has its lane.
+            with self._log.lock:
+                free = aside.first is None and self._unpark(key)
+            if free:
+                self._log.note(Record.RELEASED, key)
+                return
+            self._stopping.wait(PAUSE_S)
+
+    def _once_more(self, key: bytes | None, entry: Parked) -> bool:
+        """Deliver one parked message until it succeeds; False when it does not."""
+        [record] = self._log.records(entry.position, 1)
+        message = restored(record, self._log.partition)
+        failed = 0
+        while not self._stopping.is_set():
+            attempt = entry.attempts + failed + 1
+            desk = self._desk_for(key, attempt, entry.position)
+            try:
+                self._handler.call(Delivery(message, desk))
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything
+                failed += 1
+                logger.warning("%s, re-driven: %r", context_at(desk, message.offset), error)
+                verdict = after_failure(self._rules, failed)
+                if isinstance(verdict, RetryAfter):
+                    self._stopping.wait(verdict.delay_ms / 1_000)
+                    continue
+                self._log.note(
+                    Record.FAILED,
+                    key,
+                    position=entry.position,
+                    attempts=attempt,
+                    error=repr(error),
+                )
+                return False
+            self._log.note(Record.REDRIVEN, key, position=entry.position)
+            return True
+        return False

@@ -1,0 +1,104 @@
+"""`pxrs quarantine list|show|retry|skip`: messages that a group has put aside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
+from pxrs_ray.cli._ray import running, steady
+from pxrs_ray.cli._show import answer, table, text_of
+from pxrs_ray.errors import DeadlineExceeded, UsageError
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.quarantine import KeysAside
+
+app = typer.Typer(
+    help="Look at the keys that a group has put aside, and re-drive or give up their messages.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Key = Annotated[str | None, typer.Argument(help="The key, as text.", show_default=False)]
+NoKey = Annotated[bool, typer.Option("--no-key", help="The messages that have no key.")]
+WaitS = Annotated[float, typer.Option("--wait", help="How many seconds to wait for the owner.")]
+
+
+def _one(key: str | None, no_key: bool) -> bytes | None:
+    if (key is None) != no_key:
+        raise UsageError("name one KEY, or --no-key for the messages that have none")
+    return None if key is None else key.encode()
+
+
+@app.command("list")
+def list_(group: GroupName, topology: TopologyName = None, as_json: AsJson = False) -> None:
+    """Every key that is put aside, what blocks it, and how many messages wait."""
+    found = running(topology).group(group).quarantine.list()
+    answer(list(found), as_json, lambda: _table(found))
+
+
+@app.command()
+def show(
+    group: GroupName,
+    key: Key = None,
+    no_key: NoKey = False,
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """What waits of one key, in order, with payloads."""
+    entries = running(topology).group(group).quarantine.show(_one(key, no_key))
+    rows = [
+        (f"P{m.partition}", e.offset, e.attempts, e.error, text_of(m.payload)[:200])
+        for e, m in entries
+    ]
+    head = ("partition", "offset", "attempts", "error", "payload")
+    told = [{"entry": entry, "message": message} for entry, message in entries]
+    answer(told, as_json, lambda: table(head, rows))
+
+
+@app.command()
+def retry(
+    group: GroupName,
+    key: Key = None,
+    no_key: NoKey = False,
+    every: Annotated[bool, typer.Option("--all", help="Every key.")] = False,
+    wait_s: WaitS = 60.0,
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give the messages of a key to the handler again, in order; then the key flows again."""
+    aside = steady(topology).group(group).quarantine
+    if every:
+        left = aside.retry_all(wait_s)
+    else:
+        left = aside.retry(_one(key, no_key), wait_s)
+    answer(list(left), as_json, lambda: _table(left) if left else "nothing is put aside any more")
+    if any(each.retrying for each in left):
+        raise DeadlineExceeded(
+            f"not all was re-driven in {wait_s:g} s; the owner goes on with it, and `pxrs "
+            f"quarantine list {group}` shows how far it is"
+        )
+
+
+@app.command()
+def skip(
+    group: GroupName,
+    key: Key = None,
+    no_key: NoKey = False,
+    every: Annotated[bool, typer.Option("--all", help="All that wait, not the first alone.")] = (
+        False
+    ),
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give up the message that blocks a key (with --all: everything that waits of it)."""
+    aside = steady(topology).group(group).quarantine
+    skipped = aside.skip(_one(key, no_key), None if every else 1)
+    answer({"skipped": skipped}, as_json, lambda: f"{skipped} messages given up")
+
+
+def _table(found: KeysAside) -> object:
+    if not found:
+        return "nothing is put aside"
+    return table(found.HEAD, found.rows())

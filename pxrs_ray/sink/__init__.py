@@ -1,0 +1,25 @@
+"""The fenced sink: a handler's rows and its progress in one transaction of the user's database.
+
+    def handle(message):
+        with message.transaction(connection) as cursor:
+            cursor.execute("UPDATE account SET balance = balance + ? WHERE id = ?", ...)
+
+Beside the user's rows the transaction changes one row of the table `pxrs_sink`: how far the
+partition is in this database, and under which epoch. A message that is delivered again finds
+itself there, and its block is undone; an owner whose epoch is over finds a higher one there, and
+gets Fenced. So results are there exactly once, whatever dies when.
+"""
+
+from __future__ import annotations
+
+from pxrs_ray.sink.dialects import SinkDialect, dialect_of
+from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, create_table, transaction
+
+__all__ = [
+    "SinkCursor",
+    "SinkDialect",
+    "SinkPlace",
+    "create_table",
+    "dialect_of",
+    "transaction",
+]

@@ -1,0 +1,210 @@
+"""The fenced sink on real databases: exactly once through kills, freezes and thaws."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pxrs_ray.batch import Batch
+from pxrs_ray.delivery import DeliveredBatch, Delivery, Desk
+from pxrs_ray.errors import Fenced, SinkConflict, UsageError
+from pxrs_ray.model import Message
+from pxrs_ray.sink import create_table, transaction
+from pxrs_ray.sink.transaction import SinkPlace
+from tests.contract.sink_world import Database, World, outcome, play
+from tests.servers import PostgresServer
+
+SCHEDULES = 1_000
+SCHEDULES_UNGUARDED = 150
+
+
+def sqlite_database(folder: Path) -> Database:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(folder / "user.db", timeout=0)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    return Database(connect)
+
+
+def postgres_database(server: PostgresServer) -> Database:
+    import psycopg
+
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("DROP TABLE IF EXISTS account, applied, pxrs_sink")
+
+    def connect() -> Any:
+        return psycopg.connect(server.url, options="-c lock_timeout=2ms -c synchronous_commit=off")
+
+    return Database(connect)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        made = sqlite_database(tmp_path)
+    else:
+        made = postgres_database(request.getfixturevalue("postgres_server"))
+    yield made
+    made.close()
+
+
+def schedule(database: Database, seed: int, *, guarded: bool) -> World:
+    world = World(
+        database, f"run-{seed}-{guarded}", 8, guarded=guarded, batches=seed % 3 == 0, seed=seed
+    )
+    play(world)
+    return world
+
+
+def test_a_thousand_schedules_of_kills_freezes_and_thaws_are_exact(database: Database) -> None:
+    replaced = 0
+    for seed in range(SCHEDULES):
+        world = schedule(database, seed, guarded=True)
+        totals, applied = outcome(world)
+        assert totals == world.expected(), f"schedule {seed}"
+        assert [seen for seen, _ in applied] == list(range(world.messages)), f"schedule {seed}"
+        epochs = [epoch for epoch, _ in world.committed]
+        assert epochs == sorted(epochs), f"schedule {seed}: a stale owner has written"
+        replaced += epochs[-1] > 1
+    assert replaced > SCHEDULES / 4
+
+
+def test_without_the_fence_the_same_schedules_show_duplicates(database: Database) -> None:
+    doubled = stale = 0
+    for seed in range(SCHEDULES_UNGUARDED):
+        world = schedule(database, seed, guarded=False)
+        _, applied = outcome(world)
+        doubled += len(applied) > world.messages
+        epochs = [epoch for epoch, _ in world.committed]
+        stale += epochs != sorted(epochs)
+    assert doubled > SCHEDULES_UNGUARDED / 10 and stale > 0
+
+
+# --- what single blocks do ------------------------------------------------------------------------
+
+
+def desk(epoch: int = 5, floor: int | None = None) -> Desk:
+    return Desk("q", "g", "m", 1, 3, epoch, floor=floor)
+
+
+def message(offset: int, epoch: int = 5, floor: int | None = None) -> Delivery:
+    return Delivery(Message(3, offset, b"k", b"", 0), desk(epoch, floor))
+
+
+def put(database: Database, delivery: Delivery, connection: Any) -> None:
+    with delivery.transaction(connection) as cursor:
+        sql = "INSERT INTO applied VALUES ('x', :seen, :epoch)"
+        binds = {"seen": delivery.offset, "epoch": delivery.context.epoch}
+        cursor.execute(database.dialect.sql(sql), binds)
+
+
+def seen(database: Database, connection: Any) -> list[int]:
+    found = database.run(connection, "SELECT seen FROM applied WHERE run = 'x' ORDER BY seen")
+    connection.rollback()
+    return [row[0] for row in found]
+
+
+@pytest.fixture
+def connection(database: Database) -> Any:
+    return database.take()
+
+
+def test_a_redelivered_message_changes_nothing(database: Database, connection: Any) -> None:
+    for offset in (0, 1, 1, 0, 2, 1):
+        put(database, message(offset), connection)
+    assert seen(database, connection) == [0, 1, 2]
+
+
+def test_a_block_that_is_replayed_knows_and_its_errors_mean_nothing(
+    database: Database, connection: Any
+) -> None:
+    put(database, message(0), connection)
+    with message(0).transaction(connection) as cursor:
+        assert cursor.replayed
+        raise RuntimeError("the row is there already")
+    with pytest.raises(RuntimeError), message(1).transaction(connection) as cursor:
+        assert not cursor.replayed
+        raise RuntimeError("no such account")
+    assert seen(database, connection) == [0]
+
+
+def test_a_stale_epoch_is_fenced_before_it_writes_and_before_it_commits(
+    database: Database, connection: Any
+) -> None:
+    put(database, message(0, epoch=5), connection)
+    put(database, message(1, epoch=7), connection)
+    with pytest.raises(Fenced, match="epoch 7 has written"):
+        put(database, message(2, epoch=5), connection)
+    put(database, message(2, epoch=7), connection)
+    assert seen(database, connection) == [0, 1, 2]
+
+
+def test_messages_may_be_applied_out_of_order_where_keys_run_beside_each_other(
+    database: Database, connection: Any
+) -> None:
+    for offset in (4, 2, 4, 0, 2):
+        put(database, message(offset, floor=0), connection)
+    assert seen(database, connection) == [0, 2, 4]
+    put(database, message(9, floor=8), connection)
+    place = SinkPlace("q", "g", 3, 5, 0)
+    with transaction(connection, place, 3, 4) as cursor:
+        assert cursor.replayed, "everything below the floor is over"
+
+
+def test_a_batch_is_narrowed_to_what_is_not_applied(database: Database, connection: Any) -> None:
+    def batch_of(first: int, end: int) -> DeliveredBatch:
+        count = end - first
+        batch = Batch.of([b"k"] * count, [b""] * count, timestamp_ms=0)
+        return DeliveredBatch(Batch(3, first, batch.flags, batch.columns, 0), desk())
+
+    for first, end, rest in ((0, 3, [0, 1, 2]), (1, 6, [3, 4, 5]), (2, 5, []), (6, 7, [6])):
+        delivered = batch_of(first, end)
+        with delivered.transaction(connection) as cursor:
+            assert [m.offset for m in delivered] == rest
+            for m in delivered:
+                sql = "INSERT INTO applied VALUES ('x', :seen, 5)"
+                cursor.execute(database.dialect.sql(sql), {"seen": m.offset})
+    assert seen(database, connection) == list(range(7))
+
+
+def test_two_owners_in_the_same_moment_apply_once(database: Database) -> None:
+    if database.dialect.locking == "":
+        pytest.skip("SQLite has one writer at a time: the second one does not get in")
+    one, other = database.take(), database.take()
+    create_table(one)
+    with pytest.raises(SinkConflict), message(0).transaction(one):
+        put(database, message(0), other)
+    with pytest.raises(SinkConflict), message(1).transaction(one):
+        put(database, message(1), other)
+    with pytest.raises(Fenced), message(2).transaction(one):
+        put(database, message(2, epoch=9), other)
+    assert seen(database, one) == [0, 1, 2]
+    database.put(one)
+    database.put(other)
+
+
+def test_an_open_transaction_is_refused(database: Database, connection: Any) -> None:
+    database.run(connection, "INSERT INTO applied VALUES ('y', 1, 1)")
+    with pytest.raises(UsageError, match="transaction open"), message(0).transaction(connection):
+        pass
+
+
+def test_other_connections_are_refused() -> None:
+    with pytest.raises(UsageError, match="sqlite3, psycopg and oracledb"):
+        message(0).transaction(object()).__enter__()
+
+
+def test_drivers_in_other_modes_work_too(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "user.db", isolation_level=None)
+    connection.execute("CREATE TABLE applied (run TEXT, seen INTEGER, epoch INTEGER)")
+    for offset in (0, 0, 1):
+        with message(offset).transaction(connection) as cursor:
+            cursor.execute("INSERT INTO applied VALUES ('x', ?, 5)", (offset,))
+    assert [row[0] for row in connection.execute("SELECT seen FROM applied")] == [0, 1]
+    connection.close()

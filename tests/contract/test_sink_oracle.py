@@ -1,0 +1,36 @@
+"""The fenced sink on Oracle (its stand-in, where there is no real one)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pxrs_ray.delivery import Delivery
+from pxrs_ray.errors import Fenced
+from tests.contract.oracle_database import Database
+from tests.contract.test_sink import message
+
+
+def test_it_applies_once_fences_and_keeps_gaps(database: Database) -> None:
+    connection = database.connect()
+    cursor = connection.cursor()
+    cursor.execute("CREATE TABLE applied (run VARCHAR2(40), seen NUMBER(19), epoch NUMBER(19))")
+
+    def apply(delivery: Delivery) -> None:
+        with delivery.transaction(connection) as block:
+            binds = {"seen": delivery.offset, "epoch": delivery.context.epoch}
+            block.execute("INSERT INTO applied VALUES ('x', :seen, :epoch)", binds)
+
+    for offset in (4, 2, 4, 0, 2):
+        apply(message(offset, floor=0))
+    apply(message(3, epoch=7, floor=0))
+    with pytest.raises(Fenced):
+        apply(message(1, epoch=5, floor=0))
+    with pytest.raises(RuntimeError), message(1, epoch=7, floor=0).transaction(connection) as block:
+        block.execute("INSERT INTO applied VALUES ('x', 1, 7)")
+        raise RuntimeError("undone")
+    apply(message(1, epoch=7, floor=0))
+    cursor.execute("SELECT seen FROM applied ORDER BY seen")
+    assert [int(row[0]) for row in cursor.fetchall()] == [0, 1, 2, 3, 4]
+    cursor.execute("SELECT next_offset, done FROM pxrs_sink")
+    assert [(int(low), done) for low, done in cursor.fetchall()] == [(5, "-")]
+    connection.rollback()
