@@ -1,0 +1,159 @@
+"""The live page in a real browser: a consumer is killed, and the page shows the takeover."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pxrs_ray.dashboard.picture import Look
+from pxrs_ray.dashboard.server import Server, Source
+from tests.cli.browser import chromium
+from tests.cli.pictures import buffer_stats, group_status, topology_status
+
+WAIT_S = 40
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@contextmanager
+def served(source: Source) -> Iterator[str]:
+    """The page of `source`, served by a thread with a loop of its own; answers its address."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    runner = web.AppRunner(Server(source, 0.1).app(), shutdown_timeout=0.1)
+
+    async def start() -> str:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{runner.addresses[0][1]}/"
+
+    try:
+        yield asyncio.run_coroutine_threadsafe(start(), loop).result(WAIT_S)
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(WAIT_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(WAIT_S)
+        loop.close()
+
+
+class Drawn:
+    """A topology drawn by hand."""
+
+    def __init__(self, partitions: int, consumers: int) -> None:
+        self.status = topology_status(group_status(partitions, consumers, lag=3))
+        self.done: list[tuple[str, str, Any]] = []
+
+    def look(self) -> Look:
+        return Look(self.status, {0: buffer_stats()})
+
+    def act(self, action: str, group: str, value: Any) -> str:
+        self.done.append((action, group, value))
+        return f"{group} has {value} consumers"
+
+
+def wait(browser: Any, condition: Any) -> Any:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, WAIT_S, 0.05).until(condition)
+
+
+def cells(browser: Any, kind: str = "") -> list[Any]:
+    found: list[Any] = browser.find_elements("css selector", f".map > div{kind}")
+    return found
+
+
+@pytest.mark.service
+@pytest.mark.parametrize(("partitions", "size"), [(16, "large"), (1_024, "small")])
+def test_the_map_is_readable_at_every_size(
+    browser: Any, partitions: int, size: str, tmp_path: Path
+) -> None:
+    with served(Drawn(partitions, 12)) as address:
+        browser.get(address)
+        wait(browser, lambda b: len(cells(b, ".owned")) == partitions)
+        assert size in browser.find_element("class name", "map").get_attribute("class")
+        widths = {round(cell.size["width"]) for cell in cells(browser)[:64]}
+        assert min(widths) >= 12, "every partition can be seen and clicked"
+        body = browser.find_element("tag name", "body").size["width"]
+        assert browser.execute_script("return document.body.scrollWidth") <= body + 1
+        cells(browser)[3].click()
+        chosen = browser.find_element("class name", "chosen")
+        wait(browser, lambda _: chosen.text.startswith("P3: billing-3 (owned), epoch 1"))
+        browser.save_screenshot(str(tmp_path / f"{partitions}.png"))
+
+
+@pytest.mark.service
+def test_actions_are_asked_about_first(browser: Any) -> None:
+    drawn = Drawn(16, 3)
+    with served(drawn) as address:
+        browser.get(address)
+        wait(browser, lambda b: len(cells(b, ".owned")) == 16)
+        count = browser.find_element("class name", "count")
+        count.clear()
+        count.send_keys("5")
+        scale = browser.find_element("css selector", "[data-action=scale]")
+        dialog = browser.find_element("id", "confirm")
+        scale.click()
+        wait(browser, lambda _: "Scale billing to 5 consumers?" in dialog.text)
+        dialog.find_element("css selector", "[value=no]").click()
+        wait(browser, lambda _: not dialog.is_displayed())
+        assert drawn.done == []
+        scale.click()
+        dialog.find_element("class name", "yes").click()
+        wait(browser, lambda b: b.find_element("id", "done").text == "billing has 5 consumers")
+        assert drawn.done == [("scale", "billing", 5)]
+
+
+@pytest.mark.service
+@pytest.mark.ray
+def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
+    import ray
+
+    import pxrs_ray
+    from pxrs_ray.cli.dashboard import RaySource
+
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    config = pxrs_ray.PxrsConfig(
+        name="page",
+        data_dir=tmp_path,
+        store="memory:",
+        queues={"orders": pxrs_ray.QueueConfig(partitions=8)},
+    )
+    topology = pxrs_ray.deploy(config)
+    try:
+        group = topology.group("billing", queue="orders")
+        group.start(lambda message: None, consumers=2)
+        with served(RaySource(topology)) as address:
+            browser.get(address)
+            wait(browser, lambda b: len(cells(b, ".owned")) == 8)
+            victim = group.status().consumers[0]
+            os.kill(victim.pid or 0, signal.SIGKILL)
+
+            def taken_over(page: Any) -> bool:
+                events = page.find_element("class name", "events").text
+                rows = page.find_element("css selector", ".consumers tbody").text
+                return (
+                    f"{victim.member}#{victim.incarnation}" in events
+                    and "died" in events
+                    and f"{victim.member}#{victim.incarnation + 1} running" in rows
+                    and len(cells(page, ".owned")) == 8
+                )
+
+            wait(browser, taken_over)
+            browser.save_screenshot(str(tmp_path / "takeover.png"))
+    finally:
+        topology.shutdown()
+        ray.shutdown()
