@@ -26,6 +26,7 @@ REMEDIES = {
     "RetentionBlocked": "Let the group that is named pass the messages first, or force it.",
     "SequenceConflict": "Give a feed whose content differs another feed id.",
     "SequenceGap": "Report it, unless messages were appended by hand: an append was lost.",
+    "SinkConflict": "Let it pass on: the message is delivered again, and nothing was written yet.",
     "StoreCorrupted": "Restore the registry from its newest state; then `pxrs up`.",
     "StoreSchemaError": "Install the version of PXRS that wrote the registry, or a newer one.",
     "StoreUnavailable": "Bring the store back; work goes on and commits wait meanwhile.",
