@@ -1,0 +1,12 @@
+"""Tenants: whose a message is, where it goes, who serves it, and how that changes while running.
+
+Rules of this package: pure. A tenant is shared (its messages are in the service's queue, between
+others') or isolated (it has a queue and consumers of its own).
+"""
+
+from __future__ import annotations
+
+from pxrs_ray.tenants.move import Route, TenantMove
+from pxrs_ray.tenants.resolve import Place, Service, TenantDirectory, TenantProfile
+
+__all__ = ["Place", "Route", "Service", "TenantDirectory", "TenantMove", "TenantProfile"]
