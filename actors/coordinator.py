@@ -61,6 +61,7 @@ class Coordinator:
         self._reporting: asyncio.Task[None]
         start_journal(topology=config.name, actor="coordinator")
         self._closing = False
+        self._deployed = ""
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -88,6 +89,7 @@ class Coordinator:
         )
         self._generation = snapshot.generation
         documents = await self._thread.call_until_known(self._store.documents, config.name)
+        self._deployed = documents.get("deployed", "")
         if "config" in documents:
             self._config = config = _config_from(documents["config"], config.store)
         await self._keep_config()
@@ -174,13 +176,13 @@ class Coordinator:
     async def deployed(self) -> str:
         """What `note_deployed` kept last; '' when nothing was."""
         await self._ready()
-        documents = await self._thread.call(self._store.documents, self._config.name)
-        return documents.get("deployed", "")
+        return self._deployed
 
     async def note_deployed(self, text: str) -> None:
         """Keep which file was deployed, beside the configuration."""
         await self._ready()
         await self._put_document("deployed", text)
+        self._deployed = text
 
     async def _put_document(self, name: str, text: str) -> None:
         outcome = await self._thread.call_until_known(
