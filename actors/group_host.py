@@ -170,6 +170,7 @@ class GroupHost:
 
     def _take(self, event: Event | None, decision: Decision) -> None:
         self.tally.note(event, decision)
+        self.tally.note_hand_overs(decision, self._clock.now().monotonic_ms)
         if decision.records:
             self._queue.push(decision.records)
             self._wake.set()

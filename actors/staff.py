@@ -9,6 +9,7 @@ the next start.
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from pxrs_ray.actors.crew import Crew, Hand
 from pxrs_ray.actors.crew_document import CrewDocument, kill_orphans
 from pxrs_ray.actors.group_host import GroupHost
 from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.actors.room import free_by_node, needs_of, unplaced
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.options import CONSUMERS_MAX
@@ -160,7 +162,15 @@ class Staff:
         add = [Member(name, 1) for name in self._new_names(max(0, consumers - have))]
         members = self._host.core.state.members
         gone = [name for name in self._least_loaded(have - consumers) if name in members]
-        return self._host.core.plan(f"{have} to {consumers} consumers", add=add, remove=gone)
+        found = self._host.core.plan(f"{have} to {consumers} consumers", add=add, remove=gone)
+        needs = needs_of(self.spec.config.ray_options)
+        free = await asyncio.to_thread(free_by_node) if needs and add else {}
+        hand_overs = self._host.tally.hand_overs_ms
+        return replace(
+            found,
+            pause_ms=round(statistics.median(hand_overs)) if hand_overs else None,
+            unplaced=unplaced(len(add), needs, free),
+        )
 
     def _running(self) -> Crew:
         if self.crew is None:

@@ -242,8 +242,15 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a change would move, before it is done."""
+    """What a change would move, before it is done.
+
+    `pause_ms` is what a moved partition is expected to pause: the median of the last hand-overs
+    (None while there were none). `unplaced` of the new consumers find no room on the nodes that
+    there are now: they wait for nodes to be added.
+    """
 
     cause: str
     moves: tuple[Move, ...]
     counts: Mapping[MemberId, int] = field(default_factory=dict)
+    pause_ms: int | None = None
+    unplaced: int = 0

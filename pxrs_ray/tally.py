@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 
 from pxrs_ray.events import (
+    Assignment,
     Configure,
     Decision,
     Died,
@@ -15,7 +16,7 @@ from pxrs_ray.events import (
     Seek,
     Tick,
 )
-from pxrs_ray.model import MemberWrite, Outcome, PartitionId, WriteKind
+from pxrs_ray.model import MemberWrite, Outcome, PartitionId, Write, WriteKind
 
 PAUSES_KEPT = 10_000
 
@@ -39,7 +40,9 @@ class Tally:
         self.moves = 0
         self.rebalances: Counter[str] = Counter()
         self.pauses_ms: deque[int] = deque(maxlen=PAUSES_KEPT)
+        self.hand_overs_ms: deque[int] = deque(maxlen=PAUSES_KEPT)
         self._released_ms: dict[PartitionId, int] = {}
+        self._asked_ms: dict[PartitionId, int] = {}
 
     def note(self, event: Event | None, decision: Decision) -> None:
         """Count what a decision changes; `event` is None for the coordinator's own start."""
@@ -55,6 +58,18 @@ class Tally:
                 self.commits += 1
             elif not isinstance(record, MemberWrite):
                 self._note_move(record.kind, record.partition, record.at_ms)
+
+    def note_hand_overs(self, decision: Decision, now_ms: int) -> None:
+        """Measure from when an owner is asked for a partition to when the next one has it."""
+        for effect in decision.effects:
+            if isinstance(effect, Assignment):
+                for partition in effect.revoking:
+                    self._asked_ms.setdefault(partition, now_ms)
+        for record in decision.records:
+            if isinstance(record, Write) and record.kind is WriteKind.CLAIM:
+                asked_ms = self._asked_ms.pop(record.partition, None)
+                if asked_ms is not None:
+                    self.hand_overs_ms.append(now_ms - asked_ms)
 
     def _note_move(self, kind: WriteKind, partition: PartitionId, at_ms: int) -> None:
         if kind is WriteKind.RELEASE:

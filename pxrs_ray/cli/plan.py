@@ -22,12 +22,14 @@ def command(
     from pxrs_ray.cli._show import answer, table
 
     found = running(topology).group(group).plan(consumers)
+    pause = "" if found.pause_ms is None else f", each pausing about {found.pause_ms} ms"
+    room = f"; {found.unplaced} consumers wait for new nodes" if found.unplaced else ""
     moves = [(f"P{m.partition}", m.source, m.target, m.reason) for m in found.moves]
     answer(
         found,
         as_json,
         lambda: Group(
-            f"{found.cause}: {len(found.moves)} partitions move",
+            f"{found.cause}: {len(found.moves)} partitions move{pause}{room}",
             table(("partition", "from", "to", "why"), moves),
             table(("consumer", "partitions then"), sorted(found.counts.items())),
         ),
