@@ -28,7 +28,7 @@ def subcommands() -> dict[str, str]:
     """Name every subcommand and its module: all of this package's, but helpers (`_name`)."""
     names = (found.name for found in pkgutil.iter_modules(cli.__path__))
     return {
-        name.replace("_", "-"): f"{cli.__name__}.{name}"
+        name.rstrip("_").replace("_", "-"): f"{cli.__name__}.{name}"
         for name in sorted(names)
         if not name.startswith("_") and name not in NOT_COMMANDS
     }

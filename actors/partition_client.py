@@ -1,0 +1,116 @@
+"""`PartitionClient`: blocking reads and writes of one partition's log, for tools and workers.
+
+Rules of this file. A buffer that is away is asked again, up to a deadline; what it refuses is
+raised. Appending needs a producer identity, epoch and sequence: making the call again is harmless.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from pxrs_ray.actors.failures import BufferAway, find_buffer, ours
+from pxrs_ray.batch import Batch, batches
+from pxrs_ray.errors import DeadlineExceeded, NotFound, OffsetOutOfRange, PxrsError
+from pxrs_ray.log.wire import Appended, Fetched, LogEnds, Refused
+from pxrs_ray.model import Epoch, Offset, PartitionId
+
+CALL_WAIT_S = 10.0
+TRY_FOR_S = 60.0
+PAUSE_S = 0.2
+APPEND_WAIT_MS = 2_000
+READ_BYTES = 4 << 20
+
+
+class PartitionClient:
+    """See the rules at the head of this file. Use it from one thread at a time.
+
+    `queue` is the full name. Reads are made as `reader` under `epoch`: a group under its
+    ownership's epoch, or somebody who is no group under 0.
+    """
+
+    def __init__(
+        self,
+        topology: str,
+        buffers: int,
+        queue: str,
+        partition: PartitionId,
+        reader: str = "?tool",
+        epoch: Epoch = 0,
+    ) -> None:
+        self.queue = queue
+        self.partition = partition
+        self._topology = topology
+        self._index = partition % buffers
+        self._reader = reader
+        self._epoch = epoch
+        self._buffer: Any = None
+
+    def _call(self, what: str, make: Callable[[Any], Any]) -> Any:
+        end_s = time.monotonic() + TRY_FOR_S
+        while True:
+            try:
+                if self._buffer is None:
+                    self._buffer = find_buffer(self._topology, self._index)
+                return make(self._buffer).future().result(CALL_WAIT_S)
+            except Exception as error:
+                answer = ours(error)
+                if not isinstance(answer, (BufferAway, NotFound)):
+                    raise answer from None
+                self._buffer = None
+                if time.monotonic() > end_s:
+                    raise DeadlineExceeded(
+                        f"partition {self.partition} of {self.queue}: {what} was not possible in "
+                        f"{TRY_FOR_S:g} s: {answer}"
+                    ) from error
+            time.sleep(PAUSE_S)
+
+    def ends(self) -> LogEnds:
+        """Where the log stands. Raises NotFound when there is none."""
+        found: dict[PartitionId, LogEnds] = self._call(
+            "asking for its end", lambda buffer: buffer.ends.remote(self.queue)
+        )
+        if self.partition not in found:
+            raise NotFound(f"queue {self.queue!r} has no partition {self.partition}")
+        return found[self.partition]
+
+    def read(self, offset: Offset, wait_ms: int = 0) -> Iterator[Batch]:
+        """What there is from `offset` on, until the end that the log has when it is reached.
+
+        What the log no longer has is passed over. `wait_ms` is how long to wait for the first.
+        """
+        while True:
+            parts = self._call("reading", partial(self._fetch, offset, wait_ms))
+            if not parts:
+                return
+            part: Fetched | Refused = parts[0]
+            if isinstance(part, Refused):
+                start = part.start_offset
+                if not isinstance(part.error, OffsetOutOfRange) or start is None:
+                    raise part.error
+                if start <= offset:
+                    return
+                offset = start
+                continue
+            yield from batches(part, offset)
+            offset, wait_ms = part.next_offset, 0
+
+    def _fetch(self, offset: Offset, wait_ms: int, buffer: Any) -> Any:
+        places = {self.partition: (self._epoch, offset)}
+        return buffer.fetch.remote(self.queue, self._reader, places, READ_BYTES, wait_ms)
+
+    def append(self, batch: Batch, producer: bytes, epoch: int, sequence: int) -> Offset | None:
+        """Append; answers the first offset. None: it was there already, so long ago that the log
+        has forgotten where. Raises what the log refuses with."""
+        header, body = batch.to_wire(producer, epoch, sequence)
+        frames = [(self.partition, header, body)]
+        [answer] = self._call(
+            "appending", lambda buffer: buffer.append.remote(self.queue, frames, APPEND_WAIT_MS)
+        )
+        if isinstance(answer, Refused):
+            refusal: PxrsError = answer.error
+            raise refusal
+        assert isinstance(answer, Appended)
+        return answer.base_offset
