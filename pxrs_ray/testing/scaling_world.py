@@ -2,6 +2,7 @@
 
 Rules of this file: steps of one second, no randomness, the same world for every policy. What a
 policy costs is `area`: the mean lag times the seconds of consumers that were paid for.
+`python -m pxrs_ray.testing.scaling_world traces.png` plots every scenario.
 """
 
 from __future__ import annotations
@@ -251,3 +252,30 @@ def compare(settings: ScalerSettings | None = None) -> list[tuple[Trace, Trace]]
         )
         for world in scenarios()
     ]
+
+
+def plot(file: str) -> None:
+    """Write a picture of every scenario: lag and consumers over time, ours and the rule's."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    results = compare()
+    figure, rows = plt.subplots(len(results), 2, figsize=(12, 2.6 * len(results)))
+    for (ours, rule), (left, right) in zip(results, rows, strict=True):
+        for trace, name in ((ours, "ours"), (rule, "threshold rule")):
+            left.plot(trace.lag, label=name)
+            right.plot(trace.running, label=name)
+        left.set_title(f"{ours.scenario}: messages waiting", fontsize=9)
+        right.set_title(f"{ours.scenario}: consumers", fontsize=9)
+        right.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, dpi=80)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    import sys
+
+    plot(sys.argv[1] if len(sys.argv) > 1 else "scaling.png")
