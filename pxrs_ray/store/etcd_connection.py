@@ -41,6 +41,10 @@ _PASSING = (
 )
 
 
+class _ChannelClosed(Exception):
+    """Raised when a call met a client that another thread had closed; a new one is made."""
+
+
 class EtcdConnection:
     """Clients to one cluster, used by several threads."""
 
@@ -53,7 +57,7 @@ class EtcdConnection:
             raise ConfigError(f"store URL {url.shown}: cert_file= and key_file= come together")
         etcd3 = import_etcd3()
         self.rpc = etcd3.etcdrpc
-        self.errors: tuple[type[Exception], ...] = (grpc.RpcError, etcd3.Etcd3Exception)
+        self.errors = (grpc.RpcError, etcd3.Etcd3Exception, _ChannelClosed)
         self._make_client = etcd3.client
         self._endpoints = [(host or "localhost", port or 2379) for host, port in url.hosts]
         self._endpoints = self._endpoints or [("localhost", 2379)]
@@ -91,6 +95,11 @@ class EtcdConnection:
                     if self._current == place:
                         self._current = (place + 1) % len(self._endpoints)
             raise
+        except ValueError as error:
+            # What gRPC says when another thread gave up this client a moment ago.
+            if "closed channel" not in str(error):
+                raise
+            raise _ChannelClosed(str(error)) from None
 
     def txn(
         self,
@@ -128,6 +137,8 @@ class EtcdConnection:
 
     def is_passing(self, error: Exception) -> bool:
         """Whether another try may succeed."""
+        if isinstance(error, _ChannelClosed):
+            return True
         if not isinstance(error, grpc.RpcError):
             return type(error).__name__ in ("ConnectionFailedError", "ConnectionTimeoutError")
         return error.code() in _PASSING or _is_stale_token(error)

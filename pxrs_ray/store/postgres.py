@@ -152,6 +152,7 @@ class PostgresDatabase(Database):
         self._lock = threading.Lock()
         self._permits = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._url = url
+        self._warnings: tuple[str, ...] = ()
         self._closed = False
         self.persistence = Persistence(
             where=url.shown,
@@ -217,9 +218,19 @@ class PostgresDatabase(Database):
         for statement in statements:
             cursor.execute(statement)
 
+    def inspect(self, cursor: Cursor) -> None:
+        """Ask whether the server waits for its disk."""
+        cursor.execute(
+            "SELECT name FROM pg_settings WHERE setting = 'off' "
+            "AND name IN ('fsync', 'synchronous_commit', 'full_page_writes') ORDER BY name"
+        )
+        self._warnings = tuple(
+            f"{row[0]} is off: a crash may lose accepted writes" for row in cursor.fetchall()
+        )
+
     def info(self) -> StoreInfo:
-        """A server that does not wait for its disk says so itself: nothing to ask here."""
-        return StoreInfo("postgresql", self._url.shown, True)
+        """Durable unless the server said that it does not wait."""
+        return StoreInfo("postgresql", self._url.shown, not self._warnings, self._warnings)
 
     def close(self) -> None:
         """Close the idle connections; those in use are closed when they are given back."""

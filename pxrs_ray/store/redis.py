@@ -77,6 +77,7 @@ class RedisStore(RegistryStore):
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[str, int]] = {}
         self._registry_id: str | None = None
+        self._info = StoreInfo("redis", url.shown, False, ("not asked yet: call create()",))
         self._closed = False
 
     def create(self) -> str:
@@ -87,23 +88,24 @@ class RedisStore(RegistryStore):
                 pipe.hsetnx(key, "id", secrets.token_hex(16))
                 pipe.hsetnx(key, "schema_version", str(SCHEMA_VERSION))
                 pipe.hmget(key, ["id", "schema_version"])
-                pipe.info("memory")
+                pipe.info()
                 found: Sequence[Any] = pipe.execute()
                 return found
 
-        _, _, (found, version), memory = self._run("create", attempt)
+        _, _, (found, version), server = self._run("create", attempt)
         if int(version) > SCHEMA_VERSION:
             raise StoreSchemaError(
                 f"the registry at {self._url.shown} has version {version}, this code knows up to "
                 f"{SCHEMA_VERSION}: use the newer version of pxrs-ray that made it"
             )
-        policy = str(memory.get("maxmemory_policy", ""))
+        policy = str(server.get("maxmemory_policy", ""))
         if policy.startswith("allkeys"):
             raise ConfigError(
                 f"the Redis at {self._url.shown} has maxmemory-policy {policy}: it may drop the "
                 "registry at any time; set it to noeviction"
             )
         rules.check_registry_id(self._registry_id, found)
+        self._info = _info(self._url.shown, server)
         self._registry_id = str(found)
         return self._registry_id
 
@@ -227,17 +229,7 @@ class RedisStore(RegistryStore):
             self._seen.pop(group, None)
 
     def describe(self) -> StoreInfo:
-        found = self._run("describe", lambda _: self._client.info())
-        warnings = []
-        if durable := bool(found.get("aof_enabled")):
-            warnings.append("appendfsync everysec, if set, may lose a second at a power cut")
-        else:
-            warnings.append("appendonly is off: a restart loses accepted writes; set it to yes")
-        if str(found.get("maxmemory_policy", "")).startswith("volatile"):
-            warnings.append("maxmemory-policy volatile-* may end leases early; use noeviction")
-        if found.get("connected_slaves"):
-            warnings.append("replicas follow asynchronously: a failover may lose accepted writes")
-        return StoreInfo("redis", self._url.shown, durable, tuple(warnings))
+        return self._info
 
     def close(self) -> None:
         self._closed = True
@@ -296,6 +288,20 @@ class RedisStore(RegistryStore):
         if self._closed:
             raise StoreUnavailable("this store was closed; open a new one")
         return self._persistence.run(what, attempt)
+
+
+def _info(shown: str, server: Mapping[str, Any]) -> StoreInfo:
+    """What the server says of its durability."""
+    warnings = []
+    if durable := bool(server.get("aof_enabled")):
+        warnings.append("appendfsync everysec, if set, may lose a second at a power cut")
+    else:
+        warnings.append("appendonly is off: a restart loses accepted writes; set it to yes")
+    if str(server.get("maxmemory_policy", "")).startswith("volatile"):
+        warnings.append("maxmemory-policy volatile-* may end leases early; use noeviction")
+    if server.get("connected_slaves"):
+        warnings.append("replicas follow asynchronously: a failover may lose accepted writes")
+    return StoreInfo("redis", shown, durable, tuple(warnings))
 
 
 def _client(url: StoreUrl, deadline_ms: int) -> Any:

@@ -94,9 +94,12 @@ class Database(ABC):
     def make_schema(self, cursor: Cursor, statements: Sequence[str]) -> None:
         """Run DDL statements; what exists already is success."""
 
+    def inspect(self, cursor: Cursor) -> None:  # noqa: B027 (most have nothing to ask)
+        """Learn, once a schema is there, what `info` shall tell."""
+
     @abstractmethod
     def info(self) -> StoreInfo:
-        """What `describe` answers."""
+        """What `describe` answers, at once: no call to the server."""
 
     @abstractmethod
     def close(self) -> None:
@@ -138,6 +141,7 @@ class SqlStore(RegistryStore):
                         {"v": str(SCHEMA_VERSION)},
                     )
         with self._session(deadline) as session:
+            self._db.inspect(session.cursor)
             return session.setting_or("registry_id", secrets.token_hex(16))
 
     def _stored_version(self, deadline: Deadline) -> int | None:

@@ -21,15 +21,20 @@ class TestEtcdStore(StoreContract):
     def _server(cls, etcd_server: EtcdServer) -> None:
         cls.server = etcd_server
 
+    def setup_method(self) -> None:
+        self.keys_before: set[str] = set()
+        super().setup_method()
+        self.keys_before = set(self.keys())
+
     def open_store(self) -> RegistryStore:
         return open_store(self.server.url, deadline_ms=20_000)
 
-    def leaks(self) -> list[str]:
-        return super().leaks() + etcdctl(self.server, "lease", "list")[1:] + self._keys()
+    def keys(self) -> list[str]:
+        return etcdctl(self.server, "get", "/", "--prefix", "--keys-only")
 
-    def _keys(self) -> list[str]:
-        found = etcdctl(self.server, "get", "/", "--prefix", "--keys-only")
-        return [key for key in found if key and key != "/pxrs/registry"]
+    def leaks(self) -> list[str]:
+        leases = etcdctl(self.server, "lease", "list")[1:]
+        return super().leaks() + leases + sorted(set(self.keys()) - self.keys_before)
 
 
 def etcdctl(server: EtcdServer, *arguments: str) -> list[str]:

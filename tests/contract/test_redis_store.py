@@ -20,12 +20,20 @@ class TestRedisStore(StoreContract):
     def _server(cls, redis_server: RedisServer) -> None:
         cls.server = redis_server
 
+    def setup_method(self) -> None:
+        self.keys_before: set[str] = set()
+        super().setup_method()
+        self.keys_before = set(self.keys())
+
     def open_store(self) -> RegistryStore:
         return open_store(self.server.url, deadline_ms=20_000)
+
+    def keys(self) -> list[str]:
+        with redis.Redis(port=self.server.port, decode_responses=True) as client:
+            return sorted(client.keys())
 
     def leaks(self) -> list[str]:
         with redis.Redis(port=self.server.port, decode_responses=True) as client:
             connections = [c for c in client.client_list() if c["name"] == "pxrs"]
-            keys = sorted(client.keys())
         left = [f"connection of {connection['cmd']}" for connection in connections]
-        return super().leaks() + left + [f"key {key}" for key in keys if key != "/pxrs/registry"]
+        return super().leaks() + left + sorted(set(self.keys()) - self.keys_before)

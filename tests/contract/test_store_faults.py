@@ -33,7 +33,7 @@ from tests.servers import EtcdServer, PostgresServer, RedisServer, Server
 pytestmark = pytest.mark.service
 
 DEADLINE_MS = 1_500
-PATIENT_MS = 30_000
+PATIENT_MS = 60_000
 
 
 @pytest.fixture(params=["postgresql", "redis", "etcd"])
@@ -178,6 +178,22 @@ def test_a_redis_that_may_evict_the_registry_is_refused() -> None:
     ):
         store.create()
         assert any("volatile" in words for words in store.describe().warnings)
+
+
+def test_a_postgres_that_does_not_wait_for_its_disk_is_told() -> None:
+    with PostgresServer("-c", "synchronous_commit=off") as server, open_store(server.url) as store:
+        store.create()
+        info = store.describe()
+        assert not info.durable
+        assert info.warnings == ("synchronous_commit is off: a crash may lose accepted writes",)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "postgresql", "etcd"])
+def test_a_store_that_is_away_is_described_at_once(scheme: str) -> None:
+    with open_store(f"{scheme}://127.0.0.1:1/", deadline_ms=10_000) as store:
+        began = time.monotonic()
+        assert store.describe().backend == scheme
+        assert time.monotonic() - began < 1
 
 
 def test_a_postgres_that_lost_its_registry_is_noticed(postgres_server: PostgresServer) -> None:

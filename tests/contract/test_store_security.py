@@ -30,9 +30,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-def _works(url: str, **options: int) -> None:
+def _works(url: str) -> None:
     """A whole turn of a registry at `url`, which shows no secret."""
-    with open_store(url, deadline_ms=10_000, **options) as store:
+    with open_store(url, deadline_ms=10_000) as store:
         store.create()
         generation = store.lead(GROUP, 1, "c").generation
         claim = Write(WriteKind.CLAIM, 0, "A", 1, 0, version=99)
