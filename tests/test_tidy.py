@@ -35,7 +35,7 @@ FORBIDDEN = {
 }
 # The commands start what they drive, but only once they are called: `pxrs --help` loads no Ray.
 MAY_IMPORT_LATE = ("pxrs_ray/cli/",)
-# The front door names what lies behind it for type checkers, and loads it when it is asked for.
+# The front door and the commands name, for type checkers only, what they load when it is needed.
 MAY_NAME_FOR_TYPES = ("pxrs_ray/__init__.py", "pxrs_ray/cli/")
 
 MACHINE = re.compile(r"/(?:work|root|opt)/\w|/tmp/\w{1,2}/|pypi\.org|files\.pythonhosted")
