@@ -144,6 +144,16 @@ def test_steering(pxrs: Console) -> None:
     assert pxrs.told("status", "billing")["wanted"] == 2
 
 
+def test_up_starts_the_consumers_of_a_drained_group_again(
+    pxrs: Console, cluster: Cluster, desk: Path
+) -> None:
+    assert "billing is drained" in pxrs.shown("drain", "billing")
+    assert pxrs.told("status", "billing")["wanted"] == 0
+    shown = cluster.pxrs("up", "desk.toml", cwd=desk)
+    assert "start group billing: 2 consumers" in shown
+    assert pxrs.told("status", "billing")["wanted"] == 2
+
+
 def test_history_and_why_tell_causes(pxrs: Console) -> None:
     assert "join" in pxrs.shown("history", "billing")
     newest = pxrs.told("history", "billing", "-n", "3")
