@@ -32,6 +32,7 @@ def handle(message):
 """
 TOPOLOGY = """
 name = "desk"
+buffers = 1
 {options}
 [queues.orders]
 partitions = 4

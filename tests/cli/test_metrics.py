@@ -26,6 +26,7 @@ def handle(message):
 """
 TOPOLOGY = """
 name = "measured"
+buffers = 1
 [queues.orders]
 partitions = 2
 [groups.billing]
