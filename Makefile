@@ -1,14 +1,16 @@
 # make demo    see it work                     make check   lint, types, layering: under a minute
 # make test    everything, fast stages first   make bench   the figures; ONLY=core,store picks some
 # make simulate RUNS=50000   torture the core  make setup   what all of these do first
+# make chaos MINUTES=10      the same on real Ray, with real kills
 .DEFAULT_GOAL := help
 PYTHON_HERE := .venv/bin/python
 ONLY ?=
 RUNS ?= 50000
 SEED ?=
+MINUTES ?= 10
 STAGES ?=
 
-.PHONY: help setup demo test check bench simulate clean
+.PHONY: help setup demo test check bench simulate chaos clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -30,6 +32,9 @@ bench: setup
 
 simulate: setup
 	@$(PYTHON_HERE) -m tests.simulation --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+chaos: setup
+	@$(PYTHON_HERE) -m tests.actors.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean:
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

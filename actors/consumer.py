@@ -93,8 +93,10 @@ class Consumer:
         """Answer as soon as the handler is loaded: process id and node."""
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
-    async def begin(self, incarnation: Incarnation, assignment: Assignment | None) -> None:
-        """Start working as `incarnation`; calling it again changes nothing."""
+    async def begin(
+        self, incarnation: Incarnation, assignment: Assignment | None
+    ) -> tuple[int, str]:
+        """Start working as `incarnation`; calling it again changes nothing. Answers as `ready`."""
         if self._runtime is None:
             self._loop = asyncio.get_running_loop()
             self._runtime = ConsumerRuntime(
@@ -102,6 +104,7 @@ class Consumer:
             )
             self._runtime.start(assignment)
             self._watch = asyncio.ensure_future(self._end_with(self._runtime))
+        return await self.ready()
 
     async def _end_with(self, runtime: ConsumerRuntime) -> None:
         await runtime.ended.wait()
@@ -177,8 +180,7 @@ class Consumer:
             return CourseWorker(grant, desk, handler, packs, self, config, before)
         # A former configuration may have left messages done out of order: they stay done.
         if config.by_lane or (grant.detail and not handler.wants_batch):
-            dense = self._spec.group.source is None
-            lanes = lane_course(config, standing, dense=dense)
+            lanes = lane_course(config, standing)
             aside = None
             if config.failure_policy == "quarantine":
                 aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)

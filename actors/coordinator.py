@@ -21,9 +21,9 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffers import BufferPool
+from pxrs_ray.actors.draining import DrainWatch
 from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import queue_status
-from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.high_water import HighWater
 from pxrs_ray.actors.memory_store import open_store_for
 from pxrs_ray.actors.metrics import Sources, TopologyMetrics
@@ -59,6 +59,7 @@ class Coordinator:
         self._thread: StoreThread
         self._pool: BufferPool
         self._high_water: HighWater
+        self._drains: DrainWatch
         self._reporting: asyncio.Task[None]
         start_journal(topology=config.name, actor="coordinator")
         self._closing = False
@@ -104,6 +105,7 @@ class Coordinator:
         for shell in self._groups.values():
             await shell.go_on()
         self._pool.watch(self._reopen)
+        self._drains = DrainWatch(lambda: [shell.staff for shell in self._groups.values()])
         metrics = TopologyMetrics(config.name)
         self._reporting = asyncio.ensure_future(metrics.report_for_ever(self._metric_sources))
 
@@ -124,6 +126,7 @@ class Coordinator:
         for shell in self._groups.values():
             await shell.close(graceful=True)
         self._closing = True
+        self._drains.close()
         self._reporting.cancel()
         actors = [name for shell in self._groups.values() for name in shell.actor_names()]
         await self._pool.close()
@@ -174,18 +177,6 @@ class Coordinator:
         plain = self._config.model_dump_json(exclude={"store"}, exclude_defaults=True)
         await self._put_document("config", plain)
 
-    async def document(self, name: str) -> str:
-        """What `keep_document` kept last; '' when nothing was."""
-        await self._ready()
-        documents = await self._thread.call(self._store.documents, self._config.name)
-        return documents.get(name, "")
-
-    async def keep_document(self, name: str, text: str) -> None:
-        """Keep a text of the topology's own under a name with a slash, which nobody else uses."""
-        await self._ready()
-        assert "/" in name
-        await self._put_document(name, text)
-
     async def deployed(self) -> str:
         """What `note_deployed` kept last; '' when nothing was."""
         await self._ready()
@@ -213,8 +204,7 @@ class Coordinator:
 
     def _queue_spec(self, name: str) -> QueueSpec:
         queue = self._config.resolved_queue(name)
-        limits, external = queue.log_limits(), queue.source is not None
-        return QueueSpec(self._config.full_name(name), queue.partitions, limits, external)
+        return QueueSpec(self._config.full_name(name), queue.partitions, queue.log_limits())
 
     async def _open_queue(self, name: str) -> None:
         spec = self._queue_spec(name)
@@ -285,12 +275,6 @@ class Coordinator:
         """A group as its members must know it."""
         await self._ready()
         return self._shell(group).spec
-
-    async def handler(self, group: str) -> HandlerRef | None:
-        """What a group's consumers call; None when it was not started."""
-        await self._ready()
-        crew = self._shell(group).staff.crew
-        return crew.handler if crew is not None else None
 
     async def command(self, group: str, name: str, *arguments: Any) -> Any:
         """Carry out a command on a group; see `GroupShell.command`."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +25,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.consumer import ConsumerInfo, make_consumer
 from pxrs_ray.actors.group_host import GroupHost
 from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.actors.process_end import NO_PROCESS, process_end
 from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.errors import Fenced, HandlerError, PxrsError
 from pxrs_ray.events import Died, Dismiss, Join, Leave
@@ -31,9 +35,10 @@ logger = logging.getLogger(__name__)
 
 TOGETHER_WAIT_S = 10.0
 FINISH_WAIT_S = 10.0
-INFO_WAIT_S = 1.0
+INFO_WAIT_S = 0.5
 BEGIN_WAIT_S = 5.0
 PENDING_AFTER_S = 5.0
+RESPAWN_PAUSE_S = 0.1
 RESPAWN_PAUSE_MOST_S = 10.0
 QUICK_DEATH_S = 5.0
 
@@ -82,8 +87,7 @@ class Crew:
         for member in members:
             hand = self.hands[member] = Hand(member)
             hands.append(hand)
-        if hands:
-            await self._spawn_together(hands)
+        await self._spawn_together(hands)
 
     async def remove(self, members: Sequence[MemberId], cause: str) -> None:
         """Let these members hand everything back and end; returns when they have left."""
@@ -162,7 +166,7 @@ class Crew:
                 return None
             return answer
 
-        running = [hand for hand in self.hands.values() if hand.handle is not None]
+        running = [hand for hand in self.hands.values() if hand.state == "running"]
         answers = await asyncio.gather(*(ask(hand) for hand in running))
         return {info.member: info for info in answers if info is not None}
 
@@ -226,7 +230,8 @@ class Crew:
         """Let a member that has joined begin, and watch it from then on; begun twice is begun."""
         try:
             first = self._host.core.assignment(hand.member)
-            await asyncio.wait_for(hand.handle.begin.remote(hand.incarnation, first), BEGIN_WAIT_S)
+            begun = hand.handle.begin.remote(hand.incarnation, first)
+            hand.pid, hand.node = await asyncio.wait_for(begun, BEGIN_WAIT_S)
         except (RayError, KeyError, TimeoutError) as error:
             # Whatever is the matter with it: the watch or its lease will tell.
             logger.warning("%s#%d did not begin: %r", hand.member, hand.incarnation, error)
@@ -241,15 +246,17 @@ class Crew:
     # --- watching ---------------------------------------------------------------------------------
 
     async def _watch(self, hand: Hand) -> None:
-        """Await the call that never returns: it fails at the moment the process dies."""
+        """Await the end of its process: told by the kernel here, by an endless call elsewhere."""
+        here = hand.node == ray.get_runtime_context().get_node_id()
+        run = asyncio.ensure_future(_end_of(hand.handle))
         try:
-            cause = f"ended by itself: {await hand.handle.run.remote()}"
-        except RayActorError as error:
-            cause = f"its process ({hand.pid or hand.actor}) died"
-            logger.info("%s: %s", cause, error)
-        except RayError as error:
-            cause = f"failed: {_last_line(error)}"
-        await self._gone(hand, cause)
+            async with process_end(hand.pid if here else NO_PROCESS) as ended:
+                either: list[asyncio.Future[Any]] = [run, ended]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            cause = run.result() if run.done() else "its process died"
+        finally:
+            run.cancel()
+        await self._gone(hand, f"{cause} (pid {hand.pid})")
 
     async def _gone(self, hand: Hand, cause: str) -> None:
         await self._host.submit(Died(hand.member, hand.incarnation, cause))
@@ -259,7 +266,7 @@ class Crew:
     async def _replace_if_still_silent(self, hand: Hand, incarnation: Incarnation) -> None:
         await asyncio.sleep(self._host.core.settings.lease_ms / 1_000)
         if hand.state == "silent" and hand.incarnation == incarnation:
-            self._kill(hand)
+            self._kill(hand, hard=True)
 
     async def _respawn(self, hand: Hand, cause: str) -> None:
         """Put a new incarnation in the place of a dead one; one that dies at once waits longer."""
@@ -269,8 +276,11 @@ class Crew:
         lived_s = time.monotonic() - hand.born_s
         hand.quick_deaths = hand.quick_deaths + 1 if lived_s < QUICK_DEATH_S else 0
         hand.state, hand.reason = "starting", f"replaces one that died: {cause}"
+        # The others take over first: a process that starts would take the CPU from them.
+        pause_s = 0.0 if self.spec.config.grace_ms else RESPAWN_PAUSE_S
         if hand.quick_deaths:
-            await asyncio.sleep(min(0.1 * 2**hand.quick_deaths, RESPAWN_PAUSE_MOST_S))
+            pause_s = min(RESPAWN_PAUSE_S * 2**hand.quick_deaths, RESPAWN_PAUSE_MOST_S)
+        await asyncio.sleep(pause_s)
         if self.hands.get(hand.member) is not hand:
             return
         reason = hand.reason
@@ -284,7 +294,7 @@ class Crew:
     async def _let_go(self, hand: Hand, cause: str) -> None:
         slot = self._host.core.state.members.get(hand.member)
         if slot is None or slot.member.incarnation != hand.incarnation:
-            self._kill(hand)
+            self._kill(hand, hard=True)
             return
         deadline_s = self._host.core.settings.hand_over_ms / 1_000 + FINISH_WAIT_S
         try:
@@ -293,7 +303,9 @@ class Crew:
             await asyncio.wait_for(hand.handle.finish.remote(), FINISH_WAIT_S)
         except (PxrsError, RayError, TimeoutError) as error:
             logger.warning("%s did not end gracefully: %r", hand.member, error)
-        self._kill(hand)
+            self._kill(hand, hard=True)
+        else:
+            self._kill(hand)
 
     async def _left(self, hand: Hand) -> None:
         while (slot := self._host.core.state.members.get(hand.member)) is not None:
@@ -301,12 +313,16 @@ class Crew:
                 return
             await self._host.change()
 
-    def _kill(self, hand: Hand) -> None:
+    def _kill(self, hand: Hand, *, hard: bool = False) -> None:
+        """End its actor; `hard` is for one that may be frozen, which Ray's kill leaves standing."""
         for task in hand.tasks:
             if hand.state == "leaving":
                 task.cancel()
         if hand.handle is not None:
             ray.kill(hand.handle)
+        if hard and hand.pid and hand.node == ray.get_runtime_context().get_node_id():
+            with suppress(ProcessLookupError):
+                os.kill(hand.pid, signal.SIGKILL)
 
     def _task(self, hand: Hand, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(self._guard(hand, work))
@@ -318,6 +334,17 @@ class Crew:
             await work
         except PxrsError as error:
             logger.warning("crew of %s, %s: %s", self.spec.group, hand.member, error)
+
+
+async def _end_of(handle: Any) -> str:
+    """How a consumer ended, as Ray tells it."""
+    try:
+        return f"ended by itself: {await handle.run.remote()}"
+    except RayActorError as error:
+        logger.info("a consumer died: %s", error)
+        return "its process died"
+    except RayError as error:
+        return f"failed: {_last_line(error)}"
 
 
 async def _ready(handle: Any) -> tuple[int, str]:

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 BATCH_RECORDS_MAX = 1_024
 TICK_MS_MAX = 1_000
 TICK_MS_MIN = 5
+TOLD_LOOK_S = 0.005
 # The history is trimmed when it has grown by this part of what is to be kept.
 TRIM_PART = 10
 
@@ -89,6 +90,7 @@ class GroupHost:
         self._changes = asyncio.Event()
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._watchers: dict[MemberId, asyncio.Event] = {}
+        self._seen: dict[MemberId, tuple[Generation, int]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, snapshot: Snapshot, settings: GroupSettings) -> None:
@@ -154,9 +156,23 @@ class GroupHost:
         self._changes.clear()
         await self._changes.wait()
 
+    async def told(self, timeout_s: float) -> bool:
+        """Return when every live member has its newest assignment; False when that takes longer."""
+        end_s = asyncio.get_running_loop().time() + timeout_s
+        generation = self.core.state.generation
+        while any(
+            self._seen.get(slot.member.member, (0, 0)) < (generation, slot.sequence)
+            for slot in self.core.live_slots()
+        ):
+            if asyncio.get_running_loop().time() > end_s:
+                return False
+            await asyncio.sleep(TOLD_LOOK_S)
+        return True
+
     async def watch(self, heartbeat: Heartbeat, wait_ms: int) -> Assignment | None:
         """The member's assignment when it is newer than what it has seen, waiting for one."""
         member = heartbeat.member
+        self._seen[member] = heartbeat.seen
         newest = (await self.submit(heartbeat)).assignment
         if newest is not None:
             return newest
@@ -194,6 +210,7 @@ class GroupHost:
                 case FenceReaders():
                     self._shell.fence(self.group, dict(effect.epochs))
                 case Dismiss():
+                    self._seen.pop(effect.member, None)
                     self._wake_watcher(effect.member)
                     self._shell.dismissed(self.group, effect)
                 case Assignment():
@@ -225,7 +242,6 @@ class GroupHost:
         outcomes = await self._thread.call_until_known(
             self._store.write, self.group, generation, batch.records
         )
-        self._thread.writes += 1
         if any(outcome is not Outcome.APPLIED for outcome in outcomes):
             snapshot = await self._thread.call_until_known(self._store.load, self.group)
             try:

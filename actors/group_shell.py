@@ -35,10 +35,9 @@ from pxrs_ray.store.base import RegistryStore
 logger = logging.getLogger(__name__)
 
 PASSED_PAUSE_S = 1.0
+TOLD_WAIT_S = 2.0
 COMMANDS = frozenset(("pause", "resume", "rebalance", "seek", "release_scale"))
-STAFF_COMMANDS = frozenset(
-    ("start", "scale", "stop", "plan", "add_consumer", "remove_consumer", "depart")
-)
+STAFF_COMMANDS = frozenset(("start", "scale", "stop", "plan", "add_consumer", "remove_consumer"))
 
 
 class Owner(Protocol):
@@ -78,7 +77,6 @@ class GroupShell:
             queue.partitions,
             pool.count,
             declared,
-            queue.source_spec(),
         )
         self.host = GroupHost(self.key, store, thread, clock, self, config.history_keep)
         self.staff = Staff(spec, self.host, self._keep_crew)
@@ -109,6 +107,9 @@ class GroupShell:
     async def go_on(self) -> None:
         """Register with the logs, and find the consumers that a former coordinator left."""
         checkpoints = self._checkpoints()
+        if self._is_new:
+            # A group of that name in a former registry may have left fences of higher epochs.
+            await self._pool.drop_group(self.spec.queue, self.spec.group)
         if self._is_new and self.spec.config.start == "end":
             ends = await self._pool.ends(self.spec.queue)
             checkpoints = {p: end.end_offset for p, end in ends.items()}
@@ -200,8 +201,12 @@ class GroupShell:
         raise UsageError(f"groups have no command {name!r}")
 
     async def pause(self) -> None:
-        """Let consumers finish what they hold, and fetch nothing more."""
+        """Let consumers finish what they hold, and fetch nothing more.
+
+        Returns when all have heard it, or when one that has not is as good as silent.
+        """
         await self.host.submit(Configure(paused=True))
+        await self.host.told(TOLD_WAIT_S)
         await self.staff.save()
 
     async def resume(self) -> None:

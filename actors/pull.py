@@ -30,7 +30,7 @@ from pxrs_ray.actors.runtime import ConsumerRuntime
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.batch import Batch
 from pxrs_ray.delivery import DeliveredBatch, Desk
-from pxrs_ray.errors import DeadlineExceeded, Fenced, UsageError
+from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
 from pxrs_ray.events import Assignment
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.processing.course import Standing
@@ -216,7 +216,7 @@ class PullConsumer:
     def _check(self) -> None:
         if self._runtime.failed is not None:
             error = self._runtime.failed
-            if isinstance(error, Fenced):
+            if isinstance(error, PxrsError):
                 raise error
             raise UsageError(f"consumer {self.member} has failed: {error!r}") from error
 

@@ -76,7 +76,7 @@ class Reading:
                 pause_s = min(pause_s * 2, RETRY_MOST_S)
                 continue
             pause_s = RETRY_FIRST_S
-            current = fetched is not None and session is self._runtime.session
+            current = session is self._runtime.session and not session.paused
             if current and self._take(fetched or [], positions):
                 await asyncio.sleep(RETRY_FIRST_S)
 
@@ -154,7 +154,7 @@ class Reading:
         if isinstance(refused.error, Fenced):
             # Somebody else reads under a higher epoch: ours is over, whatever we were told.
             self._runtime.lose(partition, epoch)
-            return True
+            return False
         start = refused.start_offset
         if isinstance(refused.error, OffsetOutOfRange) and start is not None and offset < start:
             self._skip(partition, epoch, offset, start)

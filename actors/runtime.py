@@ -17,7 +17,6 @@ from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import CoordinatorLink
 from pxrs_ray.actors.pulse import Pulse
 from pxrs_ray.actors.reading import Reading
-from pxrs_ray.actors.source_reading import SourceReading
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.consumer import Changes, ConsumerSession
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UnknownMember
@@ -48,9 +47,7 @@ class ConsumerRuntime:
         self._hooks = hooks
         self._link = CoordinatorLink(spec.topology)
         self.name = f"{spec.group}/{member}/{incarnation}"
-        self.reading: Reading | SourceReading = (
-            Reading(self, hooks) if spec.source is None else SourceReading(self, hooks, spec.source)
-        )
+        self.reading = Reading(self, hooks)
         self.pulse = Pulse()
         self._heartbeat_wake = asyncio.Event()
         self._commit_wake = asyncio.Event()
@@ -131,7 +128,7 @@ class ConsumerRuntime:
         self._apply(self.session.assign(assignment))
         if self.session.lease_ms != lease_ms:
             self._heartbeat_wake.set()
-        if paused and not self.session.paused:
+        if paused != self.session.paused:
             self.reading.wake()
 
     def _apply(self, changes: Changes) -> None:

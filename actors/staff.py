@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -125,11 +125,14 @@ class Staff:
                 )
             await crew.remove([member], "removed")
 
-    async def depart(self, member: MemberId, cause: str) -> None:
-        """Let a consumer hand over and go whose process or node is about to end."""
+    async def leave_nodes(self, nodes: Collection[str]) -> None:
+        """Let the consumers on these nodes hand over, and start them anew elsewhere."""
+        if not any(hand.node in nodes for hand in self.hands.values()):
+            return
         async with self._changing:
+            gone = [name for name, hand in self.hands.items() if hand.node in nodes]
             if self.crew is not None:
-                await self.crew.replace([member], cause)
+                await self.crew.replace(gone, "its node is drained")
 
     async def reconfigure(self, config: GroupConfig) -> None:
         """Take on another configuration; consumers are replaced one by one where it needs that."""

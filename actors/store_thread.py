@@ -15,6 +15,8 @@ from pxrs_ray.store.base import RegistryStore
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Calls that change the store, lease keep-alives (`renew`) not counted.
+WRITING = frozenset(("lead", "write", "put_document", "trim_changes", "restore", "remove_group"))
 PAUSE_FIRST_S = 0.05
 PAUSE_MOST_S = 1.0
 RECENT_KEPT = 10_000
@@ -53,6 +55,7 @@ class StoreThread:
             raise
         finally:
             self.calls += 1
+            self.writes += getattr(method, "__name__", "") in WRITING
             took_ms = (time.perf_counter() - started_s) * 1_000
             self.busy_ms += took_ms
             self.recent_ms.append(took_ms)

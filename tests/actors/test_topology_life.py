@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,5 +201,10 @@ def test_a_registry_that_was_lost_is_refused_loudly(stage: Stage) -> None:
     registry = stage.config(partitions=2, name=topology.name)
     for file in registry.topology_dir.glob("registry.db*"):
         file.unlink()
-    with pytest.raises(StoreCorrupted, match="Restore it, or"):
+    with pytest.raises(StoreCorrupted, match=r"remove \S*high-water\.json to start") as told:
         deploy(registry)
+    # What the message says can be done.
+    witness = next(word for word in str(told.value).split() if word.endswith("high-water.json"))
+    Path(witness).unlink()
+    deploy(registry).group("g", queue="q").start(Recorder(stage.notes), consumers=1)
+    eventually(lambda: len(stage.notebook.notes()) == 20)

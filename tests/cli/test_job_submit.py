@@ -24,7 +24,6 @@ def note(message):
 """
 TOPOLOGY = """
 name = "mine"
-buffers = 1
 [queues.orders]
 partitions = 4
 [groups.notes]

@@ -1,0 +1,61 @@
+"""`DrainWatch`: empties nodes that Ray is about to take away, before they are gone.
+
+Ray marks a node as draining when the autoscaler, `ray drain-node` or the end of its machine (a
+SIGTERM to `ray start --block`) takes it away, and waits a while. Consumers there hand over and
+are started anew elsewhere. A single process is not asked by Ray before it is ended (its SIGTERM
+handler cannot run while an actor waits), so that is seen as the death that it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import ray
+
+from pxrs_ray.actors.staff import Staff
+from pxrs_ray.errors import PxrsError
+
+logger = logging.getLogger(__name__)
+
+LOOK_PAUSE_S = 1.0
+
+
+class DrainWatch:
+    """Looks for draining nodes every second, on the coordinator's event loop."""
+
+    def __init__(self, staffs: Callable[[], Iterable[Staff]]) -> None:
+        self._staffs = staffs
+        self._moves: set[asyncio.Task[None]] = set()
+        self._told: set[str] = set()
+        self._task = asyncio.ensure_future(self._loop())
+
+    def close(self) -> None:
+        """Look no more."""
+        self._task.cancel()
+
+    async def _loop(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_PAUSE_S)
+            nodes = draining_nodes()
+            for node in nodes - self._told:
+                logger.warning("node %s is drained: its consumers move", node)
+            self._told = nodes
+            if nodes and not self._moves:
+                for staff in self._staffs():
+                    move = asyncio.ensure_future(self._leave(staff, nodes))
+                    self._moves.add(move)
+                    move.add_done_callback(self._moves.discard)
+
+    async def _leave(self, staff: Staff, nodes: set[str]) -> None:
+        try:
+            await staff.leave_nodes(nodes)
+        except PxrsError as error:
+            logger.warning("consumers of %s cannot move: %s", staff.spec.group, error)
+
+
+def draining_nodes() -> set[str]:
+    """The ids of the nodes that Ray is about to take away."""
+    # Ray has no public call for it.
+    return set(ray._private.state.state.get_draining_nodes())

@@ -1,0 +1,159 @@
+"""Faults that an earlier implementation of the same idea had. Each must stay impossible."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.own_store import JsonFileStore
+from pxrs_ray.actors.calls import CoordinatorCalls
+from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.clock import SystemClock
+from pxrs_ray.errors import UnknownMember
+from pxrs_ray.events import Dismiss, Heartbeat, Join
+from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.model import Incarnation, Member, MemberId, Outcome
+from tests.actors.conftest import Stage, send
+from tests.actors.load import Load
+from tests.actors.recording import Recorder, eventually
+
+pytestmark = pytest.mark.ray
+
+
+def test_messages_sent_before_the_first_consumer_registers_are_processed_once(
+    stage: Stage,
+) -> None:
+    topology = stage.deploy(partitions=4)
+    send(topology, 100)
+    group = topology.group("g", queue="q")
+    group.start(Recorder(stage.notes), consumers=2)
+    send(topology, 20, first=100)
+    eventually(lambda: group.lag() == 0)
+    assert Counter(stage.notebook.payloads()) == Counter(f"m{n}" for n in range(120))
+
+
+def test_a_join_in_mid_stream_repeats_nothing_and_no_checkpoint_passes_the_log(
+    stage: Stage,
+) -> None:
+    topology = stage.deploy(partitions=8)
+    group = topology.group("g", queue="q", commit_interval_ms=20)
+    group.start(Recorder(stage.notes), consumers=1)
+    with Load(topology, per_second=600) as load:
+        for consumers in (2, 3):
+            goal = len(stage.notebook.notes()) + 200
+            eventually(lambda: len(stage.notebook.notes()) > goal)  # noqa: B023
+            group.scale(consumers)
+            for p in group.status().partitions:
+                assert p.end_offset is not None and p.checkpoint <= p.end_offset
+    eventually(lambda: group.lag() == 0)
+    assert Counter(stage.notebook.payloads()) == Counter(f"m{n}" for n in range(load.sent))
+    assert all(p.checkpoint == p.end_offset for p in group.status().partitions)
+
+
+def test_a_leftover_of_an_old_epoch_cannot_commit_though_its_id_owns_the_partition_again(
+    stage: Stage,
+) -> None:
+    topology = stage.deploy(partitions=1)
+    group = topology.group("g", queue="q")
+    send(topology, 10)
+    call = CoordinatorCalls(topology.name)
+
+    def member(method: str, *arguments: Any) -> Any:
+        return call("member", "g", method, *arguments)
+
+    first, assignment = member("join", "me", "token-1")
+    assert member("join", "me", "token-1") == (first, assignment), "a repeat changes nothing"
+    old = assignment.grants[0].epoch
+    assert member("commit", "me", first, [(0, old, 3, 0, "")]) == (Outcome.APPLIED,)
+    again, assignment = member("join", "me", "token-2")
+    new = assignment.grants[0].epoch
+    assert again > first and new > old and assignment.grants[0].checkpoint == 3
+    with pytest.raises(UnknownMember, match="join again"):
+        member("commit", "me", first, [(0, old, 9, 0, "")])
+    assert member("commit", "me", again, [(0, old, 9, 0, "")]) == (Outcome.FENCED,)
+    assert member("release", "me", again, [(0, old, 9, 0, "")]) == (Outcome.FENCED,)
+    assert group.status().partitions[0].checkpoint == 3
+    assert member("commit", "me", again, [(0, new, 4, 0, "")]) == (Outcome.APPLIED,)
+
+
+def test_the_flush_on_revoke_is_accepted(stage: Stage) -> None:
+    topology = stage.deploy(partitions=4)
+    # Nothing is committed while a partition is owned: only the hand-over can carry the progress.
+    group = topology.group("g", queue="q", commit_interval_ms=600_000)
+    group.start(Recorder(stage.notes), consumers=1)
+    send(topology, 80)
+    eventually(lambda: len(stage.notebook.notes()) == 80)
+    assert group.lag() == 80
+    group.scale(2)
+    moved = [c for c in group.history() if c.kind == "release"]
+    ends = {p.partition: p.end_offset for p in group.status().partitions}
+    assert moved and all(c.checkpoint == ends[c.partition] for c in moved)
+    group.stop()
+    assert group.lag() == 0
+    group.start(Recorder(stage.notes), consumers=1)
+    send(topology, 1, first=80)
+    eventually(lambda: len(stage.notebook.notes()) > 80)
+    assert Counter(stage.notebook.payloads()) == Counter(f"m{n}" for n in range(81))
+
+
+class Foreign(JsonFileStore):
+    """A store that nobody has heard of."""
+
+    renewed: list[tuple[MemberId, Incarnation]]
+
+    def renew(
+        self,
+        group: str,
+        generation: int,
+        members: Sequence[tuple[MemberId, Incarnation]],
+        lease_ms: int,
+    ) -> list[Outcome]:
+        self.renewed += members
+        return super().renew(group, generation, members, lease_ms)
+
+
+class NobodyToTell:
+    """A shell without actors."""
+
+    def fence(self, group: str, epochs: dict[int, int]) -> None: ...
+
+    def dismissed(self, group: str, dismiss: Dismiss) -> None: ...
+
+    def deposed(self, group: str, error: BaseException) -> None:
+        raise AssertionError(error)
+
+    def led(self, group: str, generation: int, version: int) -> None: ...
+
+
+def test_a_store_that_is_not_one_of_the_known_ones_gets_heartbeats_too(tmp_path: Path) -> None:
+    store = Foreign(tmp_path / "registry.json")
+    store.renewed = []
+    lease_ms = 300
+
+    async def run() -> tuple[Any, ...]:
+        thread = StoreThread(lambda: store)
+        await thread.open()
+        store.create()
+        host = GroupHost("g", store, thread, SystemClock(), NobodyToTell(), history_keep=100)
+        snapshot = store.lead("g", 2, "test")
+        await host.start(snapshot, GroupSettings(lease_ms=lease_ms))
+        await host.submit(Join((Member("me", 1),)))
+        end_s = time.monotonic() + 4 * lease_ms / 1_000
+        while time.monotonic() < end_s:
+            await host.submit(Heartbeat("me", 1))
+            assert store.expired("g") == ()
+            await asyncio.sleep(lease_ms / 10_000)
+        owners = tuple(row.owner for row in host.core.state.rows)
+        await host.close()
+        await thread.close()
+        return owners
+
+    assert asyncio.run(run()) == ("me", "me")
+    assert len(store.renewed) >= 6 and set(store.renewed) == {("me", 1)}

@@ -1,0 +1,123 @@
+"""A cluster of two nodes, of which one goes: without warning, then drained. Run as a program.
+
+It has a Ray of its own, so it runs in a process of its own; see test_nodes.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+
+from pxrs_ray.actors.topology import deploy
+from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from tests.actors.load import Load
+from tests.actors.recording import Notebook, Recorder, eventually
+
+DRAIN_PREEMPTION = 2
+
+
+def nodes_of(group: Any) -> dict[str, str]:
+    return {c.member: c.node for c in group.status().consumers if c.state == "running"}
+
+
+def spread(group: Any, node: str) -> Any:
+    """The status once everybody owns something, and somebody does so on `node`."""
+    status = group.status()
+    shares = [len(owned) for owned in status.owners.values()]
+    fair = sum(shares) == 8 and len(shares) == 4
+    return fair and node in nodes_of(group).values() and status
+
+
+def main() -> None:
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False}
+    )
+    second = cluster.add_node(num_cpus=2)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    told: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="pxrs-nodes-") as folder:
+        notes = Path(folder, "notes")
+        notes.mkdir()
+        notebook = Notebook(notes)
+        group_config = GroupConfig(
+            queue="q",
+            consumers=4,
+            commit_interval_ms=50,
+            lease_ttl_seconds=2.0,
+            ray_options={"num_cpus": 0.5, "scheduling_strategy": "SPREAD"},
+        )
+        topology = deploy(
+            PxrsConfig(
+                name="nodes",
+                data_dir=Path(folder),
+                buffers=2,
+                linger_ms=1,
+                queues={"q": QueueConfig(partitions=8)},
+                groups={"g": group_config},
+            )
+        )
+        group = topology.group("g").start(Recorder(notes), consumers=4)
+        with Load(topology, 200) as load:
+            lost = second.node_id
+            before = eventually(lambda: spread(group, lost), 60)
+            there = {member for member, node in nodes_of(group).items() if node == lost}
+            eventually(lambda: len(notebook.notes()) > 200)
+            at_s = time.time()
+            cluster.remove_node(second, allow_graceful=False)
+            mine = {p for member in there for p in before.owners[member]}
+            epochs = {p.partition: p.epoch for p in before.partitions}
+
+            def taken() -> Any:
+                newer = {n.partition for n in notebook.notes() if n.epoch > epochs[n.partition]}
+                return mine <= newer
+
+            eventually(taken, 60)
+            told["node_loss_takeover_s"] = time.time() - at_s
+            eventually(lambda: len(nodes_of(group)) == 4, 60)
+
+            third = cluster.add_node(num_cpus=2)
+            group.scale(2)
+            group.scale(4)
+            eventually(lambda: spread(group, third.node_id), 60)
+            version = group.status().version
+            began_s = time.time()
+            drain(third.node_id)
+            eventually(
+                lambda: len(nodes_of(group)) == 4 and third.node_id not in nodes_of(group).values(),
+                60,
+            )
+            told["drain_s"] = time.time() - began_s
+            told["drain_causes"] = sorted(
+                {c.cause for c in group.history(version) if c.kind == "release"}
+            )
+        eventually(lambda: group.lag() == 0, 60)
+        done = notebook.notes()
+        told["sent"], told["processed"] = load.sent, len({note.payload for note in done})
+        again = [note for note in done if note.at_s > began_s]
+        told["repeated_in_drain"] = len(again) - len({n.payload for n in again})
+        topology.shutdown()
+    ray.shutdown()
+    cluster.shutdown()
+    print(json.dumps(told))
+
+
+def drain(node: str) -> None:
+    """What Ray does with a node that is about to be taken away."""
+    from ray._raylet import GcsClient
+
+    client = GcsClient(address=ray.get_runtime_context().gcs_address)
+    deadline_ms = int(time.time() * 1_000) + 60_000
+    accepted, why = client.drain_node(node, DRAIN_PREEMPTION, "test", deadline_ms)
+    assert accepted, why
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)
