@@ -33,6 +33,7 @@ class BufferPool:
         self._handles: list[Any] = []
         self._incarnations: dict[int, str] = {}
         self._away: dict[int, str] = {}
+        self._external: set[str] = set()
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -73,10 +74,15 @@ class BufferPool:
         self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset]
     ) -> None:
         """Make or open a queue's logs on one buffer."""
+        if spec.external:
+            self._external.add(spec.queue)
+            return
         await self._call(index, "open", spec, dict(ends))
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
         """Where each log of a queue stands; what cannot be asked now is missing."""
+        if queue in self._external:
+            return {}
         answers = await asyncio.gather(
             *(self._call(i, "ends", queue, timeout_s=PING_WAIT_S) for i in range(self.count)),
             return_exceptions=True,
@@ -121,6 +127,8 @@ class BufferPool:
 
     def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """Tell the logs which epochs are over; they learn it from the next reader otherwise."""
+        if queue in self._external:
+            return
         for index, mine in self._by_buffer(epochs):
             self._handles[index].fence.remote(queue, group, mine)
 
@@ -128,6 +136,8 @@ class BufferPool:
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
     ) -> None:
         """Tell the logs how far a group has come."""
+        if queue in self._external:
+            return
         await asyncio.gather(
             *(
                 self._call(index, "passed", queue, group, mine)

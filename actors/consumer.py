@@ -180,7 +180,8 @@ class Consumer:
             return CourseWorker(grant, desk, handler, packs, self, config, before)
         # A former configuration may have left messages done out of order: they stay done.
         if config.by_lane or (grant.detail and not handler.wants_batch):
-            lanes = lane_course(config, standing)
+            dense = self._spec.group.source is None
+            lanes = lane_course(config, standing, dense=dense)
             aside = None
             if config.failure_policy == "quarantine":
                 aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)

@@ -24,6 +24,7 @@ from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.draining import DrainWatch
 from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import queue_status
+from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.high_water import HighWater
 from pxrs_ray.actors.memory_store import open_store_for
 from pxrs_ray.actors.metrics import Sources, TopologyMetrics
@@ -177,6 +178,18 @@ class Coordinator:
         plain = self._config.model_dump_json(exclude={"store"}, exclude_defaults=True)
         await self._put_document("config", plain)
 
+    async def document(self, name: str) -> str:
+        """What `keep_document` kept last; '' when nothing was."""
+        await self._ready()
+        documents = await self._thread.call(self._store.documents, self._config.name)
+        return documents.get(name, "")
+
+    async def keep_document(self, name: str, text: str) -> None:
+        """Keep a text of the topology's own under a name with a slash, which nobody else uses."""
+        await self._ready()
+        assert "/" in name
+        await self._put_document(name, text)
+
     async def deployed(self) -> str:
         """What `note_deployed` kept last; '' when nothing was."""
         await self._ready()
@@ -204,7 +217,8 @@ class Coordinator:
 
     def _queue_spec(self, name: str) -> QueueSpec:
         queue = self._config.resolved_queue(name)
-        return QueueSpec(self._config.full_name(name), queue.partitions, queue.log_limits())
+        limits, external = queue.log_limits(), queue.source is not None
+        return QueueSpec(self._config.full_name(name), queue.partitions, limits, external)
 
     async def _open_queue(self, name: str) -> None:
         spec = self._queue_spec(name)
@@ -275,6 +289,12 @@ class Coordinator:
         """A group as its members must know it."""
         await self._ready()
         return self._shell(group).spec
+
+    async def handler(self, group: str) -> HandlerRef | None:
+        """What a group's consumers call; None when it was not started."""
+        await self._ready()
+        crew = self._shell(group).staff.crew
+        return crew.handler if crew is not None else None
 
     async def command(self, group: str, name: str, *arguments: Any) -> Any:
         """Carry out a command on a group; see `GroupShell.command`."""

@@ -135,8 +135,12 @@ class CourseWorker(Worker):
             while not self._stopping.is_set() or self._busy or self._redriving:
                 with self._wake:
                     self._wait()
+                    taken = self._next_batch()
+                # What takes long is done without the lock: calls end meanwhile.
+                items = [] if taken is None else self._items(taken)
                 self._office.may_begin(self._stopping)
                 with self._wake:
+                    self._course.offer(items)
                     tasks = self._turn()
                 for task in tasks:
                     self._begin(task)
@@ -158,6 +162,18 @@ class CourseWorker(Worker):
                 return
             self._wake.wait(None if left_ms is None else left_ms / 1_000)
 
+    def _next_batch(self) -> Batch | None:
+        """With `_wake` held: the next batch that there is room for; gaps are passed on the way."""
+        while self._batches and self._course.has_room():
+            taken = self._popped()
+            if isinstance(taken, Batch):
+                return taken
+            self._course.skip(taken)
+        return None
+
+    def _items(self, batch: Batch) -> list[Item]:
+        return [item_of(message, self._tenant_header) for message in batch]
+
     def _turn(self) -> list[Task]:
         """With `_wake` held: tell the course everything, and take what may begin."""
         now_ms = _now_ms()
@@ -166,12 +182,6 @@ class CourseWorker(Worker):
             self._end(task, error, now_ms)
         for task in self._course.expire(now_ms):
             self._is_late(task)
-        while self._batches and self._course.has_room():
-            taken = self._popped()
-            if isinstance(taken, Batch):
-                self._course.offer([item_of(message, self._tenant_header) for message in taken])
-            else:
-                self._course.skip(taken)
         stopped_by = self._course.stopped_by
         if stopped_by is not None and self.failed is None:
             self._fail(stopped_by)

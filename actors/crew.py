@@ -87,7 +87,8 @@ class Crew:
         for member in members:
             hand = self.hands[member] = Hand(member)
             hands.append(hand)
-        await self._spawn_together(hands)
+        if hands:
+            await self._spawn_together(hands)
 
     async def remove(self, members: Sequence[MemberId], cause: str) -> None:
         """Let these members hand everything back and end; returns when they have left."""

@@ -88,10 +88,18 @@ class Deployment:
         return self._runs and self._before.get("code", "") != self.code
 
     def _groups_to_start(self) -> list[str]:
-        """Groups with a handler whose consumers do not run it yet, or run other code."""
+        """Groups with a handler whose consumers do not run it yet, run other code, or are none."""
         wanted = {name: group for name, group in self.config.groups.items() if group.handler}
-        started = self._before.get("handlers", {}) if not self._new_code else {}
-        return [name for name, group in wanted.items() if started.get(name) != group.handler]
+        if not self._runs or self._new_code:
+            return list(wanted)
+        started = self._before.get("handlers", {})
+        have = {group.group: group.wanted for group in Topology(self.config.name).status().groups}
+        return [
+            name
+            for name, group in wanted.items()
+            if started.get(name) != group.handler
+            or (group.consumers > 0 and not have.get(self.config.full_name(name)))
+        ]
 
     def carry_out(self) -> Topology:
         """Make it so, and keep which file it was; answers the topology."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pxrs_ray.actors.calls import CoordinatorCalls
-from pxrs_ray.actors.handler import handler_ref
+from pxrs_ray.actors.handler import HandlerRef, handler_ref
 from pxrs_ray.actors.pull import PullConsumer
 from pxrs_ray.actors.quarantine import GroupQuarantine
 from pxrs_ray.errors import UsageError
@@ -53,6 +53,12 @@ class Group:
         reference = handler_ref(handler, mode)
         self._command("start", reference, consumers, ray_options, timeout_s=START_WAIT_S)
         return self
+
+    @property
+    def handler(self) -> HandlerRef | None:
+        """What its consumers call; None when it was not started. It can be given to `start`."""
+        found: HandlerRef | None = self._call("handler", self.name)
+        return found
 
     def scale(self, consumers: int) -> None:
         """Have exactly this many consumers; pins a group that scales itself."""

@@ -77,6 +77,7 @@ class GroupShell:
             queue.partitions,
             pool.count,
             declared,
+            queue.source_spec(),
         )
         self.host = GroupHost(self.key, store, thread, clock, self, config.history_keep)
         self.staff = Staff(spec, self.host, self._keep_crew)

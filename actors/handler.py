@@ -44,6 +44,8 @@ def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
     """
     if mode not in MODES:
         raise HandlerError(f"handler mode must be one of {', '.join(MODES)}, not {mode!r}")
+    if isinstance(handler, HandlerRef):
+        return handler
     if isinstance(handler, str):
         return HandlerRef(handler, None, mode, handler)
     _check_shape(handler)

@@ -32,6 +32,11 @@ def consumer(topology: str, group: str, member: MemberId, incarnation: Incarnati
     return f"{consumers_of(topology, group)}{member}/{incarnation}"
 
 
+def tenants(topology: str, queue: str, group: str) -> str:
+    """Name the actor that moves the tenants of a queue and its group."""
+    return f"{prefix(topology)}tenants/{queue}/{group}"
+
+
 def store(topology: str) -> str:
     """Name the actor that holds the registry of a topology whose store is `memory:`."""
     return f"{prefix(topology)}store"

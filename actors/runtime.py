@@ -17,6 +17,7 @@ from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import CoordinatorLink
 from pxrs_ray.actors.pulse import Pulse
 from pxrs_ray.actors.reading import Reading
+from pxrs_ray.actors.source_reading import SourceReading
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.consumer import Changes, ConsumerSession
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UnknownMember
@@ -47,7 +48,9 @@ class ConsumerRuntime:
         self._hooks = hooks
         self._link = CoordinatorLink(spec.topology)
         self.name = f"{spec.group}/{member}/{incarnation}"
-        self.reading = Reading(self, hooks)
+        self.reading: Reading | SourceReading = (
+            Reading(self, hooks) if spec.source is None else SourceReading(self, hooks, spec.source)
+        )
         self.pulse = Pulse()
         self._heartbeat_wake = asyncio.Event()
         self._commit_wake = asyncio.Event()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.model import Incarnation, MemberId
+from pxrs_ray.sources.opening import SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class GroupSpec:
     partitions: int
     buffers: int
     config: GroupConfig
+    source: SourceSpec | None = None
 
     @property
     def quarantine(self) -> str:

@@ -82,6 +82,15 @@ class Topology:
         found: tuple[QueueSpec, PxrsConfig, int] = self._call("queue", queue)
         return found
 
+    def document(self, name: str) -> str:
+        """A text that the topology keeps under a name; '' when it keeps none."""
+        found: str = self._call("document", name)
+        return found
+
+    def keep_document(self, name: str, text: str) -> None:
+        """Keep a text under a name like 'tenants/orders', durably."""
+        self._call("keep_document", name, text)
+
     def producer(self, queue: str, **limits: Any) -> Producer:
         """A producer of `queue`; close it, or use it with `with`.
 

@@ -100,7 +100,7 @@ class Write:
 class Change:
     """One numbered entry of a group's history: an ownership change, or a membership change.
 
-    `kind` is a `WriteKind` value, or 'joined', 'left' or 'led' (a coordinator took over; then
+    `epoch` and `checkpoint` are those AFTER the change. `kind` is a `WriteKind` value, or 'joined', 'left' or 'led' (a coordinator took over; then
     `epoch` is its generation). `partition` is -1 where no partition is concerned.
     """
 
@@ -159,7 +159,11 @@ Record = Write | MemberWrite
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that the registry holds of one group, read at one moment."""
+    """All that the registry holds of one group, read at one moment.
+
+    `members` are all that have joined and not left, also those whose lease is over.
+    `last_version` is at least that of the newest entry of the history.
+    """
 
     group: str
     generation: Generation

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.storagelevel import StorageLevel
 from ray._private.worker import global_worker
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from pxrs_ray.actors.link import answer_of
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
@@ -31,6 +31,9 @@ from pxrs_ray.spark.routing import Feed, Routed
 from pxrs_ray.spark.tasks import route_bytes
 
 WINDOW_MIN = 2
+LOOK_S = 0.5
+END_S = 5.0
+CANCEL_S = 10.0
 
 
 class FetchFailed(Exception):
@@ -115,70 +118,68 @@ def feed_round(
     """Route the partitions `numbers`, telling each that is done.
 
     Raises FetchFailed when RayDP fails, and what a routing task raised; the tasks that are under
-    way are waited for first, so that nothing goes on behind the caller's back.
+    way are ended first, so that nothing goes on behind the caller's back.
     """
-    window = max(WINDOW_MIN, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
+    cpus = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+    # An executor gives one partition at a time; as many more are routed meanwhile.
+    window = max(WINDOW_MIN, min(cpus, 2 * len(set(data.locations)) + 1))
     waiting = deque(numbers)
     fetching: dict[str, tuple[Any, float]] = {}
     routing: dict[Any, int] = {}
-    failure: BaseException | None = None
-    while (waiting and failure is None) or routing:
-        while failure is None and waiting and len(routing) < window:
-            number = next((n for n in waiting if data.locations[n] not in fetching), None)
-            if number is None:
-                break
-            waiting.remove(number)
-            try:
+    try:
+        while waiting or routing:
+            while len(routing) < window:
+                number = next((n for n in waiting if data.locations[n] not in fetching), None)
+                if number is None:
+                    break
+                waiting.remove(number)
                 told = state.partitions.get(number, Told())
                 fetched, routed = data.start(feed, number, told)
-            except FetchFailed as error:
-                failure = error
-                break
-            fetching[data.locations[number]] = (fetched, time.monotonic() + fetch_s_max)
-            routing[routed] = number
-        failure = failure or _settle_fetches(fetching)
-        done, _ = ray.wait([*routing], timeout=0.05 if failure is None else 5.0)
-        for reference in done:
-            number = routing.pop(reference)
-            try:
-                on_routed(ray.get(reference))
-            except Exception as error:  # noqa: BLE001 - told when all tasks are over
-                failure = failure or _cause(error, number)
-        if failure is not None and not done:
-            # What still waits for a fetch will never run.
-            for reference in routing:
-                ray.cancel(reference)
-            if isinstance(failure, FetchFailed) and fetching:
-                break
-    if failure is not None:
-        raise failure
+                fetching[data.locations[number]] = (fetched, time.monotonic() + fetch_s_max)
+                routing[routed] = number
+            under_way = [*routing, *(reference for reference, _ in fetching.values())]
+            ray.wait(under_way, timeout=LOOK_S, fetch_local=False)
+            _settle_fetches(fetching)
+            done, _ = ray.wait([*routing], num_returns=len(routing), timeout=0)
+            for reference in done:
+                number = routing.pop(reference)
+                try:
+                    on_routed(ray.get(reference))
+                except RayError as error:
+                    raise _cause(error, number) from None
+    finally:
+        _end(list(routing))
 
 
-def _settle_fetches(fetching: dict[str, tuple[Any, float]]) -> FetchFailed | None:
-    """Forget the fetches that have come; the error of one that is late."""
-    if not fetching:
-        return None
-    ready, _ = ray.wait(
-        [reference for reference, _ in fetching.values()],
-        num_returns=len(fetching),
-        timeout=0,
-        fetch_local=False,
-    )
+def _settle_fetches(fetching: dict[str, tuple[Any, float]]) -> None:
+    """Forget the fetches that have come. Raises FetchFailed when one is late."""
+    references = [reference for reference, _ in fetching.values()]
+    if not references:
+        return
+    ready, _ = ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
     for executor, (reference, deadline) in list(fetching.items()):
         if reference in ready:
             del fetching[executor]
         elif time.monotonic() > deadline:
-            return FetchFailed(f"executor {executor} did not give a partition in time")
-    return None
+            raise FetchFailed(f"executor {executor} did not give a partition in time")
 
 
-def _cause(error: BaseException, number: int) -> BaseException:
+def _end(routing: list[Any]) -> None:
+    """Let the tasks that are under way come to their end; those that wait for data never will."""
+    for patience_s in (END_S, CANCEL_S):
+        if routing:
+            _, routing = ray.wait(routing, num_returns=len(routing), timeout=patience_s)
+        for reference in routing:
+            ray.cancel(reference)
+
+
+def _cause(error: RayError, number: int) -> Exception:
     """What a routing task ended with: ours as it is; RayDP's fault as FetchFailed."""
     if isinstance(error, RayTaskError):
         answer = answer_of(error)
         if isinstance(answer, PxrsError):
             return answer
-        if "route_" in error.function_name:
+        if not isinstance(answer, RayError):
             return error
     return FetchFailed(f"Spark partition {number}: {str(error).strip().splitlines()[-1][:300]}")
 

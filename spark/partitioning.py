@@ -2,8 +2,8 @@
 
 Rules of this file: what Spark's own functions can do runs in the JVM (the hashes xxh64 with seed
 42 and crc32, under modulo and jump); the rest is a vectorised Python function. A null key has no
-partition of its own: producers give keyless messages the partitions in turn, and the column
-spreads them evenly too (by the number of their row), without naming the very same one.
+partition of its own, and the column is null there: producers and feeds give such messages the
+partitions in turn, so that they spread evenly.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def partition_column(
 ) -> Column:
     """The partition (an int) of each row's key: of `queue` in a topology, or of `where` in all.
 
+    Null for a null key; with `round_robin`, what a feed of this very DataFrame would do.
+
     `key` is a string or binary column; `scope` the column of tenants or labels, where the
     strategy wants one. With a topology, strategy, hash and seed are the queue's. Raises UsageError
     for names that there are not, and for `broadcast`, which has no single partition.
@@ -66,8 +68,8 @@ def partition_column(
         found = _jump(hashed, count)
     else:
         scopes = F.col(scope) if isinstance(scope, str) else scope
-        return _by_python(column, partitioner, scopes)
-    return F.when(column.isNull(), _in_turn(count)).otherwise(found.cast("int"))
+        found = _by_python(column, partitioner, scopes)
+    return F.when(column.isNotNull(), found.cast("int"))
 
 
 def _jvm_hash(key: Column, hash_name: str, seed: int) -> Column | None:

@@ -113,7 +113,11 @@ def _call(command: list[str], deadline: float) -> int:
 
 def _counts(report: Path) -> Counter[str]:
     found: Counter[str] = Counter()
-    for suite in ET.parse(report).getroot().iter("testsuite"):
+    try:
+        root = ET.parse(report).getroot()
+    except ET.ParseError:
+        return Counter(failed=1)  # pytest was ended while it wrote
+    for suite in root.iter("testsuite"):
         bad = {name: int(suite.get(name, 0)) for name in ("failures", "errors", "skipped")}
         found["failed"] += bad["failures"]
         found["error"] += bad["errors"]

@@ -15,7 +15,7 @@ HANDLERS = "handlers.py"
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="The topology's name.")] = "payments",
+    name: Annotated[str, typer.Argument(help="The topology's name.")] = "shop",
     folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
     as_json: AsJson = False,

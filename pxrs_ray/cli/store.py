@@ -51,7 +51,10 @@ def check(
         "failed": {result.test: result.failure for result in failed},
         "commit_ms": times,
     }
-    rows: list[tuple[object, object]] = [("store", info.url), ("durable", info.durable)]
+    rows: list[tuple[object, object]] = [
+        ("store", info.url),
+        ("durable", "yes" if info.durable else "no"),
+    ]
     rows += [("warning", warning) for warning in info.warnings]
     rows += [(f"commit, {name}", f"{value:.3f} ms") for name, value in times.items()]
     rows += [("contract", f"{told['passed']} of {len(results)} promises kept")]

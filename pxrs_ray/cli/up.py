@@ -46,7 +46,7 @@ def command(
     if not as_json:
         for line in changes:
             out.print(("would " if dry_run else "") + line, markup=False)
-    if changes and not dry_run:
+    if not dry_run:
         deployment.carry_out()
     if as_json:
         print_json(

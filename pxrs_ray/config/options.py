@@ -19,6 +19,7 @@ from pxrs_ray.config.secrets import without_secrets
 if TYPE_CHECKING:
     from pxrs_ray.log.limits import LogLimits
     from pxrs_ray.scaling import ScalerSettings
+    from pxrs_ray.sources.opening import SourceSpec
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -138,6 +139,23 @@ class QueueConfig(QueueOptions):
     partitions: int = option(
         16, "How many partitions; never changes afterwards.", Change.FIXED, ge=1, le=PARTITIONS_MAX
     )
+
+    source: str | None = option(
+        None,
+        "Where the messages are when they are not ours: file:///path?key=field, "
+        "redis://host/0?stream=name&key=field, or module:function; see docs/sources.md.",
+        Change.FIXED,
+        pattern=r"^(file:///.+|rediss?://.+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
+        examples=["file:///data/orders.jsonl?key=account", "shop.sources:open_orders"],
+    )
+
+    def source_spec(self) -> SourceSpec | None:
+        """The same, as readers of an external queue take it."""
+        from pxrs_ray.sources.opening import SourceSpec
+
+        if self.source is None:
+            return None
+        return SourceSpec(self.source, self.partitions, self.strategy, self.hash, self.hash_seed)
 
     def log_limits(self) -> LogLimits:
         """The same, as the partition logs take it."""

@@ -69,10 +69,11 @@ class PartitionLog(LogView):
         self._check_usable()
         header = unpack_header(packed_header)
         check_body(header, body)
-        if header.frame_bytes > self.limits.frame_bytes_max:
+        largest = min(self.limits.frame_bytes_max, self.limits.bytes_max)
+        if header.frame_bytes > largest:
             raise MessageTooLarge(
-                f"a frame of {header.frame_bytes} bytes is above frame_bytes_max="
-                f"{self.limits.frame_bytes_max}: send smaller batches or messages"
+                f"a frame of {header.frame_bytes} bytes is above the {largest} that "
+                "frame_bytes_max and partition_bytes_max allow: send smaller batches or messages"
             )
         if decode_body(header, body).num_rows == 0:
             raise UsageError("a frame without messages cannot be appended")

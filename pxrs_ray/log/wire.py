@@ -102,11 +102,15 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A queue as a buffer must know it. The same for all buffers of a topology."""
+    """A queue as a buffer must know it. The same for all buffers of a topology.
+
+    One that is `external` has its messages elsewhere: no buffer has logs of it.
+    """
 
     queue: str
     partitions: int
     limits: LogLimits = field(default_factory=LogLimits)
+    external: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class LaneRules:
     lookahead_bytes: int = 64 << 20
     weights: Mapping[str, float] = field(default_factory=dict)
     detail_chars: int = DETAIL_CHARS_MAX
+    window: int = WINDOW_RECORDS_MAX
 
     def __post_init__(self) -> None:
         if self.lookahead_records < 1 or self.lookahead_bytes < 1 or self.detail_chars < 100:
@@ -113,7 +114,7 @@ class KeyLanes:
         return (
             len(self._pending) < self._rules.lookahead_records
             and self._bytes < self._rules.lookahead_bytes
-            and self._end - self._gaps.low < WINDOW_RECORDS_MAX
+            and self._end - self._gaps.low < self._rules.window
         )
 
     def park(self, key: bytes) -> None:

@@ -6,7 +6,7 @@ from pxrs_ray.config import GroupConfig
 from pxrs_ray.model import Message
 from pxrs_ray.processing.course import Item, Standing
 from pxrs_ray.processing.judge import PackRules, ProcessingStrategy
-from pxrs_ray.processing.lanes import KeyLanes, LaneRules
+from pxrs_ray.processing.lanes import WINDOW_RECORDS_MAX, KeyLanes, LaneRules
 from pxrs_ray.processing.pack import PackCourse, PackShape
 from pxrs_ray.processing.submit import SubmitStrategy
 from pxrs_ray.retry import FailurePolicy, RetryRules
@@ -43,14 +43,15 @@ def pack_course(config: GroupConfig, standing: Standing) -> PackCourse:
     return PackCourse(standing, shape, rules, FailurePolicy(config.failure_policy))
 
 
-def lane_course(config: GroupConfig, standing: Standing) -> KeyLanes:
-    """Key lanes, as the group's options say."""
+def lane_course(config: GroupConfig, standing: Standing, *, dense: bool = True) -> KeyLanes:
+    """Key lanes, as the group's options say. Offsets that are not `dense` lie far apart."""
     rules = LaneRules(
         retry_rules(config),
         config.handler_timeout_ms,
         config.lookahead_records,
         config.lookahead_bytes,
         config.tenant_weights,
+        window=WINDOW_RECORDS_MAX if dense else 1 << 62,
     )
     return KeyLanes(standing, rules)
 

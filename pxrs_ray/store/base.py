@@ -13,6 +13,8 @@ numbered history, and a few small documents. Stores decide nothing: they compare
   passing faults itself inside the deadline, always with the very same conditional write.
 * Lease time is the store's own clock; a client's clock is never compared with it.
 * No owner is None, stored as NULL or absence, never as ''.
+* What does not exist (a group, a partition, a member) is `FENCED`, not an error. A stored
+  generation below the caller's is a registry that lost writes: `StoreCorrupted`.
 * A store is safe to use from several threads. It is not picklable: make it where it is used.
 * Passwords appear in no error, log, repr or `describe()`.
 """
@@ -114,7 +116,8 @@ class RegistryStore(ABC):
     def expired(self, group: str) -> tuple[PartitionRow, ...]:
         """The owned partitions whose owner is deregistered or whose owner's lease is over.
 
-        Judged by the store's clock, sorted by partition.
+        Owners are compared by id and incarnation. Judged by the store's clock, sorted by
+        partition. A member that joins again, also as the same incarnation, starts a new lease.
         """
 
     @abstractmethod
@@ -143,7 +146,7 @@ class RegistryStore(ABC):
     def restore(
         self, snapshot: Snapshot, changes: Sequence[Change], documents: Mapping[str, str]
     ) -> None:
-        """Write a whole group as given, for moving a stopped registry; leases start over.
+        """Write a whole group as given, for moving a stopped registry; leases count as over.
 
         Raises AlreadyExists when the group exists here; nothing is written then.
         """
@@ -154,7 +157,10 @@ class RegistryStore(ABC):
 
     @abstractmethod
     def describe(self) -> StoreInfo:
-        """Say what this store is and what to worry about, without secrets."""
+        """Say what this store is and what to worry about, without secrets.
+
+        Never asks the server: what only it knows is known after `create`.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from pxrs_ray.errors import AlreadyExists, StoreSchemaError, StoreUnavailable, UsageError
+from pxrs_ray.errors import AlreadyExists, StoreUnavailable, UsageError
 from pxrs_ray.model import (
     Change,
     Generation,
@@ -30,7 +30,7 @@ from pxrs_ray.model import (
     Record,
     Snapshot,
 )
-from pxrs_ray.store import etcd_keys, rules
+from pxrs_ray.store import etcd_keys, rules, texts
 from pxrs_ray.store.base import RegistryStore, StoreInfo
 from pxrs_ray.store.etcd_connection import EtcdConnection, end_of
 from pxrs_ray.store.etcd_documents import EtcdDocuments
@@ -78,11 +78,7 @@ class EtcdStore(RegistryStore):
             return value_of(answer) or ""
 
         found, _, version = self._run("create", attempt).partition(";")
-        if int(version) > SCHEMA_VERSION:
-            raise StoreSchemaError(
-                f"the registry at {self._url.shown} has version {version}, this code knows up to "
-                f"{SCHEMA_VERSION}: use the newer version of pxrs-ray that made it"
-            )
+        rules.check_version(self._url.shown, int(version), SCHEMA_VERSION)
         rules.check_registry_id(self._registry_id, found)
         self._registry_id = found
         return found
@@ -117,7 +113,7 @@ class EtcdStore(RegistryStore):
                 changes = [
                     etcd.put(keys.head, f"{generation};{count}"),
                     etcd.put(keys.version, etcd_keys.padded(version)),
-                    etcd.put(keys.change(version), etcd_keys.change_text(led)),
+                    etcd.put(keys.change(version), texts.change_text(led)),
                     etcd.put(self._index(group), ""),
                 ]
                 holds, answers = etcd.txn(deadline, unchanged, [*changes, *self._reads(keys)])
@@ -203,7 +199,7 @@ class EtcdStore(RegistryStore):
 
         def attempt(deadline: Deadline) -> tuple[Change, ...]:
             _, (answer,) = self._etcd.txn(deadline, [], [read])
-            return tuple(map(etcd_keys.change_from, values_of(answer).values()))
+            return tuple(map(texts.change_from, values_of(answer).values()))
 
         return self._run(f"changes of {group!r}", attempt) if limit > 0 else ()
 
@@ -365,10 +361,10 @@ def _group_values(
     found = [(keys.version, etcd_keys.padded(snapshot.last_version))]
     for row in snapshot.partitions:
         if row.epoch:
-            own = etcd_keys.own_text(row.epoch, row.incarnation, row.owner)
+            own = texts.own_text(row.epoch, row.incarnation, row.owner)
             found.append((keys.own(row.partition), own))
             cell = etcd_keys.cell_text(row.checkpoint, row.attempts, row.detail)
             found.append((keys.cell(row.partition), cell))
     found += [(keys.member(one.member), etcd_keys.member_text(one)) for one in snapshot.members]
-    found += [(keys.change(change.version), etcd_keys.change_text(change)) for change in changes]
+    found += [(keys.change(change.version), texts.change_text(change)) for change in changes]
     return found

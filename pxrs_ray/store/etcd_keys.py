@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from pxrs_ray.model import Change, Member, PartitionRow
+from pxrs_ray.model import Member, PartitionRow
 from pxrs_ray.store.rules import member_attributes, member_from
+from pxrs_ray.store.texts import partition_row
 
 
 def padded(number: int) -> str:
@@ -63,46 +62,14 @@ class GroupKeys:
         return f"{self.base}x/{quote(name, safe='')}/{edition}/"
 
 
-def own_text(epoch: int, incarnation: int = 0, owner: str | None = None) -> str:
-    """Who owns a partition, as the one value that a fence compares."""
-    return f"{epoch};{incarnation};{owner or ''}"
-
-
 def cell_text(checkpoint: int, attempts: int = 0, detail: str = "") -> str:
     """How far a partition is."""
     return f"{padded(checkpoint)};{attempts};{detail}"
 
 
-def partition_row(partition: int, own: str | None, cell: str | None) -> PartitionRow:
-    """The row that the two values tell; a row without keys is as it was made."""
-    if own is None or cell is None:
-        return PartitionRow(partition)
-    epoch, incarnation, owner = own.split(";", 2)
-    checkpoint, attempts, detail = cell.split(";", 2)
-    return PartitionRow(
-        partition,
-        owner or None,
-        int(incarnation),
-        int(epoch),
-        int(checkpoint),
-        int(attempts),
-        detail,
-    )
-
-
 def member_text(member: Member) -> str:
     """A member without its id."""
     return f"{padded(member.incarnation)};{member_attributes(member)}"
-
-
-def change_text(change: Change) -> str:
-    """A history entry as JSON."""
-    return json.dumps(dataclasses.astuple(change))
-
-
-def change_from(value: str) -> Change:
-    """The history entry that `change_text` told."""
-    return Change(*json.loads(value))
 
 
 def values_of(answer: Any) -> dict[str, str]:

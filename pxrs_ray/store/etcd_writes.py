@@ -12,16 +12,14 @@ from pxrs_ray.store.etcd_connection import EtcdConnection
 from pxrs_ray.store.etcd_keys import (
     GroupKeys,
     cell_text,
-    change_text,
     member_text,
-    own_text,
     padded,
-    partition_row,
     revision_of,
     value_of,
 )
 from pxrs_ray.store.etcd_leases import EtcdLeases
 from pxrs_ray.store.retry import Deadline
+from pxrs_ray.store.texts import change_text, own_text, partition_row
 
 NESTED_MAX = 120
 """Each nested transaction has up to 3 operations, and etcd allows 128 with those of all levels."""

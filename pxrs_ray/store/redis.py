@@ -26,7 +26,6 @@ from pxrs_ray.errors import (
     AlreadyExists,
     ConfigError,
     StoreCorrupted,
-    StoreSchemaError,
     StoreUnavailable,
     UsageError,
 )
@@ -41,7 +40,7 @@ from pxrs_ray.model import (
     Snapshot,
 )
 from pxrs_ray.store import redis_cells as cells
-from pxrs_ray.store import redis_scripts, rules
+from pxrs_ray.store import redis_scripts, rules, texts
 from pxrs_ray.store.base import RegistryStore, StoreInfo
 from pxrs_ray.store.retry import Deadline, Persistence
 from pxrs_ray.store.url import StoreUrl
@@ -93,11 +92,7 @@ class RedisStore(RegistryStore):
                 return found
 
         _, _, (found, version), server = self._run("create", attempt)
-        if int(version) > SCHEMA_VERSION:
-            raise StoreSchemaError(
-                f"the registry at {self._url.shown} has version {version}, this code knows up to "
-                f"{SCHEMA_VERSION}: use the newer version of pxrs-ray that made it"
-            )
+        rules.check_version(self._url.shown, int(version), SCHEMA_VERSION)
         policy = str(server.get("maxmemory_policy", ""))
         if policy.startswith("allkeys"):
             raise ConfigError(
@@ -167,7 +162,7 @@ class RedisStore(RegistryStore):
     def expired(self, group: str) -> tuple[PartitionRow, ...]:
         found = self._run(f"expired of {group!r}", lambda _: self._call("EXPIRED", group))
         return tuple(
-            cells.partition_row(int(partition), own, cell)
+            texts.partition_row(int(partition), own, cell)
             for partition, own, cell in zip(found[::3], found[1::3], found[2::3], strict=True)
         )
 
@@ -180,7 +175,7 @@ class RedisStore(RegistryStore):
             return found
 
         found = self._run(f"changes of {group!r}", attempt)
-        return tuple(Change(*json.loads(text)) for text in found)
+        return tuple(map(texts.change_from, found))
 
     def trim_changes(self, group: str, generation: Generation, keep: int) -> None:
         self._mutate("TRIM", group, generation, 0, keep)

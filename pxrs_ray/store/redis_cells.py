@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 
 from pxrs_ray.model import (
     Change,
-    PartitionRow,
     Record,
     Snapshot,
     Write,
     WriteKind,
 )
 from pxrs_ray.store import rules
-
-
-def own(epoch: int, incarnation: int = 0, owner: str | None = None) -> str:
-    """Who owns a partition, as the one string that a fence compares."""
-    return f"{epoch};{incarnation};{owner or ''}"
+from pxrs_ray.store.texts import change_text, own_text, partition_row
 
 
 def cell(checkpoint: int, attempts: int = 0, detail: str = "") -> str:
@@ -27,36 +20,16 @@ def cell(checkpoint: int, attempts: int = 0, detail: str = "") -> str:
     return f"{checkpoint};{attempts};{detail}"
 
 
-def partition_row(partition: int, own_text: str, cell_text: str) -> PartitionRow:
-    """The row that `own` and `cell` described."""
-    epoch, incarnation, owner = own_text.split(";", 2)
-    checkpoint, attempts, detail = cell_text.split(";", 2)
-    return PartitionRow(
-        partition,
-        owner or None,
-        int(incarnation),
-        int(epoch),
-        int(checkpoint),
-        int(attempts),
-        detail,
-    )
-
-
-def change_text(change: Change) -> str:
-    """A history entry as JSON; `Change(*json.loads(text))` reads it."""
-    return json.dumps(dataclasses.astuple(change))
-
-
 def record_words(record: Record) -> tuple[object, ...]:
     """The arguments of one record of the WRITE script."""
     if isinstance(record, Write):
-        held = own(record.epoch, record.incarnation, record.owner)
+        held = own_text(record.epoch, record.incarnation, record.owner)
         if record.kind is WriteKind.COMMIT:
             progress = cell(record.checkpoint, record.attempts, record.detail)
             return ("c", record.partition, held, record.checkpoint, progress)
-        free, freed, progress = own(record.epoch), own(record.epoch + 1), ""
+        free, freed, progress = own_text(record.epoch), own_text(record.epoch + 1), ""
         if record.kind is WriteKind.CLAIM:
-            before, after = free, own(record.epoch + 1, record.incarnation, record.owner)
+            before, after = free, own_text(record.epoch + 1, record.incarnation, record.owner)
         elif record.kind is WriteKind.RELEASE:
             before, after = held, freed
         else:
@@ -84,7 +57,7 @@ def restore_words(
         "id": life,
     }
     for row in snapshot.partitions:
-        state[f"o{row.partition}"] = own(row.epoch, row.incarnation, row.owner)
+        state[f"o{row.partition}"] = own_text(row.epoch, row.incarnation, row.owner)
         state[f"c{row.partition}"] = cell(row.checkpoint, row.attempts, row.detail)
     members = {
         member.member: f"{member.incarnation};{rules.member_attributes(member)}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 
-from pxrs_ray.errors import StoreCorrupted, UsageError
+from pxrs_ray.errors import StoreCorrupted, StoreSchemaError, UsageError
 from pxrs_ray.model import (
     Change,
     Generation,
@@ -178,6 +178,15 @@ def check_registry_id(known: str | None, found: str | None) -> None:
             f"the registry {known} is gone{f', {found} is in its place' if found else ''}: it was "
             "lost or replaced (a restart without persistence, a removed file); stop the topology "
             "and check the registry before going on"
+        )
+
+
+def check_version(where: str, stored: int, known: int) -> None:
+    """Refuse a registry whose layout is newer than this code."""
+    if stored > known:
+        raise StoreSchemaError(
+            f"the registry at {where} has version {stored}, this code knows up to {known}: "
+            "use the newer version of pxrs-ray that made it"
         )
 
 

@@ -22,13 +22,17 @@ ISOLATED = ".isolated."
 
 @dataclass(frozen=True, slots=True)
 class TenantProfile:
-    """How tenants of a profile are served. `weight` is their share in shared partitions."""
+    """How tenants of a profile are served. `weight` is their share in shared partitions.
+
+    `resources` are Ray's: the consumers of its isolated tenants run where there are such.
+    """
 
     name: str
     isolated: bool = False
     partitions: int = 4
     consumers: int = 1
     weight: float = 1.0
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.partitions < 1 or self.consumers < 0 or self.weight <= 0:

@@ -286,7 +286,8 @@ def test_what_never_changes_is_refused_and_limits_change_live(tmp_path: Path) ->
         with pytest.raises(UsageError, match="make a new queue"):
             await buffer.open(QueueSpec("q", 5, LogLimits(durability=Durability.MEMORY)), {})
         await put(buffer, 0, 0)
-        await buffer.open(QueueSpec("q", 5, LogLimits(partition_bytes_max=100)), {})
+        one_frame = LogLimits(partition_bytes_max=sum(map(len, wire([b"x"], 1))))
+        await buffer.open(QueueSpec("q", 5, one_frame), {})
         (refused,) = await buffer.append("q", [(0, *wire([b"x"], 1))], 0)
         assert isinstance(refused, Refused) and isinstance(refused.error, PartitionFull)
         await buffer.drop_queue("q")

@@ -138,7 +138,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
         receipts: list[Receipt] = []
         with pytest.raises(PartitionFull, match=r"partition \d holds most of it.*no group"):
             while len(receipts) < 1_000:
-                receipts += [producer.send(b"k", b"x" * 1_000, timeout_s=0.5)]
+                receipts += [producer.send(b"k", b"x" * 1_000, timeout_s=2)]
         with pytest.raises(PartitionFull, match="no group reads it"):
             receipts[-1].result(WAIT_S)
         assert receipts[0].result(WAIT_S).offset == 0

@@ -141,17 +141,24 @@ def in_order(done: list[tuple[bytes | None, int]]) -> bool:
 def test_many_keys_are_many_times_faster_and_each_stays_in_order(bench: Any) -> None:
     took = sleeps(2_000)
     done: list[tuple[bytes | None, int]] = []
+    lock = threading.Lock()
+    slept_s = 0.0
 
     def handle(message: Delivery) -> None:
+        nonlocal slept_s
+        began_s = time.perf_counter()
         time.sleep(took[message.offset])
-        done.append((message.key, message.offset))
+        with lock:
+            # As long as it really took: machines that run tests are busy.
+            slept_s += time.perf_counter() - began_s
+            done.append((message.key, message.offset))
 
     table = bench(handle, parallelism=32, commit_records=500)
     worker = table.start()
     began_s = time.perf_counter()
     worker.put(batch_of(keys_of(2_000, 200)), 100_000)
     table.reaches(worker, 2_000)
-    assert sum(took) / (time.perf_counter() - began_s) >= 8
+    assert slept_s / (time.perf_counter() - began_s) >= 8
     assert len(done) == 2_000 and in_order(done)
     assert table.office.commits == 4
 

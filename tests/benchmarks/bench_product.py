@@ -69,22 +69,22 @@ def metrics_cost_percent(found: Any) -> float:
 
     Nothing is counted where messages pass, so this is what metrics cost at any rate.
     """
+    import ray
+
+    from pxrs_ray.actors import names
     from pxrs_ray.actors.metrics import REPORT_EVERY_S, Sources, TopologyMetrics
     from pxrs_ray.tally import Tally
 
     status = found.status()
     pids = {status.coordinator_pid, *(c.pid for g in status.groups for c in g.consumers if c.pid)}
-    pids |= {p.pid for p in psutil.process_iter(["cmdline"]) if "ray::Buffer" in _title(p)}
+    buffers = [ray.get_actor(names.buffer("bench", i), "pxrs") for i in range(status.buffers)]
+    pids |= {info.pid for info in ray.get([buffer.ping.remote() for buffer in buffers])}
     processes = [psutil.Process(pid) for pid in pids]
     metrics, tallies = TopologyMetrics("bench-metrics"), {"billing": Tally()}
     before_s = _cpu_s(processes)
     for _ in range(REPORTS):
         metrics.report(Sources(found.status(), tallies, found.buffer_stats(), [1.0] * 50))
     return (_cpu_s(processes) - before_s) / REPORTS / REPORT_EVERY_S * 100
-
-
-def _title(process: psutil.Process) -> str:
-    return " ".join(process.info["cmdline"] or ())
 
 
 def _cpu_s(processes: list[psutil.Process]) -> float:

@@ -98,7 +98,7 @@ def cluster() -> Iterator[Cluster]:
         "COLUMNS": "160",
     }
     command = (
-        f"ray start --head --block --node-ip-address=127.0.0.1 --port={head} --num-cpus=4 "
+        f"ray start --head --block --node-ip-address=127.0.0.1 --port={head} --num-cpus=2 "
         f"--dashboard-host=127.0.0.1 --dashboard-port={page} --dashboard-agent-listen-port={agent} "
         f"--ray-client-server-port={client} --min-worker-port=0 --max-worker-port=0 "
         f"--temp-dir={folder / 'ray'} --disable-usage-stats"

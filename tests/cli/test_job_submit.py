@@ -24,6 +24,7 @@ def note(message):
 """
 TOPOLOGY = """
 name = "mine"
+buffers = 1
 [queues.orders]
 partitions = 4
 [groups.notes]

@@ -128,6 +128,7 @@ def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     config = pxrs_ray.PxrsConfig(
         name="page",
+        buffers=1,
         data_dir=tmp_path,
         store="memory:",
         queues={"orders": pxrs_ray.QueueConfig(partitions=8)},

@@ -27,6 +27,7 @@ from tests.contract.store_faults import (
     led,
     unavailable_in_time,
 )
+from tests.contract.test_etcd_store import etcdctl
 from tests.proxy import Proxy
 from tests.servers import EtcdServer, PostgresServer, RedisServer, Server
 
@@ -232,3 +233,27 @@ def _after_commits(setting: Setting, count: int) -> None:
     """Wait until the writer had `count` more commits acknowledged."""
     reached = setting.offset + count
     eventually("commits go on", lambda: setting.offset >= reached, True)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "etcd"])
+def test_a_registry_of_a_newer_version_is_refused(
+    scheme: str, redis_server: RedisServer, etcd_server: EtcdServer
+) -> None:
+    server = redis_server if scheme == "redis" else etcd_server
+    if scheme == "redis":
+        with redis.Redis(port=redis_server.port) as admin:
+            admin.hset("/newer/registry", mapping={"id": "x", "schema_version": "99"})
+    else:
+        etcdctl(etcd_server, "put", "/newer/registry", "x;99")
+    try:
+        with (
+            open_store(server.url, prefix="/newer/") as store,
+            pytest.raises(StoreSchemaError, match="has version 99"),
+        ):
+            store.create()
+    finally:
+        if scheme == "redis":
+            with redis.Redis(port=redis_server.port) as admin:
+                admin.delete("/newer/registry")
+        else:
+            etcdctl(etcd_server, "del", "/newer/registry")

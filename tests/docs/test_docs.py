@@ -20,15 +20,18 @@ from tests.servers import skip_or_fail
 
 ROOT = DOCS.parent
 TEXTS = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A block under this mark is a part of something: its imports are tried, the rest is compiled.
+FRAGMENT = "<!-- fragment -->\n"
+FENCED = re.compile(rf"^({FRAGMENT})?```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def blocks(path: Path, language: str) -> list[str]:
-    return [code for found, code in FENCED.findall(path.read_text()) if found == language]
+def blocks(path: Path, language: str, *, fragments: bool = False) -> list[str]:
+    found = FENCED.findall(path.read_text())
+    return [code for mark, lang, code in found if lang == language and bool(mark) == fragments]
 
 
 @pytest.mark.parametrize("page", list(pages()))
@@ -58,6 +61,15 @@ def test_topology_files_in_the_documentation_are_right(path: Path, tmp_path: Pat
     for number, text in enumerate(blocks(path, "toml")):
         (tmp_path / f"{number}.toml").write_text(text)
         PxrsConfig.from_toml(tmp_path / f"{number}.toml")
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_fragments_compile_and_import_what_there_is(path: Path) -> None:
+    for code in blocks(path, "python", fragments=True):
+        lines = code.splitlines()
+        compile(code, name_of(path), "exec")
+        imports = "\n".join(line for line in lines if line.startswith(("import ", "from ")))
+        exec(imports, {})  # noqa: S102 - our own documentation
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,17 +64,11 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path, room: int) -> None:
     log.close()
 
 
-@pytest.fixture
-def file_size_limit() -> Iterator[int]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    limit = 20_000
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_the_systems_own_limit_is_a_full_disk(tmp_path: Path, file_size_limit: int) -> None:
-    log = open_log(tmp_path, replace(SMALL, segment_bytes_max=1 << 30))
+def fill_a_file_to_the_limit(folder: str) -> None:
+    """Write until the system refuses. For a process of its own: the limit holds for all files."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit))
+    log = open_log(Path(folder), replace(SMALL, segment_bytes_max=1 << 30))
     sequence = 0
     with pytest.raises(DiskFull):
         while True:
@@ -81,9 +77,17 @@ def test_the_systems_own_limit_is_a_full_disk(tmp_path: Path, file_size_limit: i
     assert sequence > 5
     assert len(contents(log)) == sequence
     log.abandon()
-    log = open_log(tmp_path)
+    log = open_log(Path(folder))
     assert len(contents(log)) == sequence
     log.close()
+
+
+def test_the_systems_own_limit_is_a_full_disk(tmp_path: Path) -> None:
+    code = "import sys; from tests.unit.test_log_disk_full import *; "
+    code += "fill_a_file_to_the_limit(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_failed_sync_ends_the_log_until_it_is_recovered(tmp_path: Path) -> None:

@@ -186,9 +186,12 @@ def test_a_damaged_frame_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_frame_above_the_limit_is_refused(tmp_path: Path) -> None:
-    log = open_log(tmp_path, LogLimits(frame_bytes_max=1_000))
-    with pytest.raises(MessageTooLarge, match="frame_bytes_max=1000"):
+@pytest.mark.parametrize(
+    "limits", [LogLimits(frame_bytes_max=1_000), LogLimits(partition_bytes_max=1_000)]
+)
+def test_a_frame_that_can_never_fit_is_refused(tmp_path: Path, limits: LogLimits) -> None:
+    log = open_log(tmp_path, limits)
+    with pytest.raises(MessageTooLarge, match="above the 1000 that"):
         put(log, 0, [b"x" * 1_000])
     assert put(log, 0).base_offset == 0
     log.close()

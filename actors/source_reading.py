@@ -1,0 +1,139 @@
+"""`SourceReading`: reads an external queue for one member, as `Reading` reads our own logs.
+
+Rules of this file. The source is read from the lowest position of any partition that has room, and
+each message is offered to the virtual partition that its key hashes to, if we hold it and it is not
+behind that partition's position. What belongs to others is passed over. Blocking reads are made on
+a thread of their own; a source that fails is opened anew, with growing pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pxrs_ray.actors.hooks import Hooks
+from pxrs_ray.batch import Batch
+from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.sources.base import Source, SourceRecord
+from pxrs_ray.sources.opening import SourceSpec, open_source
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.runtime import ConsumerRuntime
+
+logger = logging.getLogger(__name__)
+
+RECORDS_MAX = 1_000
+WAIT_MS = 200
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 5.0
+
+
+class SourceReading:
+    """The one fetch loop of a `ConsumerRuntime` whose queue is not ours."""
+
+    def __init__(self, runtime: ConsumerRuntime, hooks: Hooks, spec: SourceSpec) -> None:
+        self.log_ends: dict[PartitionId, Offset] = {}
+        self.skipped: list[tuple[PartitionId, Offset, Offset]] = []
+        self._runtime, self._hooks, self._spec = runtime, hooks, spec
+        self._partitioner = spec.partitioner()
+        self._thread = ThreadPoolExecutor(1, "pxrs-source")
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """What is to be fetched has changed."""
+        self._woken.set()
+
+    async def loop(self, index: int) -> None:
+        """Read for as long as the member lives; there is one loop."""
+        if index:
+            return
+        source: Source | None = None
+        pause_s = RETRY_FIRST_S
+        run = asyncio.get_running_loop().run_in_executor
+        try:
+            while not self._runtime.ended.is_set():
+                self._woken.clear()
+                positions = self._positions()
+                if not positions:
+                    await self._woken.wait()
+                    continue
+                lowest = min(offset for _, offset in positions.values())
+                try:
+                    if source is None:
+                        source = await run(self._thread, open_source, self._spec.address)
+                    records = await run(self._thread, source.read, lowest, RECORDS_MAX, WAIT_MS)
+                except Exception as error:  # noqa: BLE001 - a source is anybody's code
+                    logger.warning("source of %s: %r", self._runtime.name, error)
+                    if source is not None:
+                        await run(self._thread, source.close)
+                        source = None
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, RETRY_MOST_S)
+                    continue
+                pause_s = RETRY_FIRST_S
+                if records:
+                    self._offer(records, positions)
+        finally:
+            if source is not None:
+                self._thread.submit(source.close)
+            self._thread.shutdown(wait=False)
+
+    def _positions(self) -> dict[PartitionId, tuple[Epoch, Offset]]:
+        session = self._runtime.session
+        for partition, held in session.holdings.items():
+            held.buffered_bytes = self._hooks.queued_bytes(partition)
+        return session.to_fetch(2 * self._runtime.spec.config.pull_bytes_max)
+
+    def _offer(
+        self,
+        records: Sequence[SourceRecord],
+        positions: dict[PartitionId, tuple[Epoch, Offset]],
+    ) -> None:
+        split: dict[PartitionId, list[SourceRecord]] = {}
+        for record in records:
+            # Without a key it is the offset that decides: every reader must decide the same.
+            key = b"%d" % record.offset if record.key is None else record.key
+            split.setdefault(self._partitioner.partition(key), []).append(record)
+        end = records[-1].offset + 1
+        for partition, (epoch, offset) in positions.items():
+            at = offset
+            mine = [record for record in split.get(partition, ()) if record.offset >= offset]
+            for run in _dense(mine):
+                at = self._pass(partition, epoch, at, run[0].offset)
+                batch = _batch(partition, run)
+                size_bytes = sum(len(record.payload) for record in run)
+                session = self._runtime.session
+                if not session.fetched(partition, epoch, at, len(run), size_bytes):
+                    break
+                self._hooks.received(partition, epoch, batch, size_bytes)
+                at = batch.end_offset
+            else:
+                self._pass(partition, epoch, at, end)
+
+    def _pass(self, partition: PartitionId, epoch: Epoch, at: Offset, to: Offset) -> Offset:
+        """Go on at `to`: what lies between belongs to other partitions, or to nobody."""
+        if to > at and self._runtime.session.skip(partition, epoch, at, to):
+            self._hooks.skipped(partition, epoch, to)
+        return max(at, to)
+
+
+def _dense(records: Sequence[SourceRecord]) -> Iterator[list[SourceRecord]]:
+    """Runs of consecutive offsets."""
+    numbered = enumerate(records)
+    for _, run in groupby(numbered, key=lambda pair: pair[1].offset - pair[0]):
+        yield [record for _, record in run]
+
+
+def _batch(partition: PartitionId, records: Sequence[SourceRecord]) -> Batch:
+    batch = Batch.of(
+        [record.key for record in records],
+        [record.payload for record in records],
+        timestamp_ms=0,
+        timestamps_ms=[record.timestamp_ms for record in records],
+        headers=[record.headers for record in records],
+    )
+    return Batch(partition, records[0].offset, batch.flags, batch.columns, 0)

@@ -1,0 +1,281 @@
+"""`TenantRoutes`: the actor that knows where each tenant's messages go, and moves tenants.
+
+Rules of this file: a shell around `TenantMove`. One detached actor for each pair of a queue and
+its group; what it must not forget is in a document of the topology, kept before anybody is told.
+Producers renew a lease here and say which route they follow; after a restart nobody is believed
+to be gone until a whole lease has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import ray
+
+from pxrs_ray.actors import names
+from pxrs_ray.actors.topology import Topology
+from pxrs_ray.errors import PxrsError
+from pxrs_ray.stats import GroupStatus
+from pxrs_ray.tenants.move import Phase, Route, TenantMove
+from pxrs_ray.tenants.resolve import TenantProfile, isolated_queue
+
+logger = logging.getLogger(__name__)
+
+LEASE_S = 3.0
+# After its lease a producer's last calls may still be on their way for so long.
+GRACE_S = 2.0
+LOOK_EVERY_S = 0.1
+SERVED_AFTER_S = 20.0
+
+Routes = dict[str, tuple[Route, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStatus:
+    """One tenant that has, had, or is on its way to a queue of its own."""
+
+    tenant: str
+    phase: str
+    queue: str
+    group: str
+    waiting_for: tuple[str, ...] = ()
+    alarm: str = ""
+
+
+class TenantRoutes:
+    """See the rules at the head of this file."""
+
+    def __init__(self, topology: str, queue: str, group: str) -> None:
+        self._topology = Topology(topology)
+        self._queue, self._group = queue, group
+        self._moves: dict[str, TenantMove] = {}
+        self._profiles: dict[str, TenantProfile] = {}
+        self._alarms: dict[str, str] = {}
+        self._opened_s: dict[str, float] = {}
+        self._leases: dict[str, float] = {}
+        self._sure_s = 0.0
+        self._changing = asyncio.Lock()
+        self._loop: asyncio.Task[None] | None = None
+
+    async def _ready(self) -> None:
+        async with self._changing:
+            if self._loop is None:
+                text = await asyncio.to_thread(self._topology.document, self._document)
+                for tenant, kept in json.loads(text or "{}").items():
+                    self._moves[tenant] = TenantMove(
+                        Phase(kept["phase"]),
+                        kept["version"],
+                        barrier={int(p): offset for p, offset in kept["barrier"].items()},
+                    )
+                    self._profiles[tenant] = TenantProfile(**kept["profile"])
+                if self._moves:
+                    # Producers that a former incarnation knew must all be heard first.
+                    self._sure_s = time.monotonic() + LEASE_S + GRACE_S
+                self._loop = asyncio.ensure_future(self._look_for_ever())
+
+    @property
+    def _document(self) -> str:
+        return f"tenants/{self._queue}/{self._group}"
+
+    async def _keep(self) -> None:
+        kept = {
+            tenant: {
+                "phase": move.phase.value,
+                "version": move.version,
+                "barrier": move.barrier,
+                "profile": asdict(self._profiles[tenant]),
+            }
+            for tenant, move in self._moves.items()
+        }
+        await asyncio.to_thread(self._topology.keep_document, self._document, json.dumps(kept))
+
+    # --- producers --------------------------------------------------------------------------------
+
+    async def sync(
+        self, producer: str, follows: Mapping[str, int], is_new: bool
+    ) -> tuple[float, Routes]:
+        """Renew a producer's lease; answers it, and every tenant's route and version.
+
+        `follows` are the versions that it follows by now, with all it sent before in the logs; of
+        a tenant that is not named it is 0, the shared queue. A new one has sent nothing yet.
+        """
+        await self._ready()
+        async with self._changing:
+            self._leases[producer] = time.monotonic() + LEASE_S + GRACE_S
+            for tenant, move in self._moves.items():
+                if is_new:
+                    move.joined(producer)
+                else:
+                    move.switched[producer] = follows.get(tenant, 0)
+            return LEASE_S, {t: (move.route, move.version) for t, move in self._moves.items()}
+
+    async def leave(self, producer: str) -> None:
+        """A producer has closed; all it sent is in the logs."""
+        async with self._changing:
+            self._forget(producer)
+
+    def _forget(self, producer: str) -> None:
+        self._leases.pop(producer, None)
+        for move in self._moves.values():
+            move.gone(producer)
+
+    # --- operators --------------------------------------------------------------------------------
+
+    async def promote(self, tenant: str, profile: TenantProfile) -> None:
+        """Begin to give a tenant a queue and consumers of its own."""
+        await self._ready()
+        async with self._changing:
+            await asyncio.to_thread(self._make_queue, tenant, profile)
+            move = self._moves.get(tenant)
+            if move is None:
+                # Every producer there is sends it to the shared queue, and must hear of this.
+                move = self._moves[tenant] = TenantMove()
+                move.switched = dict.fromkeys(self._leases, 0)
+            move.promote()
+            self._profiles[tenant] = profile
+            await self._keep()
+
+    async def demote(self, tenant: str) -> None:
+        """Begin to let a tenant share again; what never left is where it should be."""
+        await self._ready()
+        async with self._changing:
+            if tenant in self._moves:
+                self._moves[tenant].demote()
+                await self._keep()
+
+    async def status(self) -> list[TenantStatus]:
+        """Every tenant that was ever moved."""
+        await self._ready()
+        return [
+            TenantStatus(
+                tenant,
+                move.phase.value,
+                isolated_queue(self._queue, tenant),
+                isolated_queue(self._group, tenant),
+                tuple(sorted(p for p, v in move.switched.items() if v != move.version)),
+                self._alarms.get(tenant, ""),
+            )
+            for tenant, move in sorted(self._moves.items())
+        ]
+
+    # --- moving -----------------------------------------------------------------------------------
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                async with self._changing:
+                    await self._look()
+            except PxrsError as error:
+                logger.warning("tenants of %s: looking again, for %s", self._queue, error)
+
+    async def _look(self) -> None:
+        now_s = time.monotonic()
+        for producer in [p for p, until_s in self._leases.items() if until_s < now_s]:
+            self._forget(producer)
+        if now_s < self._sure_s:
+            return
+        for tenant, move in self._moves.items():
+            if move.phase is Phase.ISOLATED:
+                await self._serve(tenant)
+            elif not move.settled:
+                await self._advance(tenant, move)
+
+    async def _advance(self, tenant: str, move: TenantMove) -> None:
+        # What is read below must be read after the last producer has switched.
+        if move.phase in (Phase.LEAVING, Phase.HOLDING) and not move.all_switched:
+            return
+        shared = await asyncio.to_thread(self._status_of, self._group)
+        own = await asyncio.to_thread(self._status_of, isolated_queue(self._group, tenant))
+        rows = shared.partitions
+        if any(row.end_offset is None for row in (*rows, *own.partitions)):
+            return
+        ends = {row.partition: row.end_offset or 0 for row in rows}
+        passed = {row.partition: row.checkpoint for row in rows}
+        before = _copy(move)
+        if not move.look(ends, passed, own.lag):
+            return
+        try:
+            await self._keep()
+        except PxrsError:
+            self._moves[tenant] = before
+            raise
+        logger.warning("tenant %s of %s is %s now", tenant, self._queue, move.phase.value)
+        if move.phase is Phase.SHARED:
+            await asyncio.to_thread(self._group_of(tenant).stop)
+            self._opened_s.pop(tenant, None)
+
+    async def _serve(self, tenant: str) -> None:
+        """See that somebody reads an isolated queue: its own consumers, or as many shared ones."""
+        if tenant not in self._opened_s:
+            self._opened_s[tenant] = time.monotonic()
+            await asyncio.to_thread(self._start, tenant, dict(self._options(tenant)))
+            return
+        if time.monotonic() - self._opened_s[tenant] < SERVED_AFTER_S:
+            return
+        self._opened_s[tenant] = time.monotonic()
+        status = await asyncio.to_thread(self._status_of, isolated_queue(self._group, tenant))
+        if any(consumer.state == "running" for consumer in status.consumers):
+            return
+        self._alarms[tenant] = (
+            f"isolated tenant {tenant!r}: no consumer of its profile "
+            f"{self._profiles[tenant].name!r} runs; it is served as the shared ones are"
+        )
+        logger.error(self._alarms[tenant])
+        await asyncio.to_thread(self._start, tenant, {})
+
+    def _options(self, tenant: str) -> Mapping[str, Any]:
+        resources = self._profiles[tenant].resources
+        return {"resources": dict(resources)} if resources else {}
+
+    # --- blocking calls, each on a thread ---------------------------------------------------------
+
+    def _make_queue(self, tenant: str, profile: TenantProfile) -> None:
+        name, config = isolated_queue(self._queue, tenant), self._topology.config
+        if name not in config.queues:
+            options = config.queues[self._queue].model_dump(exclude_unset=True)
+            options["partitions"] = profile.partitions
+            self._topology.apply(config.changed(queues={name: options}))
+        group = config.resolved_group(self._group).model_dump(exclude_unset=True)
+        for own in ("queue", "assignor", "static_map", "quarantine_queue", "consumers"):
+            group.pop(own, None)
+        self._topology.group(isolated_queue(self._group, tenant), queue=name, **group)
+
+    def _group_of(self, tenant: str) -> Any:
+        return self._topology.group(isolated_queue(self._group, tenant))
+
+    def _status_of(self, group: str) -> GroupStatus:
+        return self._topology.group(group).status()
+
+    def _start(self, tenant: str, ray_options: Mapping[str, Any]) -> None:
+        handler = self._topology.group(self._group).handler
+        if handler is None:
+            self._alarms[tenant] = f"group {self._group} has no handler: nobody reads {tenant!r}"
+            return
+        self._group_of(tenant).start(handler, self._profiles[tenant].consumers, **ray_options)
+
+
+def _copy(move: TenantMove) -> TenantMove:
+    """A copy that nothing changes."""
+    return replace(move, switched=dict(move.switched), barrier=dict(move.barrier))
+
+
+def routes_actor(topology: str, queue: str, group: str) -> Any:
+    """The actor of a queue and its group, started unless it runs."""
+    options: dict[str, Any] = {
+        "name": names.tenants(topology, queue, group),
+        "namespace": names.NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "max_concurrency": 1_000,
+        "num_cpus": 0,
+    }
+    return ray.remote(TenantRoutes).options(**options).remote(topology, queue, group)

@@ -1,0 +1,195 @@
+"""`Tenants`: producing for tenants, and giving one a queue of its own while messages flow.
+
+tenants = Tenants("shop", queue="orders", group="billing")
+with tenants.producer() as producer:
+    producer.send("acme", b"order-7", b"...")
+tenants.promote("acme", TenantProfile("gold", isolated=True, partitions=8, consumers=4))
+tenants.demote("acme")
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+
+from pxrs_ray.actors.calls import need_ray
+from pxrs_ray.actors.tenant_routes import LEASE_S, Routes, TenantStatus, routes_actor
+from pxrs_ray.actors.topology import Topology
+from pxrs_ray.batch import Headers
+from pxrs_ray.errors import DeadlineExceeded, ProducerError
+from pxrs_ray.receipt import Receipt
+from pxrs_ray.tenants.move import Route
+from pxrs_ray.tenants.resolve import TenantProfile, isolated_queue
+
+logger = logging.getLogger(__name__)
+
+SYNC_EVERY_S = LEASE_S / 6
+CALL_WAIT_S = 60.0
+MOVE_WAIT_S = 120.0
+SEND_WAIT_S = 60.0
+LOOK_EVERY_S = 0.05
+
+
+class Tenants:
+    """The tenants of one queue and of the group that works it."""
+
+    def __init__(self, topology: str, queue: str, group: str) -> None:
+        need_ray()
+        self.topology, self.queue, self.group = topology, queue, group
+        self._routes = routes_actor(topology, queue, group)
+
+    def producer(self, **limits: Any) -> TenantProducer:
+        """A producer that sends each tenant's messages where they belong; close it."""
+        return TenantProducer(self.topology, self.queue, self._routes, **limits)
+
+    def promote(
+        self, tenant: str, profile: TenantProfile, wait_s: float = MOVE_WAIT_S
+    ) -> TenantStatus:
+        """Give a tenant a queue and consumers of its own; returns when these read it.
+
+        Raises DeadlineExceeded when it is still on its way after `wait_s`; it goes on then.
+        """
+        ray.get(self._routes.promote.remote(tenant, profile), timeout=CALL_WAIT_S)
+        return self._await(tenant, "isolated", wait_s)
+
+    def demote(self, tenant: str, wait_s: float = MOVE_WAIT_S) -> TenantStatus:
+        """Let a tenant share the queue again; returns when it does. Raises as `promote`."""
+        ray.get(self._routes.demote.remote(tenant), timeout=CALL_WAIT_S)
+        return self._await(tenant, "shared", wait_s)
+
+    def status(self) -> list[TenantStatus]:
+        """Every tenant that was ever moved, with the alarms about it."""
+        found: list[TenantStatus] = ray.get(self._routes.status.remote(), timeout=CALL_WAIT_S)
+        return found
+
+    def _await(self, tenant: str, phase: str, wait_s: float) -> TenantStatus:
+        end_s = time.monotonic() + wait_s
+        while True:
+            found = {status.tenant: status for status in self.status()}
+            status = found.get(tenant) or TenantStatus(tenant, "shared", self.queue, self.group)
+            if status.phase == phase:
+                return status
+            if time.monotonic() > end_s:
+                raise DeadlineExceeded(
+                    f"tenant {tenant!r} is {status.phase} after {wait_s:g} s, and goes on; "
+                    f"producers that have not switched: {', '.join(status.waiting_for) or 'none'}"
+                )
+            time.sleep(LOOK_EVERY_S)
+
+
+class TenantProducer:
+    """Sends for many tenants. One thread of its own hears of moves, also while nothing is sent."""
+
+    def __init__(self, topology: str, queue: str, routes: Any, **limits: Any) -> None:
+        self._topology = Topology(topology)
+        self._queue = queue
+        self._routes = routes
+        self._limits = limits
+        self._name = uuid.uuid4().hex
+        self._follows: Routes = {}
+        self._producers: dict[str, Any] = {}
+        self._changed = threading.Condition()
+        self._sure_until_s = 0.0
+        self._closing = threading.Event()
+        self._sync(is_new=True)
+        self._thread = threading.Thread(target=self._run, name="pxrs-tenants", daemon=True)
+        self._thread.start()
+
+    def send(
+        self,
+        tenant: str,
+        key: bytes | str | None,
+        payload: bytes | str,
+        headers: Headers = None,
+        timeout_s: float = SEND_WAIT_S,
+    ) -> Receipt:
+        """Send one message of a tenant; its header `tenant` says whose it is.
+
+        Waits while the tenant is on its way back to the shared queue. Raises DeadlineExceeded.
+        """
+        end_s = time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                if self._closing.is_set():
+                    raise ProducerError("the producer is closed")
+                route = self._follows.get(tenant, (Route.SHARED, 0))[0]
+                left_s = end_s - time.monotonic()
+                sure = time.monotonic() < self._sure_until_s
+                if sure and route is not Route.HOLD:
+                    break
+                if left_s <= 0:
+                    why = "is moving" if sure else "may be moving: nobody answers about it"
+                    raise DeadlineExceeded(f"tenant {tenant!r} {why}, for {timeout_s:g} s")
+                self._changed.wait(min(left_s, SYNC_EVERY_S))
+            queue = self._queue if route is Route.SHARED else isolated_queue(self._queue, tenant)
+            pairs = dict(headers or ())
+            pairs["tenant"] = tenant.encode()
+            receipt: Receipt = self._producer(queue).send(key, payload, pairs)
+            return receipt
+
+    def _producer(self, queue: str) -> Any:
+        if queue not in self._producers:
+            self._producers[queue] = self._topology.producer(queue, **self._limits)
+        return self._producers[queue]
+
+    def flush(self, timeout_s: float = SEND_WAIT_S) -> None:
+        """Return when everything that was sent is acknowledged. Raises DeadlineExceeded."""
+        with self._changed:
+            producers = list(self._producers.values())
+        for producer in producers:
+            producer.flush(timeout_s)
+
+    def _run(self) -> None:
+        while not self._closing.wait(SYNC_EVERY_S):
+            try:
+                self._sync(is_new=False)
+            except (RayError, GetTimeoutError, DeadlineExceeded) as error:
+                logger.warning("routes of tenants: asking again, for %s", error)
+
+    def _sync(self, *, is_new: bool) -> None:
+        """Hear of moves, follow them, and say so: everything sent before is in the logs first."""
+        while True:
+            asked_s = time.monotonic()
+            follows = {tenant: version for tenant, (_, version) in self._follows.items()}
+            call = self._routes.sync.remote(self._name, follows, is_new)
+            lease_s, routes = ray.get(call, timeout=CALL_WAIT_S if is_new else LEASE_S)
+            with self._changed:
+                if any(self._follows.get(t, (None, 0))[1] != v for t, (_, v) in routes.items()):
+                    for producer in self._producers.values():
+                        producer.flush(SEND_WAIT_S)
+                    again = not is_new
+                else:
+                    again = False
+                self._follows = routes
+                self._sure_until_s = asked_s + lease_s
+                self._changed.notify_all()
+            if not again:
+                return
+
+    def close(self) -> None:
+        """Send everything, and say goodbye, so that nobody waits for this producer."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._thread.join(CALL_WAIT_S)
+        for producer in self._producers.values():
+            producer.close()
+        ray.get(self._routes.leave.remote(self._name), timeout=CALL_WAIT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,16 @@
+"""`pxrs demo`: Spark feeds payments, consumers keep balances, one of them is killed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    payments: Annotated[int, typer.Option("--payments", "-n", min=1_000)] = 400_000,
+) -> None:
+    """See it work on this machine: a feed from Spark, a crash, a takeover, and sums that agree."""
+    from pxrs_ray.spark.demo import main
+
+    raise typer.Exit(main(payments))

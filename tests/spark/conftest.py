@@ -1,0 +1,86 @@
+"""One Ray and one Spark on it for all Spark tests: starting them costs ten seconds."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import skip_or_fail
+from tests.spark.helpers import BuffersOnly
+
+RAY_CPUS = 4
+# PySpark leaves the sockets that it reads results from to the garbage collector.
+PYSPARKS_OWN = "ignore:.*Exception ignored in.*socket:pytest.PytestUnraisableExceptionWarning"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(PYSPARKS_OWN))
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Any]:
+    import ray
+
+    context = ray.init(
+        num_cpus=RAY_CPUS,
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=False,
+        object_store_memory=500 << 20,
+        namespace="pxrs-spark-tests",
+    )
+    yield context
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    from pxrs_ray.errors import DependencyMissing
+    from pxrs_ray.spark.java import check_java
+
+    try:
+        check_java(on_path=True)
+    except DependencyMissing as missing:
+        skip_or_fail(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(ray_cluster: Any, java: None) -> Iterator[Any]:
+    """The RayDP session: one executor of two cores."""
+    from pxrs_ray.spark import spark_on_ray
+
+    with spark_on_ray(
+        "pxrs-tests", executors=1, cores=2, memory="1g", **{"spark.sql.shuffle.partitions": "4"}
+    ) as session:
+        yield session
+
+
+MakeQueue = Callable[..., BuffersOnly]
+
+
+@pytest.fixture
+def make_queue(ray_cluster: Any, tmp_path: Path) -> Iterator[MakeQueue]:
+    """Make queues; each is closed at the end."""
+    made: list[BuffersOnly] = []
+
+    def make(**options: Any) -> BuffersOnly:
+        name = f"t{uuid.uuid4().hex[:8]}"
+        options.setdefault("partitions", 8)
+        made.append(BuffersOnly(name, tmp_path / name, **options))
+        return made[-1]
+
+    yield make
+    for queue in made:
+        queue.close()
+
+
+@pytest.fixture
+def queue(make_queue: MakeQueue) -> BuffersOnly:
+    return make_queue()

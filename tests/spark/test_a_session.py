@@ -1,0 +1,122 @@
+"""Sessions: what is refused before anything starts, and what is gone afterwards.
+
+These tests come first: they start sessions of their own, and a process has one at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from pxrs_ray.errors import AlreadyExists, DependencyMissing, UsageError
+from pxrs_ray.spark import (
+    partition_column,
+    read_queue,
+    spark_local,
+    spark_on_ray,
+    write_dataframe,
+)
+from pxrs_ray.spark.java import check_java
+from tests.spark.helpers import QUEUE, BuffersOnly, check_numbered, numbered
+
+pytestmark = pytest.mark.spark
+
+
+def java_that_says(folder: Path, text: str) -> None:
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+
+
+def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(DependencyMissing, match=r"none on the PATH: install Java 17"):
+        check_java(on_path=True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    with pytest.raises(DependencyMissing, match="JAVA_HOME"):
+        check_java(on_path=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "11.0.22"', 11),
+    ],
+)
+def test_java_versions_that_spark_runs_on(
+    said: str, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java_that_says(tmp_path, said)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert check_java(on_path=True) == version
+
+
+@pytest.mark.parametrize("said", ['openjdk version "21.0.2"', 'java version "9"', "no idea"])
+def test_java_versions_that_it_does_not_run_on(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java_that_says(tmp_path, said)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(DependencyMissing, match="install Java 17"):
+        check_java(on_path=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"executors": 9}, "9 executors of 1 CPUs and 1g do not fit"),
+        ({"cores": 99}, "1 executors of 99 CPUs"),
+        ({"memory": "9000g"}, "room for 0"),
+        ({"memory": "lots"}, "write for example '1g'"),
+        ({"executors": 0}, "at least 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_does_not_hang(
+    ray_cluster: Any, java: None, wanted: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said), spark_on_ray("too-much", **wanted):
+        pytest.fail("it started")
+    assert not ray.util.list_named_actors()
+
+
+def java_processes() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children(recursive=True) if p.name() == "java"]
+
+
+def test_a_local_session_feeds_and_reads_the_same(queue: BuffersOnly, java: None) -> None:
+    """The whole path without RayDP; afterwards a RayDP session starts in the same process."""
+    with spark_local("local", cores=2) as spark:
+        df = numbered(spark, 5_000)
+        report = write_dataframe(
+            df, queue, QUEUE, key="account", payload="number", timestamp="at", feed_id="local"
+        )
+        assert (report.via, report.rows, report.rows_already) == ("push", 5_000, 0)
+        check_numbered(queue, 5_000)
+        back = read_queue(spark, queue, QUEUE)
+        assert back.count() == 5_000
+        assert back.where(back.partition != partition_column("key", 8)).count() == 0
+        with pytest.raises(UsageError, match="spark_on_ray"):
+            write_dataframe(df, queue, QUEUE, key="account", feed_id="x", via="raydp")
+        with pytest.raises(AlreadyExists, match="'local'"), spark_on_ray("second"):
+            pytest.fail("it started")
+    assert java_processes() == []
+    with pytest.raises(UsageError, match="session of this DataFrame has ended"):
+        write_dataframe(df, queue, QUEUE, key="account", feed_id="late")
+
+
+def test_a_session_on_ray_leaves_nothing_behind(ray_cluster: Any, java: None) -> None:
+    before = set(ray.util.list_named_actors())
+    with spark_on_ray("short", executors=1, cores=1, memory="512m") as spark:
+        assert spark.range(10).count() == 10
+        assert set(ray.util.list_named_actors()) > before
+    assert set(ray.util.list_named_actors()) == before
+    assert [p for p in java_processes() if "short" in " ".join(p.cmdline())] == []
