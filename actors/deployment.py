@@ -27,10 +27,13 @@ from pxrs_ray.actors.calls import actors_of, need_ray
 from pxrs_ray.actors.topology import Topology, deploy
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.store import open_store
 
 GONE_WAIT_S = 30.0
 LOOK_EVERY_S = 0.1
 SHORT = 16
+# These are where the coordinator is, and nowhere else.
+OF_THE_COORDINATOR = ("memory:", "sqlite:")
 
 
 @dataclass(slots=True)
@@ -48,7 +51,8 @@ class Deployment:
     def of(cls, path: str | Path, **options: Any) -> Deployment:
         """Read the file, and look at what runs under its name.
 
-        Raises ConfigError with the line of each wrong option; UsageError without Ray.
+        Raises ConfigError with the line of each wrong option, UsageError without Ray, and
+        StoreUnavailable when a new topology's store does not answer.
         """
         config = PxrsConfig.from_toml(path, **options)
         need_ray()
@@ -56,6 +60,8 @@ class Deployment:
         made._runs = names.coordinator(config.name) in actors_of(config.name)
         if made._runs:
             made._before = Topology(config.name).deployed()
+        else:
+            _try_store(config)
         return made
 
     def changes(self) -> list[str]:
@@ -124,6 +130,19 @@ class Deployment:
             }
         )
         return topology
+
+
+def _try_store(config: PxrsConfig) -> None:
+    """Raise what is wrong with a store on the network now, not when a coordinator waits for it."""
+    if config.store_url.startswith(OF_THE_COORDINATOR):
+        return
+    store = open_store(
+        config.store_url, prefix=config.key_prefix, deadline_ms=config.store_deadline_ms
+    )
+    try:
+        store.create()
+    finally:
+        store.close()
 
 
 def _code() -> str:

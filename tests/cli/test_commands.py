@@ -271,6 +271,14 @@ def test_with_a_store_that_is_down(
         cluster.run("pxrs", "down", "down", "--now")
 
 
+def test_up_with_a_store_that_is_not_there(cluster: Cluster, tmp_path: Path) -> None:
+    options = f'store = "redis://127.0.0.1:{free_port()}/0"\nstore_deadline_ms = 500'
+    text = TOPOLOGY.format(options=options).replace('"desk"', '"never"')
+    (tmp_path / "never.toml").write_text(text)
+    one_line(cluster.run("pxrs", "up", "never.toml", cwd=tmp_path), "redis://127.0.0.1")
+    assert "never" not in cluster.run("pxrs", "status", "-t", "never").stdout
+
+
 def test_bench_measures_and_leaves_nothing(cluster: Cluster) -> None:
     found = json.loads(cluster.pxrs("bench", "-n", "20000", "--partitions", "2", "--json"))
     assert found["produce_per_s"] > 0 < found["latency_p50_ms"]
