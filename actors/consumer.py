@@ -79,6 +79,8 @@ class Consumer:
                 f"handler {self._handler.name} takes batches, and the options of group "
                 f"{spec.group.group} need one that takes single messages"
             )
+        if not self._config.consumer_per_partition:
+            self._handler.one_at_a_time()
         self._workers: dict[PartitionId, Worker] = {}
         self._processed_by_ended = 0
         self._given_up: list[Failure] = []

@@ -110,6 +110,7 @@ class Handler:
             function = self._target.handle
         if ref.mode == "auto" and not self.wants_batch:
             self.wants_batch = _takes_batch(function)
+        self._one_at_a_time = False
         self._loop = _LoopThread() if inspect.iscoroutinefunction(function) else None
         self.call: Callable[[Any], object] = self._run_async if self._loop else function
         self._function: Callable[[Any], Coroutine[Any, Any, object]] = function
@@ -121,7 +122,17 @@ class Handler:
     @property
     def is_async(self) -> bool:
         """Whether calls run on an event loop, and can be ended before they are over."""
-        return self._loop is not None
+        return self._loop is not None and not self._one_at_a_time
+
+    def one_at_a_time(self) -> None:
+        """Never make two calls at once, whichever threads ask for them."""
+        lock, call = threading.Lock(), self.call
+
+        def alone(argument: Any) -> object:
+            with lock:
+                return call(argument)
+
+        self.call, self._one_at_a_time = alone, True
 
     def begin(
         self, argument: Any, done: Callable[[BaseException | None], None]

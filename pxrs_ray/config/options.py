@@ -267,6 +267,12 @@ class GroupConfig(GroupOptions):
         "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'.",
         Change.FIXED,
     )
+    consumer_per_partition: bool = option(
+        True,
+        "Work each partition of a consumer on its own; False: one message at a time, whichever "
+        "of its partitions it is of.",
+        Change.RESTART,
+    )
     parallelism: int | None = option(
         None,
         "How many messages of one partition are in work at once, each key in order; None is 1, "
@@ -360,6 +366,11 @@ class GroupConfig(GroupOptions):
             raise ValueError(
                 f"pack_pause_ms = {self.pack_pause_ms}: must be at most pack_pause_ms_max, which "
                 f"is {self.pack_pause_ms_max}"
+            )
+        if not self.consumer_per_partition and self.calls_max > 1:
+            raise ValueError(
+                "consumer_per_partition = False is one message at a time: leave parallelism and "
+                "the strategies out"
             )
         if self.by_pack and self.failure_policy == "quarantine":
             raise ValueError(
