@@ -100,8 +100,9 @@ class Write:
 class Change:
     """One numbered entry of a group's history: an ownership change, or a membership change.
 
-    `epoch` and `checkpoint` are those AFTER the change. `kind` is a `WriteKind` value, or 'joined', 'left' or 'led' (a coordinator took over; then
-    `epoch` is its generation). `partition` is -1 where no partition is concerned.
+    `kind` is a `WriteKind` value, or 'joined', 'left' or 'led' (a coordinator took over; then
+    `epoch` is its generation). `epoch` and `checkpoint` are those AFTER the change. `partition`
+    is -1 where no partition is concerned.
     """
 
     version: int
