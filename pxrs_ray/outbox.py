@@ -171,7 +171,8 @@ class Outbox:
             while len(under_way) < self._limits.calls_max:
                 call = self._fill(buffer, lanes)
                 answer_soon = any(not other.again for other in under_way)
-                if not call.frames or (answer_soon and call.size_bytes < self._limits.call_bytes_min):
+                small = call.size_bytes < self._limits.call_bytes_min
+                if not call.frames or (answer_soon and small):
                     break
                 for frame in call.frames:
                     frame.flying = True
