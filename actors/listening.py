@@ -66,7 +66,9 @@ class Notifications:
         with self._topology.producer(self.queue) as producer:
             receipt = producer.send(None, payload, headers)
             producer.flush()
-            return int(receipt.result().offset)
+            offset: Offset | None = receipt.result().offset
+        assert offset is not None, "only a repeat has no offset, and a new producer repeats nothing"
+        return offset
 
     def listen(self, after: Offset | None = None) -> Iterator[Message]:
         """What is told from now on, or after the notification of that number; for ever."""
