@@ -37,7 +37,7 @@ from pxrs_ray.errors import AlreadyExists, NotFound, StoreUnavailable, UsageErro
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Offset, Outcome, PartitionId
-from pxrs_ray.stats import GroupStatus, History, StoreStatus, TopologyStatus
+from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
 
 logger = logging.getLogger(__name__)
@@ -331,8 +331,6 @@ class Coordinator:
             for name in self._config.queues
         }
         groups = [await self._status_of(shell) for shell in self._groups.values()]
-        info = self._store.describe()
-        thread = self._thread
         problems = [*self._pool.problems(), *self._high_water.problems]
         return TopologyStatus(
             self._config.name,
@@ -340,17 +338,7 @@ class Coordinator:
             os.getpid(),
             self._started_s,
             self._buffer_count,
-            StoreStatus(
-                info.backend,
-                info.url,
-                info.durable,
-                thread.calls,
-                thread.writes,
-                thread.busy_ms / max(1, thread.calls),
-                thread.down_since_s,
-                thread.problem,
-                info.warnings,
-            ),
+            self._thread.status(self._store.describe()),
             tuple(queue_status(name, found) for name, found in ends.items()),
             tuple(groups),
             tuple(problems),

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from pxrs_ray.errors import StoreUnavailable
-from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.stats import StoreStatus
+from pxrs_ray.store.base import RegistryStore, StoreInfo
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,6 +77,20 @@ class StoreThread:
             except StoreUnavailable:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, PAUSE_MOST_S)
+
+    def status(self, info: StoreInfo) -> StoreStatus:
+        """How the store is doing."""
+        return StoreStatus(
+            info.backend,
+            info.url,
+            info.durable,
+            self.calls,
+            self.writes,
+            self.busy_ms / max(1, self.calls),
+            self.down_since_s,
+            self.problem,
+            info.warnings,
+        )
 
     async def close(self) -> None:
         """Close the store and end the thread."""

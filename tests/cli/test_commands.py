@@ -204,7 +204,7 @@ def test_without_such_a_topology(command: str, pxrs: Console) -> None:
 
 
 def test_no_command_is_forgotten() -> None:
-    elsewhere = {"bench", "demo", "doctor", "init", "up", "walkthrough"}
+    elsewhere = {"bench", "demo", "doctor", "init", "up"}
     others = {"log", "store", "quarantine", "import", "export"}
     assert set(subcommands()) - elsewhere - others == set(NEEDS_TOPOLOGY)
 
@@ -283,12 +283,6 @@ def test_bench_measures_and_leaves_nothing(cluster: Cluster) -> None:
     found = json.loads(cluster.pxrs("bench", "-n", "20000", "--partitions", "2", "--json"))
     assert found["produce_per_s"] > 0 < found["latency_p50_ms"]
     assert "bench-" not in cluster.run("pxrs", "doctor").stdout
-
-
-def test_the_walkthrough_shows_the_shares_of_the_documents(cluster: Cluster) -> None:
-    shown = cluster.pxrs("walkthrough", "8")
-    assert "A: [0, 1, 2]  B: [3, 4, 5]  C: [6, 7]" in shown
-    assert "B: [0, 1, 2, 3]  C: [4, 5, 6, 7]" in shown and "10. Shut it down" in shown
 
 
 def test_init_writes_what_up_takes(cluster: Cluster, tmp_path: Path) -> None:
