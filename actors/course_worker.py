@@ -210,7 +210,8 @@ class CourseWorker(Worker):
 
     def _is_late(self, task: Task) -> None:
         """A call has taken too long. Where the course goes on waiting for it, that is told."""
-        logger.error("%s: handle takes too long: %s", self._context(task), task.item.error)
+        told = task.item.error or "it is still waited for"
+        logger.error("%s: handle takes too long: %s", self._context(task), told)
         if not task.over:
             return
         self._busy -= 1

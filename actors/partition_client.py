@@ -101,6 +101,16 @@ class PartitionClient:
         places = {self.partition: (self._epoch, offset)}
         return buffer.fetch.remote(self.queue, self._reader, places, READ_BYTES, wait_ms)
 
+    def drop_before(self, offset: Offset) -> None:
+        """Let the log drop what lies below `offset`, as far as it can. Raises what it refuses."""
+        found = self._call(
+            "truncating",
+            lambda buffer: buffer.truncate.remote(self.queue, {self.partition: offset}),
+        )
+        if isinstance(found.get(self.partition), Refused):
+            refusal: PxrsError = found[self.partition].error
+            raise refusal
+
     def append(self, batch: Batch, producer: bytes, epoch: int, sequence: int) -> Offset | None:
         """Append; answers the first offset. None: it was there already, so long ago that the log
         has forgotten where. Raises what the log refuses with."""

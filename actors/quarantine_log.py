@@ -81,6 +81,12 @@ class QuarantineLog:
             self._sequence += 1
             self.refresh()
 
+    def tidy(self) -> None:
+        """Drop the log when nothing is put aside: the next owner has less to read."""
+        with self.lock:
+            if not self.state.keys:
+                self._log.drop_before(self.state.next_position)
+
     def note(self, kind: Record, key: bytes | None, **values: object) -> None:
         """Append one record about `key` that carries no message."""
         self.append([Message(self.partition, -1, key, b"", now_ms(), headers_of(kind, **values))])

@@ -123,6 +123,7 @@ class Redriver:
                 free = aside.first is None and self._unpark(key)
             if free:
                 self._log.note(Record.RELEASED, key)
+                self._log.tidy()
                 return
             self._stopping.wait(PAUSE_S)
 

@@ -2,8 +2,8 @@
 
 Rules of this file: a shell around `TenantMove`. One detached actor for each pair of a queue and
 its group; what it must not forget is in a document of the topology, kept before anybody is told.
-Producers renew a lease here and say which route they follow; after a restart nobody is believed
-to be gone until a whole lease has passed.
+Producers renew a lease here and say which route they follow, whatever else is under way; after a
+restart nobody is believed to be gone until a whole lease has passed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.topology import Topology
-from pxrs_ray.errors import PxrsError
 from pxrs_ray.stats import GroupStatus
 from pxrs_ray.tenants.move import Phase, Route, TenantMove
 from pxrs_ray.tenants.resolve import TenantProfile, isolated_queue
@@ -31,7 +30,6 @@ LEASE_S = 3.0
 # After its lease a producer's last calls may still be on their way for so long.
 GRACE_S = 2.0
 LOOK_EVERY_S = 0.1
-SERVED_AFTER_S = 20.0
 
 Routes = dict[str, tuple[Route, int]]
 
@@ -51,7 +49,8 @@ class TenantStatus:
 class TenantRoutes:
     """See the rules at the head of this file."""
 
-    def __init__(self, topology: str, queue: str, group: str) -> None:
+    def __init__(self, topology: str, queue: str, group: str, served_after_s: float) -> None:
+        self._served_after_s = served_after_s
         self._topology = Topology(topology)
         self._queue, self._group = queue, group
         self._moves: dict[str, TenantMove] = {}
@@ -60,11 +59,13 @@ class TenantRoutes:
         self._opened_s: dict[str, float] = {}
         self._leases: dict[str, float] = {}
         self._sure_s = 0.0
-        self._changing = asyncio.Lock()
+        # One operation at a time; producers are answered beside it, and never wait for it.
+        self._operating = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
 
     async def _ready(self) -> None:
-        async with self._changing:
+        async with self._opening:
             if self._loop is None:
                 text = await asyncio.to_thread(self._topology.document, self._document)
                 for tenant, kept in json.loads(text or "{}").items():
@@ -83,17 +84,31 @@ class TenantRoutes:
     def _document(self) -> str:
         return f"tenants/{self._queue}/{self._group}"
 
-    async def _keep(self) -> None:
+    async def _change(self, tenant: str, step: Callable[[TenantMove], object]) -> bool:
+        """Take a step, and keep it before any producer hears of it; False when it was none."""
+        fresh = _copy(self._moves.get(tenant, TenantMove()))
+        before = (fresh.phase, fresh.version)
+        step(fresh)
+        if (fresh.phase, fresh.version) == before:
+            return False
         kept = {
-            tenant: {
+            name: {
                 "phase": move.phase.value,
                 "version": move.version,
                 "barrier": move.barrier,
-                "profile": asdict(self._profiles[tenant]),
+                "profile": asdict(self._profiles[name]),
             }
-            for tenant, move in self._moves.items()
+            for name, move in {**self._moves, tenant: fresh}.items()
         }
         await asyncio.to_thread(self._topology.keep_document, self._document, json.dumps(kept))
+        # Who follows which version may have changed meanwhile. Of a tenant that was never moved
+        # every producer there is follows 0: it sends to the shared queue, and must hear of this.
+        known = self._moves.get(tenant)
+        switched = dict.fromkeys(self._leases, 0) if known is None else known.switched
+        fresh.switched = dict(switched)
+        self._moves[tenant] = fresh
+        logger.warning("tenant %s of %s is %s now", tenant, self._queue, fresh.phase.value)
+        return True
 
     # --- producers --------------------------------------------------------------------------------
 
@@ -106,19 +121,17 @@ class TenantRoutes:
         a tenant that is not named it is 0, the shared queue. A new one has sent nothing yet.
         """
         await self._ready()
-        async with self._changing:
-            self._leases[producer] = time.monotonic() + LEASE_S + GRACE_S
-            for tenant, move in self._moves.items():
-                if is_new:
-                    move.joined(producer)
-                else:
-                    move.switched[producer] = follows.get(tenant, 0)
-            return LEASE_S, {t: (move.route, move.version) for t, move in self._moves.items()}
+        self._leases[producer] = time.monotonic() + LEASE_S + GRACE_S
+        for tenant, move in self._moves.items():
+            if is_new:
+                move.joined(producer)
+            else:
+                move.switched[producer] = follows.get(tenant, 0)
+        return LEASE_S, {t: (move.route, move.version) for t, move in self._moves.items()}
 
     async def leave(self, producer: str) -> None:
         """A producer has closed; all it sent is in the logs."""
-        async with self._changing:
-            self._forget(producer)
+        self._forget(producer)
 
     def _forget(self, producer: str) -> None:
         self._leases.pop(producer, None)
@@ -130,24 +143,17 @@ class TenantRoutes:
     async def promote(self, tenant: str, profile: TenantProfile) -> None:
         """Begin to give a tenant a queue and consumers of its own."""
         await self._ready()
-        async with self._changing:
+        async with self._operating:
             await asyncio.to_thread(self._make_queue, tenant, profile)
-            move = self._moves.get(tenant)
-            if move is None:
-                # Every producer there is sends it to the shared queue, and must hear of this.
-                move = self._moves[tenant] = TenantMove()
-                move.switched = dict.fromkeys(self._leases, 0)
-            move.promote()
             self._profiles[tenant] = profile
-            await self._keep()
+            await self._change(tenant, TenantMove.promote)
 
     async def demote(self, tenant: str) -> None:
         """Begin to let a tenant share again; what never left is where it should be."""
         await self._ready()
-        async with self._changing:
+        async with self._operating:
             if tenant in self._moves:
-                self._moves[tenant].demote()
-                await self._keep()
+                await self._change(tenant, TenantMove.demote)
 
     async def status(self) -> list[TenantStatus]:
         """Every tenant that was ever moved."""
@@ -170,10 +176,10 @@ class TenantRoutes:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
-                async with self._changing:
+                async with self._operating:
                     await self._look()
-            except PxrsError as error:
-                logger.warning("tenants of %s: looking again, for %s", self._queue, error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, tenants must not be stuck
+                logger.warning("tenants of %s: looking again, for %r", self._queue, error)
 
     async def _look(self) -> None:
         now_s = time.monotonic()
@@ -181,7 +187,7 @@ class TenantRoutes:
             self._forget(producer)
         if now_s < self._sure_s:
             return
-        for tenant, move in self._moves.items():
+        for tenant, move in list(self._moves.items()):
             if move.phase is Phase.ISOLATED:
                 await self._serve(tenant)
             elif not move.settled:
@@ -198,16 +204,8 @@ class TenantRoutes:
             return
         ends = {row.partition: row.end_offset or 0 for row in rows}
         passed = {row.partition: row.checkpoint for row in rows}
-        before = _copy(move)
-        if not move.look(ends, passed, own.lag):
-            return
-        try:
-            await self._keep()
-        except PxrsError:
-            self._moves[tenant] = before
-            raise
-        logger.warning("tenant %s of %s is %s now", tenant, self._queue, move.phase.value)
-        if move.phase is Phase.SHARED:
+        looked = await self._change(tenant, lambda fresh: fresh.look(ends, passed, own.lag))
+        if looked and self._moves[tenant].phase is Phase.SHARED:
             await asyncio.to_thread(self._group_of(tenant).stop)
             self._opened_s.pop(tenant, None)
 
@@ -217,7 +215,7 @@ class TenantRoutes:
             self._opened_s[tenant] = time.monotonic()
             await asyncio.to_thread(self._start, tenant, dict(self._options(tenant)))
             return
-        if time.monotonic() - self._opened_s[tenant] < SERVED_AFTER_S:
+        if time.monotonic() - self._opened_s[tenant] < self._served_after_s:
             return
         self._opened_s[tenant] = time.monotonic()
         status = await asyncio.to_thread(self._status_of, isolated_queue(self._group, tenant))
@@ -266,7 +264,7 @@ def _copy(move: TenantMove) -> TenantMove:
     return replace(move, switched=dict(move.switched), barrier=dict(move.barrier))
 
 
-def routes_actor(topology: str, queue: str, group: str) -> Any:
+def routes_actor(topology: str, queue: str, group: str, served_after_s: float) -> Any:
     """The actor of a queue and its group, started unless it runs."""
     options: dict[str, Any] = {
         "name": names.tenants(topology, queue, group),
@@ -278,4 +276,6 @@ def routes_actor(topology: str, queue: str, group: str) -> Any:
         "max_concurrency": 1_000,
         "num_cpus": 0,
     }
-    return ray.remote(TenantRoutes).options(**options).remote(topology, queue, group)
+    return (
+        ray.remote(TenantRoutes).options(**options).remote(topology, queue, group, served_after_s)
+    )

@@ -38,12 +38,18 @@ LOOK_EVERY_S = 0.05
 
 
 class Tenants:
-    """The tenants of one queue and of the group that works it."""
+    """The tenants of one queue and of the group that works it.
 
-    def __init__(self, topology: str, queue: str, group: str) -> None:
+    An isolated tenant of whose own consumers none has run for `served_after_s` is served by
+    others, with an alarm; who makes the first `Tenants` of a queue and a group says how long.
+    """
+
+    def __init__(
+        self, topology: str, queue: str, group: str, *, served_after_s: float = 20.0
+    ) -> None:
         need_ray()
         self.topology, self.queue, self.group = topology, queue, group
-        self._routes = routes_actor(topology, queue, group)
+        self._routes = routes_actor(topology, queue, group, served_after_s)
 
     def producer(self, **limits: Any) -> TenantProducer:
         """A producer that sends each tenant's messages where they belong; close it."""

@@ -250,7 +250,7 @@ class KeyLanes:
             return []
         late = [t for t in self._running if t.due_ms is not None and t.due_ms <= now_ms]
         for task in sorted(late, key=lambda task: task.item.offset):
-            self.ended(task, f"not done in {self._rules.timeout_ms} ms", now_ms)
+            self.ended(task, f"HandlerTimeout: not done in {self._rules.timeout_ms} ms", now_ms)
         return late
 
     # --- how far it is ----------------------------------------------------------------------------

@@ -171,7 +171,8 @@ class PackCourse:
         for offset, item in self._round.items():
             if offset not in self._fates:
                 self._fates[offset] = Fate.TIMED_OUT
-                item.error = f"not done when its pack had taken {self._rules.timeout_ms} ms"
+                ms = self._rules.timeout_ms
+                item.error = f"HandlerTimeout: not done when its pack had taken {ms} ms"
         self._round_over(now_ms)
         return late
 

@@ -58,3 +58,20 @@ def test_promotion_and_return_under_load_lose_and_reorder_nothing(stage: Stage) 
             numbers = [int(n.payload) for n in stage.notebook.notes() if n.key == name]
             assert numbers == list(range(key, count, KEYS)), name
     assert [status.phase for status in tenants.status()] == ["shared"]
+
+
+def test_an_isolated_tenant_that_nobody_serves_is_served_by_others_with_an_alarm(
+    stage: Stage,
+) -> None:
+    from pxrs_ray.actors.tenants import Tenants
+
+    topology = stage.deploy(partitions=1)
+    topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
+    tenants = Tenants(topology.name, "q", "g", served_after_s=0.5)
+    nowhere = TenantProfile("gold", isolated=True, partitions=1, resources={"nowhere": 1})
+    tenants.promote("acme", nowhere)
+    with tenants.producer() as producer:
+        producer.send("acme", b"k", "unserved")
+    eventually(lambda: stage.notebook.payloads() == ["unserved"], 60)
+    [status] = tenants.status()
+    assert "no consumer of its profile 'gold' runs" in status.alarm

@@ -183,7 +183,7 @@ def test_a_handler_that_takes_too_long_has_failed_and_is_not_listened_to() -> No
     lanes.offer(items([0]))
     [late] = lanes.take(0, 10)
     assert lanes.due_ms() == 50 and lanes.expire(49) == []
-    assert lanes.expire(50) == [late] and late.item.error == "not done in 50 ms"
+    assert lanes.expire(50) == [late] and late.item.error == "HandlerTimeout: not done in 50 ms"
     lanes.ended(late, None, 51)
     assert lanes.standing().checkpoint == 0 and lanes.standing().attempts == 1
     [again] = lanes.take(60, 10)
