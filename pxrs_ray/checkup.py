@@ -83,7 +83,8 @@ def _check_queues(status: TopologyStatus) -> Iterator[Finding]:
                 Level.PROBLEM,
                 f"queue {queue.queue}",
                 problem,
-                "bring the lost disk back, or go on above the gap with `pxrs log accept-loss`",
+                "bring the lost disk back, or go on above the gap with "
+                f"`pxrs accept-loss {queue.queue}`",
             )
 
 

@@ -51,6 +51,7 @@ class Subcommands(TyperGroup):
         if app is None:
             app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
             app.command()(module.command)
+        app._add_completion = False  # the root has it, for all
         command = typer.main.get_command(app)
         command.name = cmd_name
         return command

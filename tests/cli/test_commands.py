@@ -45,6 +45,7 @@ backoff_ms = 10
 """
 # What each command is called with, where it needs a topology.
 NEEDS_TOPOLOGY: dict[str, list[str]] = {
+    "accept-loss": ["orders"],
     "dashboard": ["--port", "0"],
     "down": [],
     "drain": ["billing"],
@@ -171,6 +172,12 @@ def test_top_and_doctor(pxrs: Console) -> None:
     findings = pxrs.told("doctor")
     assert {finding["level"] for finding in findings} <= {"ok", "warning"}
     assert any("node" in finding["subject"] for finding in findings)
+
+
+def test_what_is_not_lost_cannot_be_accepted(pxrs: Console) -> None:
+    assert pxrs.told("accept-loss", "orders") == {}
+    status, _, told = pxrs.run("accept-loss", "orders", "-p", "P1")
+    assert status == 1 and "P1 has lost nothing" in told
 
 
 def test_a_failing_partition_is_shown_and_the_doctor_says_what_to_do(pxrs: Console) -> None:

@@ -16,7 +16,7 @@ REMEDIES = {
     "HandlerTimeout": "Make the handler faster, or its time longer.",
     "IllegalTransition": "Report it: the call made no sense in this state, and nothing changed.",
     "LogCorrupted": "`pxrs log` shows the file; restore it, or accept the loss.",
-    "LogLost": "Bring the disk back, or accept the loss: the log goes on above the gap.",
+    "LogLost": "Bring the disk back, or `pxrs accept-loss QUEUE`: the log goes on above the gap.",
     "MessageTooLarge": "Send a reference instead of the data, or raise `message_bytes_max`.",
     "NotFound": "Check the name; the message lists what there is.",
     "NotOwner": "As `Fenced`.",
