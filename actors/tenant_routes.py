@@ -226,7 +226,7 @@ class TenantRoutes:
             f"{self._profiles[tenant].name!r} runs; it is served as the shared ones are"
         )
         logger.error(self._alarms[tenant])
-        await asyncio.to_thread(self._start, tenant, {})
+        await asyncio.to_thread(self._start, tenant, {"resources": {}})
 
     def _options(self, tenant: str) -> Mapping[str, Any]:
         resources = self._profiles[tenant].resources

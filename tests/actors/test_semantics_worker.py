@@ -6,13 +6,15 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler, handler_ref
+from pxrs_ray.actors.quarantine_log import QuarantineLog
 from pxrs_ray.actors.worker import Failure, Worker
 from pxrs_ray.batch import Batch
 from pxrs_ray.config import GroupConfig
@@ -21,6 +23,7 @@ from pxrs_ray.model import Grant, Message
 from pxrs_ray.processing.course import Standing
 from pxrs_ray.processing.gaps import GapMap
 from pxrs_ray.processing.plan import lane_course, pack_course
+from pxrs_ray.processing.quarantine import Quarantine, Record
 from pxrs_ray.retry import FailurePolicy
 from tests.actors.recording import eventually
 
@@ -69,6 +72,33 @@ def _stand_in(message: Delivery) -> None: ...
 async def _async_stand_in(message: Delivery) -> None: ...
 
 
+class LogInMemory(QuarantineLog):
+    """A quarantine's log in this process; appending takes a moment, as it does elsewhere."""
+
+    def __init__(self) -> None:
+        self.queue, self.partition = "q.quarantine.g", 3
+        self.state, self.lock = Quarantine(), threading.RLock()
+        self.kept: list[Message] = []
+
+    def refresh(self) -> Quarantine:
+        with self.lock:
+            for record in self.kept[self.state.next_position :]:
+                self.state.apply(record)
+            return self.state
+
+    def records(self, position: int, count: int) -> list[Message]:
+        return self.kept[position : position + count]
+
+    def append(self, messages: Sequence[Message]) -> None:
+        with self.lock:
+            time.sleep(0.001)
+            for message in messages:
+                self.kept.append(replace(message, offset=len(self.kept)))
+            self.refresh()
+
+    def tidy(self) -> None: ...
+
+
 class Bench:
     """One worker at a time, on partition 3."""
 
@@ -83,7 +113,9 @@ class Bench:
         self.office = Office()
         self.workers: list[CourseWorker] = []
 
-    def start(self, standing: Standing | None = None) -> CourseWorker:
+    def start(
+        self, standing: Standing | None = None, quarantine: QuarantineLog | None = None
+    ) -> CourseWorker:
         standing = standing or Standing(0)
         grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail)
         make = pack_course if self.config.by_pack else lane_course
@@ -95,6 +127,7 @@ class Bench:
             self.office,
             self.config,
             None,
+            quarantine,
         )
         self.workers.append(worker)
         worker.start()
@@ -342,3 +375,58 @@ def test_a_gap_of_the_log_is_passed_in_its_place(bench: Any) -> None:
     worker.put(batch_of([b"a"], base=5), 1)
     table.reaches(worker, 6)
     assert seen == [0, 5]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_key_is_redriven_in_order_while_more_of_it_comes(bench: Any, seed: int) -> None:
+    draw = random.Random(seed)
+    mended = threading.Event()
+    done: list[tuple[bytes | None, int]] = []
+
+    def handle(message: Delivery) -> None:
+        if message.key == b"bad" and message.offset >= 20 and not mended.is_set():
+            raise ValueError("poison")
+        done.append((message.key, message.offset))
+
+    table = bench(handle, parallelism=4, attempts_max=2, failure_policy="quarantine")
+    log = LogInMemory()
+    worker = table.start(quarantine=log)
+    keys: list[bytes | None] = [draw.choice([b"bad", b"a", b"b", None]) for _ in range(600)]
+    for base in range(0, 600, 20):
+        worker.put(batch_of(keys[base : base + 20], base), 1)
+        time.sleep(draw.choice([0, 0.002, 0.01]))
+        if base == 200:
+            mended.set()
+            eventually(lambda: b"bad" in log.state.keys, WAIT_S)
+            log.note(Record.RETRY, b"bad")
+            worker.redrive()
+    table.reaches(worker, 600)
+    eventually(lambda: not log.refresh().keys, WAIT_S)
+    assert sorted(offset for _, offset in done) == list(range(600))
+    assert in_order([entry for entry in done if entry[0] is not None])
+    assert {dict(r.headers)["pxrs-kind"] for r in log.kept} >= {b"parked", b"released"}
+
+
+def test_a_new_owner_goes_on_with_the_redriving(bench: Any) -> None:
+    mended = threading.Event()
+    done: list[tuple[bytes | None, int]] = []
+
+    def handle(message: Delivery) -> None:
+        if message.offset == 1 and not mended.is_set():
+            raise ValueError("poison")
+        done.append((message.key, message.offset))
+
+    table = bench(handle, parallelism=2, attempts_max=1, failure_policy="quarantine")
+    log = LogInMemory()
+    first = table.start(quarantine=log)
+    first.put(batch_of([b"k"] * 5), 1)
+    table.reaches(first, 5)
+    first.stop()
+    assert first.join(WAIT_S) and done == [(b"k", 0)]
+    log.note(Record.RETRY, b"k")
+    mended.set()
+    second = table.start(Standing(5), quarantine=log)
+    second.put(batch_of([b"k"] * 2, base=5), 1)
+    table.reaches(second, 7)
+    eventually(lambda: len(done) == 7 and not log.refresh().keys, WAIT_S)
+    assert in_order(done)
