@@ -86,7 +86,9 @@ class Coordinator:
         self._thread = StoreThread(lambda: open_store_for(config))
         self._store = await self._thread.open()
         registry_id = await self._thread.call_until_known(self._store.create)
-        self._high_water = HighWater(config.topology_dir, registry_id)
+        self._high_water = HighWater(
+            config.topology_dir, registry_id, kept=not config.store_url.startswith("memory:")
+        )
         snapshot = await self._thread.call_until_known(
             self._store.lead, config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
         )

@@ -14,26 +14,31 @@ from pxrs_ray.errors import StoreCorrupted
 
 
 class HighWater:
-    """One small file beside the logs: registry id, and per group generation and version."""
+    """One small file beside the logs: registry id, and per group generation and version.
 
-    def __init__(self, folder: Path, registry_id: str) -> None:
+    A registry that is not `kept` (it lives in the cluster's memory) may be another each time.
+    """
+
+    def __init__(self, folder: Path, registry_id: str, *, kept: bool = True) -> None:
         self.problems: list[str] = []
         self._file = folder / "registry-high-water.json"
         self._registry_id = registry_id
         self._groups: dict[str, tuple[int, int]] = {}
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            kept = json.loads(self._file.read_text())
+            noted = json.loads(self._file.read_text())
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
             self.problems.append(f"{self._file} cannot be read ({error}): a loss is not noticed")
             return
-        self._groups = {name: (int(g), int(v)) for name, (g, v) in kept["groups"].items()}
-        if kept["registry_id"] != registry_id:
+        if noted["registry_id"] != registry_id and not kept:
+            return
+        self._groups = {name: (int(g), int(v)) for name, (g, v) in noted["groups"].items()}
+        if noted["registry_id"] != registry_id:
             raise StoreCorrupted(
                 f"the registry is not the one that this topology used before (id {registry_id}, "
-                f"before {kept['registry_id']}): it was emptied or replaced. Restore it, or "
+                f"before {noted['registry_id']}): it was emptied or replaced. Restore it, or "
                 f"remove {self._file} to start every group from its first message"
             )
 

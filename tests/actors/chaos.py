@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.topology import Topology, deploy
@@ -83,7 +84,7 @@ class Chaos:
             fault = self.dice.choices(faults, weights)[0][1]
             try:
                 self.done[fault()] += 1
-            except (PxrsError, ProcessLookupError) as error:
+            except (PxrsError, RayError, ProcessLookupError) as error:
                 # A call may find the topology in the midst of another fault, and say so.
                 self.done[f"refused: {type(error).__name__}"] += 1
             time.sleep(self.dice.uniform(0.1, 1.2))

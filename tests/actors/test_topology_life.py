@@ -190,6 +190,20 @@ def test_a_topology_that_cannot_start_says_why_and_leaves_nothing(stage: Stage) 
     assert actors_of(config.name) == []
 
 
+def test_a_registry_in_memory_may_be_another_each_time(stage: Stage) -> None:
+    from pxrs_ray.actors.topology import deploy
+
+    topology = stage.deploy(partitions=2, store="memory:")
+    topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
+    send(topology, 10)
+    eventually(lambda: topology.group("g").lag() == 0)
+    topology.shutdown()
+    # The logs are on disk still: a group of a new registry reads them from the first message.
+    again = deploy(stage.config(partitions=2, store="memory:", name=topology.name))
+    again.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
+    eventually(lambda: len(stage.notebook.notes()) == 20)
+
+
 def test_a_registry_that_was_lost_is_refused_loudly(stage: Stage) -> None:
     from pxrs_ray.actors.topology import deploy
 

@@ -25,7 +25,7 @@ def run(name: str, *arguments: str, timeout_s: float = 170) -> str:
         text=True,
         timeout=timeout_s,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_ADDRESS": "local"},
     )
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr[-3_000:]}"
     return ran.stdout
