@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.calls import CoordinatorCalls
 from pxrs_ray.actors.handler import HandlerRef, handler_ref
-from pxrs_ray.actors.pull import PullConsumer
-from pxrs_ray.actors.quarantine import GroupQuarantine
 from pxrs_ray.errors import UsageError
 from pxrs_ray.events import Plan
 from pxrs_ray.model import MemberId, Offset, PartitionId
 from pxrs_ray.stats import GroupStatus, History
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.pull import PullConsumer
+    from pxrs_ray.actors.quarantine import GroupQuarantine
 
 START_WAIT_S = 120.0
 DRAIN_WAIT_S = 120.0
@@ -92,6 +94,8 @@ class Group:
         on_revoked: Callable[[PartitionId], None] | None = None,
     ) -> PullConsumer:
         """A member of the group in this very process, to be iterated; a context manager."""
+        from pxrs_ray.actors.pull import PullConsumer
+
         return PullConsumer(self.topology, self.name, member, on_assigned, on_revoked)
 
     # --- steering ---------------------------------------------------------------------------------
@@ -132,6 +136,8 @@ class Group:
     @property
     def quarantine(self) -> GroupQuarantine:
         """What the group has put aside under failure_policy = "quarantine"."""
+        from pxrs_ray.actors.quarantine import GroupQuarantine
+
         return GroupQuarantine(self.topology, self.name)
 
     # --- asking -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
     group.start(handle, consumers=3)
 
 A `Topology` holds no connection and no state: it can be made anywhere, pickled, and thrown away.
+What only deploying or producing needs is imported then: a command that asks should answer at once.
 """
 
 from __future__ import annotations
@@ -14,23 +15,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffers import buffer_count
 from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, need_ray, running_topologies
-from pxrs_ray.actors.coordinator import make_coordinator
 from pxrs_ray.actors.group import Group
-from pxrs_ray.actors.producer import Producer
 from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
 from pxrs_ray.log.wire import BufferStats, QueueSpec
-from pxrs_ray.outbox import OutboxLimits
-from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer import ProducerLimits
 from pxrs_ray.stats import TopologyStatus
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.producer import Producer
 
 START_WAIT_S = 120.0
 SHUTDOWN_WAIT_S = 120.0
@@ -98,6 +96,10 @@ class Topology:
         """
         spec, config, buffers = self.queue_spec(queue)
         declared = config.resolved_queue(queue)
+        from pxrs_ray.actors.producer import Producer
+        from pxrs_ray.partitioning import Partitioner
+        from pxrs_ray.producer import ProducerLimits
+
         partitioner = Partitioner(
             spec.partitions, declared.strategy, declared.hash, declared.hash_seed
         )
@@ -151,6 +153,8 @@ class Topology:
 
 
 def _producer_limits(config: PxrsConfig, queue: QueueConfig) -> dict[str, Any]:
+    from pxrs_ray.outbox import OutboxLimits
+
     return {
         "linger_ms": config.linger_ms,
         "batch_records_max": config.batch_records_max,
@@ -168,6 +172,9 @@ def deploy(config: PxrsConfig) -> Topology:
     When it runs with another configuration, what may change live is changed, and UsageError
     names what may not, with nothing changed.
     """
+    from pxrs_ray.actors.buffers import buffer_count
+    from pxrs_ray.actors.coordinator import make_coordinator
+
     need_ray()
     partitions_max = max((q.partitions for q in config.queues.values()), default=1)
     fresh = not actors_of(config.name)

@@ -9,6 +9,8 @@ from enum import StrEnum
 from pxrs_ray.stats import GroupStatus, PartitionStatus, TopologyStatus
 
 STORE_SLOW_MS = 100.0
+# How a status tells of a gap in a log that works again.
+LOST_OFFSETS = " lost offsets "
 LAG_MS_LARGE = 10 * 60_000
 
 
@@ -79,6 +81,14 @@ def _check_queues(status: TopologyStatus) -> Iterator[Finding]:
         )
     for queue in status.queues:
         for problem in queue.problems:
+            if LOST_OFFSETS in problem:
+                yield Finding(
+                    Level.WARNING,
+                    f"queue {queue.queue}",
+                    problem,
+                    "the log goes on above them; feed those messages again if they matter",
+                )
+                continue
             yield Finding(
                 Level.PROBLEM,
                 f"queue {queue.queue}",

@@ -46,6 +46,11 @@ def test_a_sound_topology_is_told_so() -> None:
             Level.PROBLEM,
             "P0 lost",
         ),
+        (
+            topology_status(queues=(QueueStatus("q", 1, 0, 0, ("P0 lost offsets 3 to 4: x",)),)),
+            Level.WARNING,
+            "P0 lost offsets",
+        ),
         (topology_status(group_status(problem="odd")), Level.PROBLEM, "halted: odd"),
         (
             topology_status(first_partition(group_status(), problem="ValueError()")),
