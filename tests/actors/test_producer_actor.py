@@ -132,7 +132,10 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
     with (
         running_buffers(tmp_path, 2, 1, limits) as buffers,
         buffers.producer(
-            linger_ms=0, pending_bytes_max=60_000, outbox=OutboxLimits(append_timeout_ms=1_500)
+            linger_ms=0,
+            batch_bytes_max=10_000,
+            pending_bytes_max=60_000,
+            outbox=OutboxLimits(append_timeout_ms=5_000),
         ) as producer,
     ):
         receipts: list[Receipt] = []
