@@ -74,7 +74,6 @@ class CourseWorker(Worker):
         self._left_alone = 0
         self._ended: list[Ended] = []
         self._cancels: dict[Task, Callable[[], object]] = {}
-        self._done = 0
         self._untold = 0
 
     def standing(self) -> Standing:
@@ -202,7 +201,6 @@ class CourseWorker(Worker):
             level = logging.WARNING if task.work is Work.HANDLE else logging.ERROR
             logger.log(level, "%s: %s failed: %s", self._context(task), task.work.value, error)
             return
-        self._done += len(task.items)
         self._untold += len(task.items)
         if self._untold >= self._commit_records:
             self._untold = 0
