@@ -78,6 +78,9 @@ class ConsumerSession:
         self.lease_ms = 0
         self.holdings: dict[PartitionId, Holding] = {}
         self.preparing: set[PartitionId] = set()
+        # Up to which epoch each partition is known to be over: an assignment that was decided
+        # before that became known, and arrives after it, must not begin it again.
+        self._over: dict[PartitionId, Epoch] = {}
 
     def assign(self, assignment: Assignment) -> Changes:
         """Make `assignment` the truth, unless it is older than what we have or not for us."""
@@ -89,7 +92,8 @@ class ConsumerSession:
         self.paused = assignment.paused
         self.leaving = assignment.leaving
         self.lease_ms = assignment.lease_ms
-        granted = {grant.partition: grant for grant in assignment.grants}
+        grants = [g for g in assignment.grants if g.epoch > self._over.get(g.partition, -1)]
+        granted = {grant.partition: grant for grant in grants}
         dropped = tuple(
             p
             for p, held in self.holdings.items()
@@ -97,26 +101,18 @@ class ConsumerSession:
         )
         for partition in dropped:
             del self.holdings[partition]
-        started = tuple(
-            grant
-            for grant in assignment.grants
-            if grant.partition not in self.holdings and grant.partition not in assignment.revoking
-        )
-        unstarted = tuple(
-            grant
-            for grant in assignment.grants
-            if grant.partition not in self.holdings and grant.partition in assignment.revoking
-        )
-        for grant in started + unstarted:
+        begun = tuple(grant for grant in grants if grant.partition not in self.holdings)
+        started = tuple(grant for grant in begun if grant.partition not in assignment.revoking)
+        for grant in begun:
             self.holdings[grant.partition] = _begin(grant)
+            # What is asked back before it was begun has no worker that could stop.
+            self.holdings[grant.partition].stopped = grant.partition in assignment.revoking
         draining = []
         for partition in sorted(assignment.revoking & self.holdings.keys()):
             held = self.holdings[partition]
             if not held.draining:
                 held.draining = True
                 draining.append(partition)
-        for grant in unstarted:
-            self.holdings[grant.partition].stopped = True
         wanted = {grant.partition: grant for grant in assignment.preparing}
         fresh = tuple(grant for p, grant in wanted.items() if p not in self.preparing)
         unprepared = tuple(sorted(self.preparing - wanted.keys() - granted.keys()))
@@ -200,7 +196,7 @@ class ConsumerSession:
             if held is None or held.epoch != row.epoch:
                 continue
             if outcome is Outcome.FENCED:
-                del self.holdings[row.partition]
+                self._end(row)
                 dropped.append(row.partition)
             else:
                 held.committed = max(held.committed, row.checkpoint)
@@ -218,7 +214,11 @@ class ConsumerSession:
         """The coordinator has answered a release: whatever it said, these are not ours any more."""
         for row in rows:
             if self.holds(row.partition, row.epoch):
-                del self.holdings[row.partition]
+                self._end(row)
+
+    def _end(self, row: Progress) -> None:
+        del self.holdings[row.partition]
+        self._over[row.partition] = row.epoch
 
     def drop_all(self) -> tuple[PartitionId, ...]:
         """We are no member any more: forget everything, and name what was held."""

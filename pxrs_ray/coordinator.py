@@ -369,6 +369,8 @@ class GroupCoordinator:
             weight = weights.get(name, slot.member.weight)
             if weight != slot.member.weight and slot.phase is MemberPhase.ACTIVE:
                 draft.join(replace(slot.member, weight=weight))
+                # Being configured is no sign of life.
+                self.state.members[name].until_ms = slot.until_ms
             self.state.bump(name)
             draft.touch(name)
         retarget(draft)

@@ -151,6 +151,29 @@ def test_a_fenced_row_means_that_the_partition_is_lost() -> None:
     assert session.to_fetch(9).keys() == {1}
 
 
+@pytest.mark.parametrize("revoking", [(), (0,)])
+def test_an_assignment_from_before_a_refusal_does_not_begin_it_again(
+    revoking: tuple[int, ...],
+) -> None:
+    session = session_with(Grant(0, 1, 0))
+    session.fetched(0, 1, 0, 2, 2)
+    session.processed(0, 1, 1)
+    session.committed(session.to_commit(), [FENCED])
+    late = told(Grant(0, 1, 0), sequence=2, revoking=revoking)
+    assert session.assign(late) == Changes() and session.seen == (1, 2)
+    assert not session.processed(0, 1, 2), "a handler that is still at it ends without harm"
+    assert session.assign(told(Grant(0, 3, 1), sequence=3)).started == (Grant(0, 3, 1),)
+
+
+def test_what_was_handed_back_is_not_begun_again_by_an_older_word() -> None:
+    session = session_with(Grant(0, 1, 0))
+    session.assign(told(Grant(0, 1, 0), sequence=2, revoking=(0,)))
+    session.stopped(0, 1)
+    session.released(session.to_release())
+    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == Changes()
+    assert session.to_release() == ()
+
+
 def test_an_answer_about_an_older_epoch_touches_nothing() -> None:
     session = session_with(Grant(0, 3, 0))
     assert session.committed([Progress(0, 1, 5)], [FENCED]) == Changes()

@@ -107,6 +107,15 @@ def test_weights_move_partitions_and_are_kept_over_a_restart() -> None:
     assert group.core.state.rows == before
 
 
+def test_a_new_weight_is_no_sign_of_life() -> None:
+    group = group_of("A", "B")
+    group.pass_time(600)
+    group.do(Heartbeat("B", 1))
+    group.do(Configure(weights={"A": 2.0}))
+    group.pass_time(400)
+    assert list(group.core.state.members) == ["B"]
+
+
 def test_a_static_map_is_followed_and_left_again() -> None:
     group = group_of("A", "B")
     group.do(Configure(assignor="static", static_map={0: "B", 1: "B", 2: "B"}))

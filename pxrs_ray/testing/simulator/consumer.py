@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 BUFFERED_MAX = 12
 ANSWER_MS = 150
+IDLE_MS = 60
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class ConsumerProcess(Process):
     def _watch(self, done: Action) -> None:
         session, coordinator = self.session, self.coordinator
         if not self.joined:
-            self.after(20, done)
+            self.after(IDLE_MS, done)
             return
         heartbeat = Heartbeat(self.name, session.incarnation, session.seen)
 
@@ -187,7 +188,7 @@ class ConsumerProcess(Process):
         session, log = self.session, self.cluster.log
         positions = session.to_fetch(BUFFERED_MAX)
         if not positions:
-            self.after(20, done)
+            self.after(IDLE_MS, done)
             return
 
         def known(served: Served) -> None:
