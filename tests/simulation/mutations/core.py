@@ -64,7 +64,7 @@ CORE = (
                 "if False:\n            raise",
             ),
         ),
-        ("ComesToRest",),
+        ("ComesToRest", "NothingFails", "NothingLost"),
         ("false_death=15", "grace_share=1", "dismiss_lost=1"),
     ),
     Mutation(
