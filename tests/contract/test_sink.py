@@ -208,3 +208,14 @@ def test_drivers_in_other_modes_work_too(tmp_path: Path) -> None:
             cursor.execute("INSERT INTO applied VALUES ('x', ?, 5)", (offset,))
     assert [row[0] for row in connection.execute("SELECT seen FROM applied")] == [0, 1]
     connection.close()
+
+
+def test_what_is_redriven_is_applied_though_its_partition_has_passed_it(
+    database: Database, connection: Any
+) -> None:
+    put(database, message(7), connection)
+    aside = Desk("q", "g", "m", 1, 3, 5, sink=("q.quarantine.g#key", 2))
+    redriven = Delivery(Message(3, 4, b"k", b"", 0), aside)
+    for _ in range(2):
+        put(database, redriven, connection)
+    assert seen(database, connection) == [4, 7]
