@@ -62,11 +62,7 @@ def show_owners(group: Any) -> None:
         print(f"     {member}: {owned}")
 
 
-def run(arguments: argparse.Namespace, folder: Path) -> None:
-    notes = folder / "notes"
-    notes.mkdir()
-    ledger = Ledger(notes)
-
+def begin(arguments: argparse.Namespace, folder: Path, ledger: Ledger) -> tuple[Any, Any]:
     step(1, f"deploy a topology: queue 'payments' with {arguments.partitions} partitions")
     queue = QueueConfig(partitions=arguments.partitions)
     # Nobody is started in A's place, so that B and C have to do.
@@ -94,7 +90,36 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
     assert [p for share in shares for p in share] == list(range(arguments.partitions))
     if arguments.partitions == 8:
         assert shares == [[0, 1, 2], [3, 4, 5], [6, 7]], shares
+    return topology, group
 
+
+def take_over(group: Any, *, leave: bool) -> None:
+    victim = next(c for c in group.status().consumers if c.member == "A")
+    if leave:
+        step(6, "A leaves: it hands over what it has")
+        group.remove_consumer("A")
+    else:
+        step(6, f"A is killed: SIGKILL to process {victim.pid}")
+        os.kill(victim.pid, signal.SIGKILL)
+    began_s = time.perf_counter()
+
+    step(7, "B and C take its partitions over, at their checkpoints")
+    until(
+        lambda: (
+            group.status().owners.keys() == {"B", "C"}
+            and all(p.owner for p in group.status().partitions)
+        ),
+        "B and C own everything",
+    )
+    print(f"     after {(time.perf_counter() - began_s) * 1_000:.0f} ms")
+    show_owners(group)
+
+
+def run(arguments: argparse.Namespace, folder: Path) -> None:
+    notes = folder / "notes"
+    notes.mkdir()
+    ledger = Ledger(notes)
+    topology, group = begin(arguments, folder, ledger)
     with topology.producer("payments") as producer:
         step(4, f"send {FIRST} messages")
         for n in range(FIRST):
@@ -105,26 +130,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
 
         step(5, "checkpoints, with nothing left to do")
         print(group.status())
-
-        victim = next(c for c in group.status().consumers if c.member == "A")
-        if arguments.leave:
-            step(6, "A leaves: it hands over what it has")
-            group.remove_consumer("A")
-        else:
-            step(6, f"A is killed: SIGKILL to process {victim.pid}")
-            os.kill(victim.pid, signal.SIGKILL)
-        began_s = time.perf_counter()
-
-        step(7, "B and C take its partitions over, at their checkpoints")
-        until(
-            lambda: (
-                group.status().owners.keys() == {"B", "C"}
-                and all(p.owner for p in group.status().partitions)
-            ),
-            "B and C own everything",
-        )
-        print(f"     after {(time.perf_counter() - began_s) * 1_000:.0f} ms")
-        show_owners(group)
+        take_over(group, leave=arguments.leave)
 
         step(8, f"send {MORE} more")
         for n in range(FIRST, FIRST + MORE):

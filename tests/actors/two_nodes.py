@@ -35,6 +35,15 @@ def spread(group: Any, node: str) -> Any:
     return fair and node in nodes_of(group).values() and status
 
 
+GROUP = GroupConfig(
+    queue="q",
+    consumers=4,
+    commit_interval_ms=50,
+    lease_ttl_seconds=2.0,
+    ray_options={"num_cpus": 0.5, "scheduling_strategy": "SPREAD"},
+)
+
+
 def main() -> None:
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False}
@@ -46,13 +55,6 @@ def main() -> None:
         notes = Path(folder, "notes")
         notes.mkdir()
         notebook = Notebook(notes)
-        group_config = GroupConfig(
-            queue="q",
-            consumers=4,
-            commit_interval_ms=50,
-            lease_ttl_seconds=2.0,
-            ray_options={"num_cpus": 0.5, "scheduling_strategy": "SPREAD"},
-        )
         topology = deploy(
             PxrsConfig(
                 name="nodes",
@@ -60,7 +62,7 @@ def main() -> None:
                 buffers=2,
                 linger_ms=1,
                 queues={"q": QueueConfig(partitions=8)},
-                groups={"g": group_config},
+                groups={"g": GROUP},
             )
         )
         group = topology.group("g").start(Recorder(notes), consumers=4)
