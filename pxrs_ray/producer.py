@@ -23,6 +23,7 @@ from pxrs_ray.receipt import Receipt, Shipment
 from pxrs_ray.routing import chunks, route
 
 MESSAGE_OVERHEAD_BYTES = 32
+OUT_OF_BAND_BYTES = 4 << 10
 COMPRESSIONS = (None, "lz4", "zstd")
 Extras = tuple[int | None, Headers, str | None]
 _NO_EXTRAS: Extras = (None, None, None)
@@ -203,7 +204,9 @@ class Accumulator:
     ) -> None:
         epoch, sequence = self._outbox.numbers(partition)
         header, body = part.to_wire(self._producer_id, epoch, sequence, self._options)
-        self._outbox.add(partition, header, body, shipment, index, now_ms)
+        # A small body is pickled ten times faster as bytes than as a buffer beside the pickle.
+        packed = body.to_pybytes() if body.size < OUT_OF_BAND_BYTES else body
+        self._outbox.add(partition, header, packed, shipment, index, now_ms)
 
 
 def _payload_bytes(payload: Any) -> bytes:
