@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -44,10 +45,12 @@ class Reading:
         self._buffers: dict[int, Any] = {}
         self._wakes = [asyncio.Event() for _ in range(runtime.spec.buffers)]
 
-    def wake(self) -> None:
-        """What is to be fetched has changed."""
-        for wake in self._wakes:
-            wake.set()
+    def wake(self, partitions: Iterable[PartitionId] | None = None) -> None:
+        """What is to be fetched of these partitions (None: of all) has changed."""
+        if partitions is None:
+            partitions = range(len(self._wakes))
+        for partition in partitions:
+            self._wakes[partition % len(self._wakes)].set()
 
     def _buffer(self, index: int) -> Any:
         if index not in self._buffers:

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 WATCH_WAIT_MS = 10_000
 CANCEL_AGAIN_S = 0.1
+RELEASE_GATHER_S = 0.002
 
 
 class ConsumerRuntime:
@@ -145,8 +146,10 @@ class ConsumerRuntime:
             self._hooks.started(grant)
         for partition in changes.draining:
             self._hooks.draining(partition)
+        # A read that waits goes on where only less is wanted: what is lost is refused as it comes.
+        if changes.started:
+            self.reading.wake(grant.partition for grant in changes.started)
         if changes.dropped or changes.started or changes.draining:
-            self.reading.wake()
             self._release_wake.set()
         self._note_idle()
 
@@ -330,6 +333,8 @@ class ConsumerRuntime:
     async def _release_loop(self) -> None:
         while not self.ended.is_set():
             await self._release_wake.wait()
+            # Workers that are told to stop together end almost together: one call for all.
+            await asyncio.sleep(RELEASE_GATHER_S)
             self._release_wake.clear()
             session = self.session
             rows = session.to_release()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -43,8 +43,8 @@ class SourceReading:
         self._thread = ThreadPoolExecutor(1, "pxrs-source")
         self._woken = asyncio.Event()
 
-    def wake(self) -> None:
-        """What is to be fetched has changed."""
+    def wake(self, partitions: Iterable[PartitionId] | None = None) -> None:
+        """What is to be fetched has changed, whatever the partitions: all are read together."""
         self._woken.set()
 
     async def loop(self, index: int) -> None:

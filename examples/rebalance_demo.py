@@ -107,7 +107,7 @@ def take_over(group: Any, *, leave: bool) -> None:
     until(
         lambda: (
             group.status().owners.keys() == {"B", "C"}
-            and all(p.owner for p in group.status().partitions)
+            and all(p.phase == "owned" for p in group.status().partitions)
         ),
         "B and C own everything",
     )

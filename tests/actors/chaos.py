@@ -78,10 +78,12 @@ class Chaos:
             *([(1, self.store_outage)] if self.server is not None else []),
         ]
         weights = [weight for weight, _ in faults]
+        # Each kind once, then as the dice fall.
+        first = [fault for _, fault in self.dice.sample(faults, len(faults))]
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self.thaw()
-            fault = self.dice.choices(faults, weights)[0][1]
+            fault = first.pop() if first else self.dice.choices(faults, weights)[0][1]
             try:
                 self.done[fault()] += 1
             except (PxrsError, RayError, ProcessLookupError) as error:

@@ -20,7 +20,7 @@ from pxrs_ray.model import Outcome
 from tests.benchmarks.harness import figures
 
 CONSUMERS = 8
-PARTITIONS = 512
+PARTITIONS = 1_024
 SHARE = PARTITIONS // CONSUMERS
 SECONDS = 8.0
 
