@@ -24,6 +24,7 @@ from pxrs_ray.log.wire import Appended, OutFrame, Refused
 from pxrs_ray.spark.target import Target
 
 APPEND_WAIT_MS = 5_000
+ANSWER_S = 5.0
 PAUSE_S = 0.1
 # What time can mend: readers make room, a predecessor arrives, a buffer comes back.
 PASSING = (PartitionFull, SequenceGap, NotFound)
@@ -44,6 +45,8 @@ class Appender:
         self._target = target
         self._window = window
         self._stall_s = stall_s
+        # Buffers answer before we lose patience, so that we can say what they wait for.
+        self._wait_ms = min(APPEND_WAIT_MS, round(stall_s * 500))
         self._handles: dict[int, Any] = {}
         self._calls: dict[int, deque[_Call]] = {i: deque() for i in range(target.buffers)}
         self._moved_s = time.monotonic()
@@ -71,7 +74,7 @@ class Appender:
             if index not in self._handles:
                 name = names.buffer(self._target.topology, index)
                 self._handles[index] = ray.get_actor(name, namespace=names.NAMESPACE)
-            return self._handles[index].append.remote(self._target.queue, frames, APPEND_WAIT_MS)
+            return self._handles[index].append.remote(self._target.queue, frames, self._wait_ms)
         except (RayActorError, ValueError) as error:
             self._handles.pop(index, None)
             return error
@@ -108,8 +111,8 @@ class Appender:
         nothing: list[None] = [None] * len(call.frames)
         if isinstance(call.reply, BaseException):
             return nothing, call.reply
-        left_s = max(0.1, self._stall_s - (time.monotonic() - self._moved_s))
-        ready, _ = ray.wait([call.reply], timeout=left_s)
+        left_s = self._stall_s - (time.monotonic() - self._moved_s)
+        ready, _ = ray.wait([call.reply], timeout=max(left_s, self._wait_ms / 1_000 + ANSWER_S))
         if not ready:
             return nothing, None
         try:

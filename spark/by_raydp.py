@@ -30,6 +30,9 @@ from pxrs_ray.spark.ledger import FeedState, Told
 from pxrs_ray.spark.routing import Feed, Routed
 from pxrs_ray.spark.tasks import route_bytes
 
+# What Java says when an executor was lost: not the user's fault, and worth another try.
+RAYDPS_FAULTS = ("io.ray.", "RayActor", "RayDPException", "ExecutorLostFailure", "Unserializable")
+EXECUTOR = "raydp-executor-"
 WINDOW_MIN = 2
 LOOK_S = 0.5
 END_S = 5.0
@@ -42,7 +45,10 @@ class FetchFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A DataFrame whose partitions wait, as Arrow bytes, in RayDP's executors."""
+    """A DataFrame whose partitions wait, as Arrow bytes, in RayDP's executors.
+
+    `locations` names the executor actor of each.
+    """
 
     rdd_id: int
     locations: tuple[str, ...]
@@ -58,12 +64,12 @@ class Prepared:
         # Calls to Java want this, and everything else of ours wants it off.
         global_worker.set_load_code_from_local(True)  # type: ignore[no-untyped-call]
         try:
-            executor: Any = ray.get_actor(f"raydp-executor-{self.locations[number]}")
+            executor: Any = ray.get_actor(self.locations[number])
             fetched = executor.getRDDPartition.remote(
                 self.rdd_id, number, self.schema_json, self.agent
             )
         except ValueError as error:
-            raise FetchFailed(f"executor {self.locations[number]} is gone") from error
+            raise FetchFailed(f"{self.locations[number]} is gone") from error
         finally:
             global_worker.set_load_code_from_local(before)  # type: ignore[no-untyped-call]
         return fetched, route_bytes.remote(feed, number, told, fetched)
@@ -79,18 +85,38 @@ def prepared(df: DataFrame) -> Iterator[Prepared]:
     try:
         info = writer.prepareRecoverableRDD(df._jdf, level)
     except Py4JJavaError as error:
+        said = str(error.java_exception)
         # What RayDP answers to a DataFrame without any partition.
-        if "ArrayIndexOutOfBounds" in str(error.java_exception) and df.isEmpty():
+        if "ArrayIndexOutOfBounds" in said and df.isEmpty():
             yield Prepared(-1, (), "", "")
             return
+        if any(fault in said for fault in RAYDPS_FAULTS):
+            raise FetchFailed(said.splitlines()[0][:300]) from error
         raise
     try:
-        yield Prepared(
-            info.rddId(), tuple(info.locations()), info.schemaJson(), info.driverAgentUrl()
-        )
+        actors = _executor_actors(list(info.locations()))
+        yield Prepared(info.rddId(), actors, info.schemaJson(), info.driverAgentUrl())
     finally:
         if context._jsc is not None:
             writer.releaseRecoverableRDD(info.rddId())
+
+
+def _executor_actors(executors: Sequence[str]) -> tuple[str, ...]:
+    """The actor of each executor. Raises FetchFailed when there is none.
+
+    An executor that Ray started again has a new number, and its actor still the old name; any
+    executor can give any partition, though not as fast, so one without an actor of its name is
+    asked for at another.
+    """
+    there = sorted(name for name in ray.util.list_named_actors() if name.startswith(EXECUTOR))
+    if executors and not there:
+        raise FetchFailed("RayDP has no executor left")
+    named = {executor: f"{EXECUTOR}{executor}" for executor in executors}
+    left = sorted(set(there) - set(named.values())) or there
+    for at, executor in enumerate(sorted(named)):
+        if named[executor] not in there:
+            named[executor] = left[at % len(left)]
+    return tuple(named[executor] for executor in executors)
 
 
 class Source(Protocol):
@@ -161,7 +187,7 @@ def _settle_fetches(fetching: dict[str, tuple[Any, float]]) -> None:
         if reference in ready:
             del fetching[executor]
         elif time.monotonic() > deadline:
-            raise FetchFailed(f"executor {executor} did not give a partition in time")
+            raise FetchFailed(f"{executor} did not give a partition in time")
 
 
 def _end(routing: list[Any]) -> None:

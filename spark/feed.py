@@ -8,6 +8,7 @@ of that is the same, something is added. There is no state in the driver that wo
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -186,6 +187,7 @@ class _Run:
             except FetchFailed as failure:
                 if rounds == ROUNDS_MAX:
                     raise give_up(rounds, failure) from failure
+                time.sleep(rounds)
                 self.state = self._ledger.read()
 
     def of_blocks(self, blocks: Blocks, bar: Bar) -> None:

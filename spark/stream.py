@@ -10,6 +10,7 @@ take the next one later, and holds nothing in memory meanwhile.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,7 @@ def _write_batch(
             except FetchFailed as failure:
                 if rounds == ROUNDS_MAX:
                     raise give_up(rounds, failure) from failure
+                time.sleep(rounds)
     return tally.report(
         f"{feed.feed_id}/{feed.epoch}", queue, via, feed.target.partitions, frozenset()
     )
