@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 KIB = 1 << 10
 MIB = 1 << 20
-GIB = 1 << 30
 PARTITIONS_MAX = 65_536
 CONSUMERS_MAX = 10_000
 HOUR_MS = 3_600_000
@@ -115,10 +114,11 @@ class QueueOptions(Options):
     )
     fsync_interval_ms: Milliseconds = option(50, "The longest time between two syncs to disk.")
     message_bytes_max: Bytes = option(16 * MIB, "The largest message: key, payload and headers.")
-    partition_bytes_max: Bytes = option(
-        64 * GIB,
-        "What one partition's log may hold. Beyond it, what all groups have passed is dropped, and "
-        "where that is not enough producers wait or get PartitionFull.",
+    partition_bytes_max: Bytes | None = option(
+        None,
+        "What one partition's log may hold; None is 64 GiB on disk and 256 MiB in memory. Beyond "
+        "it, what all groups have passed is dropped, and where that is not enough producers wait "
+        "or get PartitionFull.",
     )
     tail_bytes_max: Bytes = option(
         16 * MIB, "What one partition keeps in memory of its newest messages."

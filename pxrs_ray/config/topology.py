@@ -169,7 +169,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
                 ("message_bytes_max", "partition_bytes_max"),
                 ("segment_bytes_max", "partition_bytes_max"),
             )
-            if getattr(queue, small) > getattr(queue, large)
+            if getattr(queue, large) is not None and getattr(queue, small) > getattr(queue, large)
         ]
 
     def _group_problems(self) -> list[str]:
