@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.actors.recording import Notebook
+from tests.actors.worker_bench import bench as bench
 
 RAY_CPUS = 4
 

@@ -6,169 +6,26 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.course_worker import CourseWorker
-from pxrs_ray.actors.handler import Handler, handler_ref
-from pxrs_ray.actors.quarantine_log import QuarantineLog
-from pxrs_ray.actors.worker import Failure, Worker
-from pxrs_ray.batch import Batch
-from pxrs_ray.config import GroupConfig
-from pxrs_ray.delivery import Delivery, Desk
-from pxrs_ray.model import Grant, Message
+from pxrs_ray.delivery import Delivery
 from pxrs_ray.processing.course import Standing
 from pxrs_ray.processing.gaps import GapMap
-from pxrs_ray.processing.plan import lane_course, pack_course
-from pxrs_ray.processing.quarantine import Quarantine, Record
+from pxrs_ray.processing.quarantine import Record
 from pxrs_ray.retry import FailurePolicy
 from tests.actors.recording import eventually
+from tests.actors.worker_bench import (
+    LogInMemory,
+    Office,
+    batch_of,
+    in_order,
+    keys_of,
+    sleeps,
+)
 
 WAIT_S = 30.0
-
-
-class Office:
-    """What a worker tells, kept; `refuse` makes giving up fail so many times."""
-
-    def __init__(self, refuse: int = 0) -> None:
-        self.given_up: list[tuple[Failure, list[int]]] = []
-        self.commits = 0
-        self.over = threading.Event()
-        self._refuse = refuse
-
-    def may_begin(self, stopping: threading.Event) -> bool:
-        return not stopping.is_set()
-
-    def checkpoint_soon(self) -> None:
-        self.commits += 1
-
-    def room(self) -> None:
-        pass
-
-    def checkpoint_now(self, worker: Worker) -> None:
-        raise AssertionError("courses never wait for a commit")
-
-    def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:
-        if self._refuse:
-            self._refuse -= 1
-            raise RuntimeError("away")
-        self.given_up.append((failure, [message.offset for message in messages]))
-
-    def ended(self, worker: Worker) -> None:
-        self.over.set()
-
-
-def batch_of(keys: list[bytes | None], base: int = 0) -> Batch:
-    batch = Batch.of(keys, [b"%d" % n for n in range(len(keys))], timestamp_ms=1)
-    return Batch(3, base, batch.flags, batch.columns, 1)
-
-
-def _stand_in(message: Delivery) -> None: ...
-
-
-async def _async_stand_in(message: Delivery) -> None: ...
-
-
-class LogInMemory(QuarantineLog):
-    """A quarantine's log in this process; appending takes a moment, as it does elsewhere."""
-
-    def __init__(self) -> None:
-        self.queue, self.partition = "q.quarantine.g", 3
-        self.state, self.lock = Quarantine(), threading.RLock()
-        self.kept: list[Message] = []
-
-    def refresh(self) -> Quarantine:
-        with self.lock:
-            for record in self.kept[self.state.next_position :]:
-                self.state.apply(record)
-            return self.state
-
-    def records(self, position: int, count: int) -> list[Message]:
-        return self.kept[position : position + count]
-
-    def append(self, messages: Sequence[Message]) -> None:
-        with self.lock:
-            time.sleep(0.001)
-            for message in messages:
-                self.kept.append(replace(message, offset=len(self.kept)))
-            self.refresh()
-
-    def tidy(self) -> None: ...
-
-
-class Bench:
-    """One worker at a time, on partition 3."""
-
-    def __init__(self, handler: Callable[[Any], object], **options: Any) -> None:
-        self.config = GroupConfig(queue="q", backoff_ms=1, backoff_ms_max=5, **options)
-        is_async = asyncio.iscoroutinefunction(handler)
-        self.handler = Handler(handler_ref(_async_stand_in if is_async else _stand_in))
-        # Called by reference and not by what was pickled: what it notes must be seen here.
-        self.handler._function = handler  # type: ignore[assignment]
-        if not is_async:
-            self.handler.call = handler
-        self.office = Office()
-        self.workers: list[CourseWorker] = []
-
-    def start(
-        self, standing: Standing | None = None, quarantine: QuarantineLog | None = None
-    ) -> CourseWorker:
-        standing = standing or Standing(0)
-        grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail)
-        make = pack_course if self.config.by_pack else lane_course
-        worker = CourseWorker(
-            grant,
-            Desk("q", "g", "c-0", 1, 3, 7),
-            self.handler,
-            make(self.config, standing),
-            self.office,
-            self.config,
-            None,
-            quarantine,
-        )
-        self.workers.append(worker)
-        worker.start()
-        return worker
-
-    def reaches(self, worker: CourseWorker, offset: int) -> None:
-        eventually(lambda: worker.standing().checkpoint == offset, WAIT_S, pause_s=0.001)
-
-
-@pytest.fixture
-def bench() -> Iterator[Callable[..., Bench]]:
-    made: list[Bench] = []
-
-    def make(handler: Callable[[Any], object], **options: Any) -> Bench:
-        made.append(Bench(handler, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        for worker in each.workers:
-            worker.stop()
-            assert worker.join(WAIT_S)
-
-
-def sleeps(count: int, seed: int = 1) -> list[float]:
-    draw = random.Random(seed)
-    return [draw.uniform(0, 0.005) for _ in range(count)]
-
-
-def keys_of(count: int, keys: int, seed: int = 2) -> list[bytes | None]:
-    draw = random.Random(seed)
-    return [b"key-%d" % draw.randrange(keys) for _ in range(count)]
-
-
-def in_order(done: list[tuple[bytes | None, int]]) -> bool:
-    last: dict[bytes | None, int] = {}
-    for key, offset in done:
-        if offset <= last.get(key, -1):
-            return False
-        last[key] = offset
-    return True
 
 
 def test_many_keys_run_beside_each_other_and_each_stays_in_order(bench: Any) -> None:
