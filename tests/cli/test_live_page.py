@@ -125,7 +125,7 @@ def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
     import pxrs_ray
     from pxrs_ray.cli.dashboard import RaySource
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     config = pxrs_ray.PxrsConfig(
         name="page",
         buffers=1,

@@ -42,7 +42,7 @@ def running_payments(tmp_path: Path) -> Iterator[None]:
 
     import pxrs_ray
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     config = pxrs_ray.PxrsConfig.from_toml(
         EXAMPLES / "payments.toml", data_dir=tmp_path, store="memory:"
     )

@@ -29,6 +29,7 @@ def ray_cluster() -> Iterator[Any]:
     import ray
 
     context = ray.init(
+        "local",
         num_cpus=RAY_CPUS,
         include_dashboard=False,
         log_to_driver=False,

@@ -70,3 +70,29 @@ def test_what_hangs_is_ended_at_the_deadline(capfd: pytest.CaptureFixture[str]) 
     assert time.monotonic() - began < 30
     assert counts["failed"] == 1
     assert "OUT OF TIME" in capfd.readouterr().out
+
+
+def test_what_fails_once_is_tried_again_alone_where_that_is_allowed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "noisy"
+    folder.mkdir()
+    (folder / "test_noisy.py").write_text(
+        "from pathlib import Path\n"
+        "MARK = Path(__file__).with_name('mark')\n"
+        "def test_fine(): assert not MARK.exists()\n"
+        "def test_first_time_no():\n"
+        "    seen = MARK.exists()\n"
+        "    MARK.touch()\n"
+        "    assert seen\n"
+    )
+    counts: Counter[str] = Counter()
+    noisy = stages.Stage("noisy", tests=(str(folder),), twice=True)
+    assert stages._run(noisy, time.monotonic() + 60, counts)
+    assert counts["passed"] == 2
+    assert counts["failed"] == 0
+    assert "once more and alone" in capfd.readouterr().out
+    (folder / "mark").unlink()
+    assert not stages._run(
+        stages.Stage("quiet", tests=(str(tmp_path),)), time.monotonic() + 60, counts
+    )
