@@ -58,6 +58,7 @@ def partition_column(
     else:
         count = where
     partitioner = Partitioner(count, strategy, hash_name, seed)
+    partitioner.partition_column(pa.array([], pa.binary()))  # refuses broadcast now, not later
     column = (F.col(key) if isinstance(key, str) else key).cast("binary")
     if strategy == "round_robin":
         return _in_turn(count)

@@ -65,6 +65,17 @@ class BuffersOnly:
                 yield from batches(found[0], at)
                 at = found[0].next_offset
 
+    def empty(self) -> None:
+        """Delete every message."""
+        ray.get([buffer.drop_queue.remote(QUEUE) for buffer in self.buffers], timeout=PATIENCE_S)
+        self.open(self.spec)
+
+    def hold(self) -> None:
+        """Register a group that has passed nothing, so that nothing is dropped to make room."""
+        for partition in range(self.spec.partitions):
+            buffer = self.buffers[partition % len(self.buffers)]
+            ray.get(buffer.passed.remote(QUEUE, "slow", {partition: 0}), timeout=PATIENCE_S)
+
     def kill_buffer(self, index: int) -> None:
         info = ray.get(self.buffers[index].ping.remote(), timeout=PATIENCE_S)
         os.kill(info.pid, signal.SIGKILL)

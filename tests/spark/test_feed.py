@@ -160,6 +160,7 @@ def test_a_full_queue_makes_the_feed_wait_and_then_say_so(
         segment_bytes_max=600_000,
         message_bytes_max=10_000,
     )
+    queue.hold()
     df = numbered(spark, 200_000, parts=4)
     with pytest.raises(PartitionFull, match=r"took nothing for .* they are full"):
         feed(df, queue, via=via, stall_s=1.0)

@@ -19,7 +19,7 @@ MIDDLE = dt.datetime.fromtimestamp(1_700_000_000 + 4, dt.UTC)
 
 def rows_of(df: Any) -> set[tuple[Any, ...]]:
     return {
-        (r.partition, r.offset, bytes(r.key), bytes(r.payload), r.headers["n"], r.id)
+        (r.partition, r.offset, bytes(r.key), bytes(r.payload), bytes(r.headers["n"]), r.id)
         for r in df.collect()
     }
 

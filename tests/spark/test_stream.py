@@ -136,9 +136,10 @@ def test_a_full_queue_holds_the_stream_back_and_then_ends_it(
     source: Source, make_queue: Any, tmp_path: Path
 ) -> None:
     queue = make_queue(
-        partitions=1, partition_bytes_max=8_000, segment_bytes_max=4_000, message_bytes_max=1_000
+        partitions=1, partition_bytes_max=4_000, segment_bytes_max=2_000, message_bytes_max=1_000
     )
-    source.add(8)
+    queue.hold()
+    source.add(15)
     feed = start(source, queue, tmp_path / "checkpoint", stall_s=1.0)
     with pytest.raises(PartitionFull, match="took nothing"):
         feed.process_all()
