@@ -243,17 +243,18 @@ class GroupHost:
             self._store.write, self.group, generation, batch.records
         )
         if any(outcome is not Outcome.APPLIED for outcome in outcomes):
-            snapshot = await self._thread.call_until_known(self._store.load, self.group)
-            try:
-                check_stored(batch, snapshot, generation)
-            except StoreCorrupted:
-                raise
-            except Exception as error:
-                self._shell.deposed(self.group, error)
-                raise
+            await self._judge(batch)
         versions = [record.version for record in batch.records if record.version]
         if versions:
             self._shell.led(self.group, generation, max(versions))
+
+    async def _judge(self, batch: WriteBatch) -> None:
+        """Find out what a refusal means; return when `batch` is stored all the same.
+
+        Raises CoordinatorDeposed, which ends this process (see `_guard`), or StoreCorrupted.
+        """
+        snapshot = await self._thread.call_until_known(self._store.load, self.group)
+        check_stored(batch, snapshot, self.core.state.generation)
 
     async def _trim(self) -> None:
         """Forget old history, now and then; what is not forgotten now is forgotten later."""
@@ -307,13 +308,20 @@ class GroupHost:
             await self._renew(lease_ms)
 
     async def _renew(self, lease_ms: int) -> None:
-        """Keep the store's leases of live members; for tools that look there while we are gone."""
+        """Keep the store's leases of live members; for tools that look there while we are gone.
+
+        An idle coordinator writes nothing else, so here it learns that another one leads.
+        """
         members = [(s.member.member, s.member.incarnation) for s in self.core.live_slots()]
         if not members:
             return
         try:
-            await self._thread.call(
+            outcomes = await self._thread.call(
                 self._store.renew, self.group, self.core.state.generation, members, lease_ms
             )
+            if Outcome.FENCED in outcomes:
+                await self._judge(WriteBatch((), 0))
+        except StoreCorrupted as error:
+            self._halt(error)
         except StoreError as error:
             logger.warning("leases of %s are not renewed: %s", self.group, error)

@@ -206,6 +206,44 @@ def test_a_newer_coordinator_ends_this_one() -> None:
     play(World(), scene)
 
 
+def test_an_idle_coordinator_notices_that_a_newer_one_leads() -> None:
+    async def scene(world: World) -> None:
+        await world.host.submit(Join((Member("a", 1),)))
+        world.store.lead("g", PARTITIONS, "another")
+        await until(lambda: world.told.faults)
+        assert isinstance(world.told.faults[0], CoordinatorDeposed)
+
+    play(World(lease_ms=300), scene)
+
+
+def test_an_idle_coordinator_halts_when_its_registry_is_gone() -> None:
+    async def scene(world: World) -> None:
+        await world.host.submit(Join((Member("a", 1),)))
+        world.store.remove_group("g")
+        await until(lambda: world.host.halted)
+        assert isinstance(world.host.halted, StoreCorrupted) and world.told.faults == []
+
+    play(World(lease_ms=300), scene)
+
+
+def test_a_lease_that_ended_in_the_store_alone_deposes_nobody() -> None:
+    async def scene(world: World) -> None:
+        await world.host.submit(Join((Member("a", 1),)))
+        renewals: list[list[Outcome]] = []
+
+        def refused(*arguments: Any) -> list[Outcome]:
+            renewals.append([Outcome.FENCED])
+            return renewals[-1]
+
+        world.store.renew = refused  # type: ignore[method-assign]
+        while len(renewals) < 3:
+            await world.host.submit(Heartbeat("a", 1))
+            await asyncio.sleep(0.005)
+        assert world.told.faults == [] and world.host.halted is None
+
+    play(World(lease_ms=150), scene)
+
+
 def test_a_store_that_lost_what_it_accepted_halts_the_group() -> None:
     async def scene(world: World) -> None:
         await world.host.submit(Join((Member("a", 1),)))
