@@ -78,11 +78,13 @@ class Producer:
         timestamp: int | None = None,
         id: str | None = None,  # noqa: A002 - the name that users know
         *,
+        scope: str | None = None,
         timeout_s: float | None = None,
     ) -> Receipt:
         """Send one message; the receipt tells where it is once that is known.
 
-        `timestamp` is milliseconds since 1970 (now, when left out). Waits while too much is
+        `timestamp` is milliseconds since 1970 (now, when left out). `scope` is the tenant or label
+        of a queue whose strategy is one of these. Waits while too much is
         unacknowledged, up to `timeout_s` (the limits' `block_ms` when left out); then raises
         PartitionFull or DeadlineExceeded, naming the fullest partition. Raises MessageTooLarge
         and UsageError at once.
@@ -95,7 +97,7 @@ class Producer:
                 self._wait_for_room(timeout_s)
             first = accumulator.due_ms is None
             receipt = accumulator.add(
-                key, payload, _now_ms() if first else 0, headers, timestamp, id
+                key, payload, _now_ms() if first else 0, headers, timestamp, id, scope
             )
             full = accumulator.full()
             calls = self._close_open() if full else []
@@ -171,11 +173,13 @@ class Producer:
         headers: Headers = None,
         timestamp: int | None = None,
         id: str | None = None,  # noqa: A002 - the name that users know
+        *,
+        scope: str | None = None,
     ) -> Receipt:
         """As `send`, for event loops: a wait for room does not hold up the loop."""
         if self.pending_bytes >= self._limits.pending_bytes_max:
             await asyncio.to_thread(self._wait_for_room_unlocked)
-        return self.send(key, payload, headers, timestamp, id)
+        return self.send(key, payload, headers, timestamp, id, scope=scope)
 
     # ---- waiting
 

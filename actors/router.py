@@ -19,8 +19,7 @@ import ray
 from pxrs_ray.actors.producer import Producer, batch_of_table
 from pxrs_ray.log.frame import producer_id
 from pxrs_ray.model import PartitionId
-from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.partitioning.hashes import SEED
+from pxrs_ray.partitioning import Spread
 from pxrs_ray.producer import ProducerLimits
 from pxrs_ray.receipt import Placed
 
@@ -34,10 +33,7 @@ class RouterSpec:
     topology: str
     queue: str
     buffers: int
-    partitions: int
-    strategy: str = "modulo"
-    hash_name: str = "xxh64"
-    hash_seed: int = SEED
+    spread: Spread
     limits: ProducerLimits = field(default_factory=ProducerLimits)
 
 
@@ -62,9 +58,7 @@ def route_block(spec: RouterSpec, feed_id: str, block: int, table: Any) -> Route
     started = time.perf_counter()
     limits = replace(spec.limits, outbox=replace(spec.limits.outbox, renumber=False))
     wait_s = limits.outbox.append_timeout_ms / 1_000
-    partitioner = Partitioner(
-        spec.partitions, spec.strategy, spec.hash_name, spec.hash_seed, turn=block
-    )
+    partitioner = spec.spread.partitioner(block)
     identity = producer_id(f"{feed_id}/{block}")
     batch = batch_of_table(table, time.time_ns() // 1_000_000)
     placed: list[Placed] = []

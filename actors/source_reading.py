@@ -39,7 +39,7 @@ class SourceReading:
         self.log_ends: dict[PartitionId, Offset] = {}
         self.skipped: list[tuple[PartitionId, Offset, Offset]] = []
         self._runtime, self._hooks, self._spec = runtime, hooks, spec
-        self._partitioner = spec.partitioner()
+        self._partitioner = spec.spread.partitioner()
         self._thread = ThreadPoolExecutor(1, "pxrs-source")
         self._woken = asyncio.Event()
 

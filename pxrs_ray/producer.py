@@ -60,15 +60,20 @@ class ProducerLimits:
 class _OpenBatch:
     """Single messages that were not sent yet."""
 
-    __slots__ = ("extras", "keys", "opened_ms", "payloads", "shipment", "size_bytes")
+    __slots__ = ("extras", "keys", "opened_ms", "payloads", "scopes", "shipment", "size_bytes")
 
     def __init__(self, opened_ms: int) -> None:
         self.keys: list[bytes | str | None] = []
         self.payloads: list[bytes] = []
         self.extras: dict[int, Extras] = {}
+        self.scopes: dict[int, str] = {}
         self.shipment = Shipment()
         self.size_bytes = 0
         self.opened_ms = opened_ms
+
+    def scope_column(self) -> list[str | None] | None:
+        """The tenant or label of each message; None when none has one."""
+        return [self.scopes.get(at) for at in range(len(self.keys))] if self.scopes else None
 
     def batch(self) -> Batch:
         """The messages as columns; what has no timestamp of its own is of when this was opened."""
@@ -97,6 +102,7 @@ class Accumulator:
         producer_id: bytes | None = None,
     ) -> None:
         self._partitioner = partitioner
+        self._labelled = partitioner.strategy == "label"
         self._outbox = outbox
         self._limits = limits
         self._producer_id = producer_id or uuid.uuid4().bytes
@@ -132,6 +138,7 @@ class Accumulator:
         headers: Headers = None,
         timestamp_ms: int | None = None,
         message_id: str | None = None,
+        scope: str | None = None,
     ) -> Receipt:
         """Put a message into the open batch. Raises MessageTooLarge, UsageError."""
         if type(payload) is not bytes:
@@ -144,12 +151,16 @@ class Accumulator:
                 f"a message of {size} bytes is above message_bytes_max="
                 f"{self._limits.message_bytes_max}: keep large payloads elsewhere, send a reference"
             )
+        if self._labelled:
+            self._partitioner.window(scope)  # refuses this message alone, not its whole batch
         batch = self._open
         if batch is None:
             batch = self._open = _OpenBatch(now_ms)
         at = len(batch.keys)
         if headers is not None or timestamp_ms is not None or message_id is not None:
             batch.extras[at] = _checked(timestamp_ms, headers, message_id)
+        if scope is not None:
+            batch.scopes[at] = scope
         batch.keys.append(key)
         batch.payloads.append(payload)
         batch.size_bytes += size
@@ -160,7 +171,7 @@ class Accumulator:
         batch, self._open = self._open, None
         if batch is not None:
             try:
-                self._ship(batch.batch(), batch.shipment, now_ms)
+                self._ship(batch.batch(), batch.shipment, now_ms, batch.scope_column())
             except Exception as error:  # noqa: BLE001 - the receipts tell it
                 batch.shipment.broken(error)
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all Spark code has it
 from pyspark.sql.pandas.functions import pandas_udf
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.partitioning import SEED, Partitioner
+from pxrs_ray.partitioning import SEED, Partitioner, Spread
 from pxrs_ray.partitioning.strategies import JUMP_FACTOR
 
 if TYPE_CHECKING:
@@ -53,20 +53,19 @@ def partition_column(
             raise UsageError("name the queue whose partitions you want: partition_column(k, t, q)")
         _, config, _ = where.queue_spec(queue)
         options = config.resolved_queue(queue)
-        strategy, hash_name, seed = options.strategy, options.hash, options.hash_seed
-        count = options.partitions
+        spread = options.spread()
     else:
-        count = where
-    partitioner = Partitioner(count, strategy, hash_name, seed)
+        spread = Spread(where, strategy, hash_name, seed)
+    partitioner = spread.partitioner()
     partitioner.partition_column(pa.array([], pa.binary()))  # refuses broadcast now, not later
     column = (F.col(key) if isinstance(key, str) else key).cast("binary")
-    if strategy == "round_robin":
-        return _in_turn(count)
-    hashed = _jvm_hash(column, hash_name, seed)
-    if strategy == "modulo" and hashed is not None:
-        found = F.pmod(hashed, F.lit(count))
-    elif strategy == "jump" and hashed is not None:
-        found = _jump(hashed, count)
+    if spread.strategy == "round_robin":
+        return _in_turn(spread.partitions)
+    hashed = _jvm_hash(column, spread.hash_name, spread.seed)
+    if spread.strategy == "modulo" and hashed is not None:
+        found = F.pmod(hashed, F.lit(spread.partitions))
+    elif spread.strategy == "jump" and hashed is not None:
+        found = _jump(hashed, spread.partitions)
     else:
         scopes = F.col(scope) if isinstance(scope, str) else scope
         found = _by_python(column, partitioner, scopes)

@@ -9,7 +9,7 @@ import ray
 
 from pxrs_ray.log.limits import MIB, LogLimits
 from pxrs_ray.log.wire import QueueSpec
-from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.partitioning import Partitioner, Spread
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.topology import Topology
@@ -24,11 +24,8 @@ class Target:
 
     topology: str
     queue: str
-    partitions: int
+    spread: Spread
     buffers: int
-    strategy: str
-    hash_name: str
-    seed: int
     message_bytes_max: int
     limits: LogLimits
     address: str
@@ -45,11 +42,8 @@ class Target:
         return cls(
             topology.name,
             spec.queue,
-            spec.partitions,
+            options.spread(),
             buffers,
-            options.strategy,
-            options.hash,
-            options.hash_seed,
             options.message_bytes_max,
             spec.limits,
             ray.get_runtime_context().gcs_address,
@@ -57,16 +51,21 @@ class Target:
 
     def partitioner(self, turn: int) -> Partitioner:
         """What finds the partitions of one Spark partition's rows, keyless ones from `turn` on."""
-        return Partitioner(self.partitions, self.strategy, self.hash_name, self.seed, turn=turn)
+        return self.spread.partitioner(turn)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the queue has."""
+        return self.spread.partitions
 
     def ledger(self) -> Target:
         """The small log beside the queue that remembers its feeds; users cannot name it so."""
-        return replace(self, queue=f"_feeds.{self.queue}", partitions=1)
+        return replace(self, queue=f"_feeds.{self.queue}", spread=Spread(1))
 
     def stream_ledger(self) -> Target:
         """The same for micro-batches: only each stream's latest plan matters."""
         limits = replace(self.limits, retention_bytes=MIB, segment_bytes_max=MIB)
-        return replace(self, queue=f"_streams.{self.queue}", partitions=1, limits=limits)
+        return replace(self, queue=f"_streams.{self.queue}", spread=Spread(1), limits=limits)
 
     def spec(self) -> QueueSpec:
         """The queue as buffers know it."""

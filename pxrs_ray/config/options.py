@@ -8,6 +8,7 @@ that does not say otherwise itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -18,6 +19,7 @@ from pxrs_ray.config.secrets import without_secrets
 
 if TYPE_CHECKING:
     from pxrs_ray.log.limits import LogLimits
+    from pxrs_ray.partitioning import Spread
     from pxrs_ray.scaling import ScalerSettings
     from pxrs_ray.sources.opening import SourceSpec
 
@@ -140,6 +142,21 @@ class QueueConfig(QueueOptions):
         16, "How many partitions; never changes afterwards.", Change.FIXED, ge=1, le=PARTITIONS_MAX
     )
 
+    tenant_span: int = option(
+        1,
+        "With strategy 'tenant': over how many partitions one tenant's messages spread; with 1 "
+        "they are in order.",
+        Change.FIXED,
+        ge=1,
+        le=PARTITIONS_MAX,
+    )
+    labels: dict[str, int] | None = option(
+        None,
+        "With strategy 'label': each label's number of partitions, together all of them.",
+        Change.FIXED,
+        examples=[{"gpu": 4, "cpu": 12}],
+    )
+
     source: str | None = option(
         None,
         "Where the messages are when they are not ours: file:///path?key=field, "
@@ -155,7 +172,38 @@ class QueueConfig(QueueOptions):
 
         if self.source is None:
             return None
-        return SourceSpec(self.source, self.partitions, self.strategy, self.hash, self.hash_seed)
+        return SourceSpec(self.source, self.spread())
+
+    def spread(self) -> Spread:
+        """How messages spread over the partitions, as producers and readers take it."""
+        from pxrs_ray.partitioning import Spread
+
+        return Spread(
+            self.partitions,
+            self.strategy,
+            self.hash,
+            self.hash_seed,
+            self.tenant_span,
+            tuple((self.labels or {}).items()),
+        )
+
+    def spread_problems(self) -> Iterator[str]:
+        """What of strategy, labels and tenant_span does not fit together, once it is resolved."""
+        if (self.strategy == "label") != (self.labels is not None):
+            yield f"strategy = {self.strategy!r}: 'label' and labels are only of use together"
+        if self.tenant_span > 1 and self.strategy != "tenant":
+            yield f"tenant_span = {self.tenant_span}: only of use with strategy = 'tenant'"
+        if self.tenant_span > self.partitions:
+            yield (
+                f"tenant_span = {self.tenant_span}: must be at most partitions, which is "
+                f"{self.partitions}"
+            )
+        sizes = list((self.labels or {}).values())
+        if self.labels is not None and (sum(sizes) != self.partitions or min(sizes) < 1):
+            yield (
+                f"labels = {self.labels}: must share out exactly {self.partitions} partitions, at "
+                "least 1 each"
+            )
 
     def log_limits(self) -> LogLimits:
         """The same, as the partition logs take it."""

@@ -36,6 +36,7 @@ from pxrs_ray.errors import NotFound
 
 FINGERPRINT_CHARS = 16
 DEAD_LETTER_SUFFIX = ".dead"
+SCOPED = ("tenant", "label", "broadcast")
 QUARANTINE_INFIX = ".quarantine."
 
 _ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
@@ -136,7 +137,10 @@ class PxrsConfig(QueueOptions, GroupOptions):
                 dead = group.queue + DEAD_LETTER_SUFFIX
                 groups[name] = _with(group, dead_letter_queue=dead)
                 if group.queue in queues:
-                    queues.setdefault(dead, _with(queues[group.queue]))
+                    # Dead letters have a key, and neither tenant nor label.
+                    by_key = {"strategy": "modulo", "tenant_span": 1, "labels": None}
+                    spread = by_key if queues[group.queue].strategy in SCOPED else {}
+                    queues.setdefault(dead, _with(queues[group.queue], **spread))
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
                 groups[name] = _with(group, quarantine_queue=aside)
@@ -161,7 +165,12 @@ class PxrsConfig(QueueOptions, GroupOptions):
         ]
 
     def _queue_problems(self) -> list[str]:
-        return [
+        spreads = [
+            f"queues.{name}.{problem}"
+            for name, queue in self.queues.items()
+            for problem in queue.spread_problems()
+        ]
+        return spreads + [
             f"queues.{name}.{small} = {getattr(queue, small)}: must be at most {large}, which is "
             f"{getattr(queue, large)}"
             for name, queue in self.queues.items()
@@ -180,6 +189,12 @@ class PxrsConfig(QueueOptions, GroupOptions):
                 if wanted is not None and wanted not in self.queues:
                     hint = nearest(wanted, list(self.queues)) if self.queues else "there are none"
                     problems.append(f"groups.{name}.{what} = {wanted!r}: no such queue; {hint}")
+            letters = self.queues.get(group.dead_letter_queue or "")
+            if letters is not None and letters.strategy == "label":
+                problems.append(
+                    f"groups.{name}.dead_letter_queue = {group.dead_letter_queue!r}: its strategy "
+                    "is 'label', and dead letters have none"
+                )
             if group.queue in self.queues:
                 partitions = self.queues[group.queue].partitions
                 aside = self.queues.get(group.quarantine_queue or "")

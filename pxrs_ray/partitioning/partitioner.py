@@ -79,7 +79,7 @@ class Partitioner:
     def partition(self, key: Key | None, scope: str | None = None) -> PartitionId:
         """The one partition of a message. Raises UsageError for `broadcast`, which has no one."""
         self._refuse_broadcast()
-        first, size = self._window(scope)
+        first, size = self.window(scope)
         if key is None or self.strategy == "round_robin":
             place = modulo(self.turn, size)
             self.turn += 1
@@ -131,8 +131,11 @@ class Partitioner:
             return places
         return modulo_many(places + first, self.partitions)
 
-    def _window(self, scope: str | None) -> tuple[PartitionId, int]:
-        """The first partition of a message's window, and how many there are."""
+    def window(self, scope: str | None) -> tuple[PartitionId, int]:
+        """The first partition of a message's window, and how many there are.
+
+        Raises UsageError for a label that is missing or unknown.
+        """
         if self.strategy == "label":
             if scope is None:
                 raise UsageError("strategy 'label' needs the label of each message as its scope")
@@ -143,14 +146,16 @@ class Partitioner:
         return 0, self.partitions
 
     def _windows(self, rows: int, scopes: Any) -> tuple[Numbers, Numbers]:
-        """`_window` of every row: two numbers where all are alike, otherwise two arrays."""
+        """`window` of every row: two numbers where all are alike, otherwise two arrays."""
         if scopes is None or self.strategy not in ("tenant", "label"):
-            return self._window(None) if rows else (0, self.partitions)
+            return self.window(None) if rows else (0, self.partitions)
         if len(scopes) != rows:
             raise UsageError(f"{rows} keys came with {len(scopes)} scopes")
+        if not isinstance(scopes, pa.Array | pa.ChunkedArray):
+            scopes = pa.array(scopes, pa.large_string())
         scopes = scopes.cast(pa.large_string())
         distinct = pc.unique(scopes)
-        windows = [self._window(scope) for scope in distinct.to_pylist()]
+        windows = [self.window(scope) for scope in distinct.to_pylist()]
         which = pc.index_in(scopes, distinct).to_numpy()
         firsts, sizes = np.array(windows, np.int64).reshape(-1, 2).T
         return firsts[which], sizes[which]

@@ -8,23 +8,19 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.partitioning import Spread
 from pxrs_ray.sources.base import Source
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """An external queue, as its readers must know it: plain data that travels."""
+    """An external queue, as its readers must know it: plain data that travels.
+
+    `spread` says in which virtual partition a message is; it is the same for every reader.
+    """
 
     address: str
-    partitions: int
-    strategy: str = "modulo"
-    hash_name: str = "xxh64"
-    seed: int = 42
-
-    def partitioner(self) -> Partitioner:
-        """What says in which virtual partition a message is; the same for every reader."""
-        return Partitioner(self.partitions, self.strategy, self.hash_name, self.seed)
+    spread: Spread
 
 
 def open_source(address: str) -> Source:

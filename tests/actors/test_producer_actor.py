@@ -29,7 +29,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.model import Message
 from pxrs_ray.outbox import OutboxLimits
-from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.partitioning import Partitioner, Spread
 from pxrs_ray.producer import ProducerLimits
 from pxrs_ray.receipt import Place, Receipt
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
@@ -210,7 +210,7 @@ def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> Non
 
 def test_a_block_that_is_routed_again_adds_nothing(tmp_path: Path) -> None:
     with running_buffers(tmp_path) as buffers:
-        spec = RouterSpec(buffers.topology, "q", buffers.count, buffers.partitions)
+        spec = RouterSpec(buffers.topology, "q", buffers.count, Spread(buffers.partitions))
         tables = [
             pa.table({"key": [f"{i}" for i in range(500)], "payload": [f"{b}" for _ in range(500)]})
             for b in range(6)

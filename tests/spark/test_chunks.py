@@ -14,15 +14,13 @@ from pxrs_ray.errors import MessageTooLarge, UsageError
 from pxrs_ray.log.frame import HEADERS_TYPE
 from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.wire import OutFrame
-from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.partitioning import Partitioner, Spread
 from pxrs_ray.spark.chunks import Framer, chunks
 from pxrs_ray.spark.target import Target
 
 
 def target(partitions: int = 4, strategy: str = "modulo", message_bytes_max: int = 100) -> Target:
-    return Target(
-        "t", "q", partitions, 1, strategy, "xxh64", 42, message_bytes_max, LogLimits(), ""
-    )
+    return Target("t", "q", Spread(partitions, strategy), 1, message_bytes_max, LogLimits(), "")
 
 
 def table(rows: list[tuple[bytes | None, bytes]]) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.config.options import Change, Options
 from pxrs_ray.config.secrets import without_secrets
 from pxrs_ray.errors import ConfigError, NotFound
+from pxrs_ray.partitioning import Spread
 
 
 def refused(**options: Any) -> str:
@@ -81,6 +82,33 @@ def test_a_wrong_option_is_told_with_its_value_and_what_is_allowed(
     options: dict[str, Any], told: str
 ) -> None:
     assert told in refused(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"strategy": "label"}, "only of use together"),
+        ({"labels": {"gpu": 16}}, "only of use together"),
+        ({"strategy": "label", "labels": {"gpu": 4, "cpu": 4}}, "exactly 16 partitions"),
+        ({"strategy": "label", "labels": {"gpu": 16, "cpu": 0}}, "at least 1 each"),
+        ({"tenant_span": 2}, "strategy = 'tenant'"),
+        ({"strategy": "tenant", "tenant_span": 17}, "at most partitions"),
+    ],
+)
+def test_how_a_queue_spreads_must_make_sense(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        PxrsConfig(name="t", queues={"q": options})
+
+
+def test_how_a_queue_spreads_reaches_its_producers() -> None:
+    queue = QueueConfig(partitions=8, strategy="label", labels={"gpu": 2, "cpu": 6})
+    assert queue.spread() == Spread(8, "label", labels=(("gpu", 2), ("cpu", 6)))
+    assert queue.spread().partitioner().window("cpu") == (2, 6)
+    group = GroupConfig(queue="q", failure_policy="dead_letter")
+    config = PxrsConfig(name="t", queues={"q": queue}, groups={"g": group})
+    assert config.queues["q.dead"].spread() == Spread(8)
+    with pytest.raises(ConfigError, match="dead letters have none"):
+        config.changed(groups={"g": {"queue": "q", "dead_letter_queue": "q"}})
 
 
 def test_a_static_map_is_checked_against_the_partitions() -> None:

@@ -20,7 +20,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.log.wire import Appended
 from pxrs_ray.model import Message
 from pxrs_ray.outbox import Outbox
-from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.partitioning import Partitioner, Spread
 from pxrs_ray.producer import Accumulator, ProducerLimits
 from pxrs_ray.receipt import BatchReceipt, Place, Placed
 from pxrs_ray.routing import chunks, route
@@ -31,12 +31,11 @@ NOW_MS = 1_000
 class Bench:
     """An accumulator whose frames are taken by dictionaries instead of buffers."""
 
-    def __init__(self, partitions: int = 8, **limits: Any) -> None:
+    def __init__(self, spread: Spread | None = None, **limits: Any) -> None:
+        spread = spread or Spread(8)
         self.outbox = Outbox(2, ProducerLimits().outbox)
-        self.accumulator = Accumulator(
-            Partitioner(partitions), self.outbox, ProducerLimits(**limits)
-        )
-        self.logs: dict[int, list[Message]] = {p: [] for p in range(partitions)}
+        self.accumulator = Accumulator(spread.partitioner(), self.outbox, ProducerLimits(**limits))
+        self.logs: dict[int, list[Message]] = {p: [] for p in range(spread.partitions)}
 
     def deliver(self) -> None:
         for call in list(self.outbox.calls(NOW_MS)):
@@ -75,7 +74,7 @@ def test_receipts_name_the_place_of_each_message() -> None:
 
 
 def test_columns_and_single_messages_keep_their_order() -> None:
-    bench = Bench(partitions=1)
+    bench = Bench(Spread(1))
     bench.accumulator.add(b"k", b"1", NOW_MS)
     shipment = bench.accumulator.add_batch(
         Batch.of([b"k", b"k"], [b"2", b"3"], timestamp_ms=5), NOW_MS
@@ -89,7 +88,7 @@ def test_columns_and_single_messages_keep_their_order() -> None:
 
 
 def test_extras_travel_only_where_they_are() -> None:
-    bench = Bench(partitions=1)
+    bench = Bench(Spread(1))
     bench.accumulator.add(None, "text", NOW_MS)
     bench.accumulator.add("k", b"x", NOW_MS, {"h": b"1"}, 77, "id-1")
     bench.accumulator.close_open(NOW_MS)
@@ -138,6 +137,35 @@ def test_a_bad_message_is_refused_alone() -> None:
         bench.accumulator.pieces(Batch.of([b"k"], [b"x" * 200], timestamp_ms=1))
 
 
+def test_a_label_sends_its_messages_to_its_partitions() -> None:
+    spread = Spread(8, "label", labels=(("gpu", 2), ("cpu", 6)))
+    bench = Bench(spread)
+    gpu = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS, scope="gpu") for i in range(20)]
+    with pytest.raises(UsageError, match="cpu"):
+        bench.accumulator.add(b"k", b"x", NOW_MS, scope="cpus")
+    with pytest.raises(UsageError, match="needs the label"):
+        bench.accumulator.add(b"k", b"x", NOW_MS)
+    cpu = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS, scope="cpu") for i in range(20)]
+    bench.accumulator.close_open(NOW_MS)
+    columns = Batch.of([b"1", b"2"], [b"x", b"y"], timestamp_ms=1)
+    batch = BatchReceipt([bench.accumulator.add_batch(columns, NOW_MS, ["gpu", "cpu"])])
+    bench.deliver()
+    assert {receipt.result(0).partition for receipt in gpu} == {0, 1}
+    assert {receipt.result(0).partition for receipt in cpu} <= set(range(2, 8))
+    first, second = batch.result(0)
+    assert first.partition == gpu[1].result(0).partition
+    assert second.partition == cpu[2].result(0).partition
+
+
+def test_a_tenant_stays_within_its_span() -> None:
+    bench = Bench(Spread(8, "tenant", tenant_span=2))
+    sent = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS, scope="acme") for i in range(20)]
+    bench.accumulator.close_open(NOW_MS)
+    bench.deliver()
+    first, second = sorted({receipt.result(0).partition for receipt in sent})
+    assert second - first in (1, 7)
+
+
 def test_columns_are_cut_to_chunks() -> None:
     batch = Batch.of([b"k"] * 10, [b"%d" % i for i in range(10)], timestamp_ms=1)
     assert [len(piece) for piece in chunks(batch, 4, 1 << 20)] == [4, 4, 2]
@@ -146,7 +174,7 @@ def test_columns_are_cut_to_chunks() -> None:
 
 
 def test_broadcast_goes_everywhere() -> None:
-    bench = Bench(partitions=5)
+    bench = Bench(Spread(5))
     shipment = bench.accumulator.add_everywhere(
         Batch.of([None], [b"flush caches"], timestamp_ms=1), range(5), NOW_MS
     )
@@ -169,7 +197,7 @@ def test_routing_is_the_partitioners_word_and_stable() -> None:
 
 
 def test_errors_reach_the_receipts_of_their_frame_only() -> None:
-    bench = Bench(partitions=4)
+    bench = Bench(Spread(4))
     receipts = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS) for i in range(50)]
     bench.accumulator.close_open(NOW_MS)
     for call in list(bench.outbox.calls(NOW_MS)):
@@ -188,7 +216,7 @@ def test_errors_reach_the_receipts_of_their_frame_only() -> None:
 
 
 def test_receipts_wait_with_a_deadline_and_can_be_awaited() -> None:
-    bench = Bench(partitions=1)
+    bench = Bench(Spread(1))
     receipt = bench.accumulator.add(b"k", b"x", NOW_MS)
     with pytest.raises(DeadlineExceeded, match=r"within 0\.01 s"):
         receipt.result(0.01)
