@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
@@ -10,25 +9,11 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.link import RETRY_FIRST_S, RETRY_MOST_S, answer_of
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
 
 CALL_WAIT_S = 60.0
-
-
-def need_ray() -> None:
-    """Connect to the cluster that runs here, when this process has not yet.
-
-    Raises UsageError saying what to do when there is none.
-    """
-    if ray.is_initialized():
-        return
-    try:
-        ray.init(address="auto", log_to_driver=False, logging_level=logging.WARNING)
-    except ConnectionError:
-        raise UsageError(
-            "no Ray cluster runs here: start one with `ray start --head`, or call ray.init() first"
-        ) from None
 
 
 class CoordinatorCalls:
@@ -68,7 +53,7 @@ class CoordinatorCalls:
 
     def _find(self) -> Any:
         if self._handle is None:
-            need_ray()
+            join()
             try:
                 self._handle = ray.get_actor(
                     names.coordinator(self.topology), namespace=names.NAMESPACE

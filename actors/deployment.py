@@ -23,7 +23,8 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.calls import actors_of, need_ray
+from pxrs_ray.actors.calls import actors_of
+from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.topology import Topology, deploy
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded
@@ -55,7 +56,7 @@ class Deployment:
         StoreUnavailable when a new topology's store does not answer.
         """
         config = PxrsConfig.from_toml(path, **options)
-        need_ray()
+        join()
         made = cls(config, str(path), hashlib.sha256(Path(path).read_bytes()).hexdigest(), _code())
         made._runs = names.coordinator(config.name) in actors_of(config.name)
         if made._runs:

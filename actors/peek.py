@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.calls import need_ray
+from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.topology import Topology
 from pxrs_ray.batch import batches
 from pxrs_ray.errors import DeadlineExceeded, NotFound, OffsetOutOfRange
@@ -42,7 +42,7 @@ class Peek:
     @classmethod
     def of(cls, topology: Topology, queue: str) -> Peek:
         """Look at `queue`, from its present ends on. Raises NotFound."""
-        need_ray()
+        join()
         spec, _, buffers = topology.queue_spec(queue)
         made = cls(topology, queue, {}, spec.queue, buffers)
         made.positions = {p: end.end_offset for p, end in made.ends().items()}

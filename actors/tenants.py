@@ -19,7 +19,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
-from pxrs_ray.actors.calls import need_ray
+from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.tenant_routes import LEASE_S, Routes, TenantStatus, routes_actor
 from pxrs_ray.actors.topology import Topology
 from pxrs_ray.batch import Headers
@@ -47,7 +47,7 @@ class Tenants:
     def __init__(
         self, topology: str, queue: str, group: str, *, served_after_s: float = 20.0
     ) -> None:
-        need_ray()
+        join()
         self.topology, self.queue, self.group = topology, queue, group
         self._routes = routes_actor(topology, queue, group, served_after_s)
 

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, need_ray, running_topologies
+from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, running_topologies
 from pxrs_ray.actors.group import Group
+from pxrs_ray.actors.joining import join
 from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
 from pxrs_ray.log.wire import BufferStats, QueueSpec
@@ -175,7 +176,7 @@ def deploy(config: PxrsConfig) -> Topology:
     from pxrs_ray.actors.buffers import buffer_count
     from pxrs_ray.actors.coordinator import make_coordinator
 
-    need_ray()
+    join()
     partitions_max = max((q.partitions for q in config.queues.values()), default=1)
     fresh = not actors_of(config.name)
     make_coordinator(config, buffer_count(config.buffers, partitions_max))

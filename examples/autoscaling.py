@@ -12,6 +12,7 @@ where there is room from the beginning.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -132,11 +133,11 @@ def main(arguments: list[str]) -> None:
     """See the head of this file."""
     busy_s = float(arguments[1]) if len(arguments) > 1 else 40.0
     if not ray.is_initialized():
-        try:
-            ray.init(address="auto", log_to_driver=False)
-        except ConnectionError:
+        if os.environ.get("RAY_ADDRESS", "local") != "local":
+            ray.init(log_to_driver=False)
+        else:
             resources = {"worker": float(CONSUMERS_MAX)}
-            ray.init(num_cpus=4, resources=resources, include_dashboard=False, log_to_driver=False)
+            ray.init("local", num_cpus=4, resources=resources, log_to_driver=False)
     notes = Path(tempfile.gettempdir()) / "pxrs-autoscaling-notes"
     notes.mkdir(exist_ok=True)
     for old in notes.iterdir():

@@ -107,7 +107,7 @@ def run(config: PxrsConfig, ledger: Ledger) -> None:
 
 
 def main() -> None:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     try:
         with tempfile.TemporaryDirectory(prefix="pxrs-crash-") as folder:
             notes = Path(folder, "notes")

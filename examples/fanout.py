@@ -289,7 +289,7 @@ def main(arguments: list[str]) -> None:
         return
     events = int(arguments[1]) if len(arguments) > 1 else 20_000
     if not ray.is_initialized():
-        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+        ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     run: dict[str, Any] = {"demo": demo, "migrate": migrate}
     with tempfile.TemporaryDirectory() as folder, running(folder) as topology:
         result = run[what](topology, events)

@@ -14,7 +14,7 @@ def charge(message: Delivery) -> None:
 
 
 if __name__ == "__main__":
-    ray.init(num_cpus=2, include_dashboard=False)
+    ray.init("local", num_cpus=2, include_dashboard=False)
     shop = deploy(
         PxrsConfig(name="shop", store="memory:", queues={"payments": QueueConfig(partitions=8)})
     )

@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--store", default="", help="a store URL; SQLite when left out")
     parser.add_argument("--leave", action="store_true", help="A leaves instead of being killed")
     arguments = parser.parse_args()
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     try:
         with tempfile.TemporaryDirectory(prefix="pxrs-demo-") as folder:
             run(arguments, Path(folder))

@@ -22,6 +22,7 @@ import ray
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from pxrs_ray.actors.joining import join_or_start
 from pxrs_ray.errors import AlreadyExists, DependencyMissing, UsageError
 from pxrs_ray.spark.java import OPTIONS, check_java
 
@@ -74,8 +75,7 @@ def spark_on_ray(
     _refuse_second_session()
     check_java(on_path=True)
     raydp = _raydp()
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False)
+    join_or_start()
     if not cluster_grows:
         _check_cluster(executors, float(str(conf.get(EXECUTOR_CPU, cores))), memory)
     before = set(ray.util.list_named_actors())

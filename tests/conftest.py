@@ -1,6 +1,8 @@
 """Fixtures that every test folder shares: real servers, started once a run and only when asked for.
 
 Rule for a service that is missing: skipped on a developer's machine, a failure where CI is set.
+No test joins a Ray that happens to run here, or one that was killed and left a note of itself:
+whoever starts Ray without an address gets one of its own.
 Property tests draw the same examples each time; HYPOTHESIS_PROFILE=explore draws new ones.
 """
 
@@ -19,6 +21,8 @@ from tests.servers import EtcdServer, PostgresServer, RedisServer, ServiceMissin
 hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+os.environ["RAY_ADDRESS"] = "local"
 
 AnyServer = TypeVar("AnyServer", EtcdServer, PostgresServer, RedisServer)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
-import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.topology import Topology
 
 ANSWER_WAIT_S = 20.0
-LISTEN_WAIT_S = 3.0
 IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -26,57 +23,17 @@ def connect(working_dir: str | None = None) -> None:
     job that was submitted has one already. Raises UsageError when there is no way in.
     """
     import ray
-    from ray.exceptions import AuthenticationError, RayError
+
+    from pxrs_ray.actors.joining import join
 
     if ray.is_initialized():
         return
-    address = os.environ.get("RAY_ADDRESS", "")
-    _check_listening(address)
     options: dict[str, Any] = {}
     if working_dir is not None and IN_JOB not in os.environ:
         options["runtime_env"] = {"working_dir": working_dir}
-    try:
-        ray.init(
-            address=address or "auto", log_to_driver=False, logging_level=logging.ERROR, **options
-        )
-    except ConnectionError as error:
-        if address:
-            raise UsageError(
-                f"Ray at {address} does not let us in: is that the address of a Ray cluster, and "
-                f"RAY_AUTH_TOKEN_PATH its token? ({_first_line(error)})"
-            ) from error
-        raise UsageError(
-            "no Ray cluster runs on this machine: start one with `ray start --head`, or name "
-            "another one with --address"
-        ) from error
-    except AuthenticationError as error:
-        raise UsageError(
-            "Ray refused the token: set RAY_AUTH_TOKEN_PATH to the cluster's "
-            f"({_first_line(error)})"
-        ) from error
-    except (RayError, RuntimeError, ValueError) as error:
-        raise UsageError(f"cannot join Ray: {_first_line(error)}") from error
+    join(**options)
     # Ray's own end of an interpreter sleeps for half a second; this one comes before it.
     atexit.register(ray.shutdown)
-
-
-def _check_listening(address: str) -> None:
-    """Notice in seconds, not in Ray's minute, that nobody listens at an address."""
-    host, colon, port = address.rpartition(":")
-    if not colon or "://" in address or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), LISTEN_WAIT_S).close()
-    except OSError as error:
-        raise UsageError(
-            f"no Ray cluster runs at {address} ({error}): start one with `ray start --head`, or "
-            "name another one with --address or RAY_ADDRESS"
-        ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].partition(". ")[0][:200] if lines else type(error).__name__
 
 
 def running(name: str | None) -> Topology:

@@ -298,7 +298,7 @@ def main() -> int:
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}", flush=True)
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=4, log_to_driver=False, logging_level="error")
     try:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pxrs-chaos-"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_two_deploys_at_once_make_one_topology(stage: Stage) -> None:
     assert len(found) == 3 and len(set(found)) == 1
 
 
-def test_without_ray_it_is_said_how_to_start_it() -> None:
+def test_without_ray_it_is_said_how_to_start_it(tmp_path: Path) -> None:
     program = (
         "from pxrs_ray.errors import UsageError\n"
         "from pxrs_ray import PxrsConfig, QueueConfig, deploy, attach\n"
@@ -119,8 +120,14 @@ def test_without_ray_it_is_said_how_to_start_it() -> None:
         "    try: call()\n"
         "    except UsageError as error: print(error)\n"
     )
+    nowhere = {"RAY_ADDRESS": "", "RAY_TMPDIR": str(tmp_path)}
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env={**os.environ, **nowhere},
     )
     assert ran.stdout.count("ray start --head") == 2 and ran.stdout.count("ray.init()") == 2
 

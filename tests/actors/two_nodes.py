@@ -45,9 +45,19 @@ GROUP = GroupConfig(
 
 
 def main() -> None:
+    """Lose a node, drain another, and print what was seen; the cluster is gone at the end."""
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False}
     )
+    try:
+        told = lose_and_drain(cluster)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()  # it also takes back that new drivers on this machine join it
+    print(json.dumps(told))
+
+
+def lose_and_drain(cluster: Cluster) -> dict[str, Any]:
     second = cluster.add_node(num_cpus=2)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     told: dict[str, Any] = {}
@@ -105,9 +115,7 @@ def main() -> None:
         again = [note for note in done if note.at_s > began_s]
         told["repeated_in_drain"] = len(again) - len({n.payload for n in again})
         topology.shutdown()
-    ray.shutdown()
-    cluster.shutdown()
-    print(json.dumps(told))
+    return told
 
 
 def drain(node: str) -> None:

@@ -54,7 +54,7 @@ def topology() -> Iterator[Any]:
         found.group("billing", queue="orders").start("pxrs_ray.actors.trial:ignore", consumers=2)
         yield found
         found.shutdown()
-    del os.environ["RAY_ADDRESS"]
+    os.environ["RAY_ADDRESS"] = "local"
     ray.shutdown()
 
 
