@@ -98,14 +98,11 @@ class Topology:
         spec, config, buffers = self.queue_spec(queue)
         declared = config.resolved_queue(queue)
         from pxrs_ray.actors.producer import Producer
-        from pxrs_ray.partitioning import Partitioner
         from pxrs_ray.producer import ProducerLimits
 
-        partitioner = Partitioner(
-            spec.partitions, declared.strategy, declared.hash, declared.hash_seed
-        )
-        given = {**_producer_limits(config, declared), **limits}
-        return Producer(self.name, spec.queue, buffers, partitioner, ProducerLimits(**given))
+        given = ProducerLimits(**{**_producer_limits(config, declared), **limits})
+        partitioner = declared.spread().partitioner()
+        return Producer(self.name, spec.queue, buffers, partitioner, given)
 
     def group(self, name: str, queue: str | None = None, **options: Any) -> Group:
         """The group of that name; made, reading `queue` with these options, if there is none.
