@@ -1,11 +1,11 @@
 """Consumers follow the lag, and nodes follow the consumers.
 
-    ray start --head ...                      # a cluster whose autoscaler can add nodes
+    export RAY_ADDRESS=auto                   # the cluster here, whose autoscaler can add nodes
     python examples/autoscaling.py trace.png  # load for 40 s, then little; plots what happened
 
 Each consumer asks Ray for a piece of the resource `worker`. When load rises the group asks for more
 consumers; those that find no room make the Ray autoscaler add nodes; when the load has gone the
-consumers are drained, and their empty nodes are removed. Without a cluster it starts a local Ray,
+consumers are drained, and their empty nodes are removed. Without RAY_ADDRESS it starts a local Ray,
 where there is room from the beginning.
 """
 

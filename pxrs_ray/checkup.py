@@ -12,6 +12,9 @@ STORE_SLOW_MS = 100.0
 # How a status tells of a gap in a log that works again.
 LOST_OFFSETS = " lost offsets "
 LAG_MS_LARGE = 10 * 60_000
+# One partition with so many times its share is no accident, once there are so many messages.
+SKEW_LARGE = 4.0
+SKEW_MESSAGES_MIN = 10_000
 
 
 class Level(StrEnum):
@@ -147,6 +150,7 @@ def _check_group(group: GroupStatus) -> Iterator[Finding]:
             "normal for a moment while ownership moves; if it stays, "
             f"`pxrs why {_first(unowned)} -g {group.group}`",
         )
+    yield from _check_spread(group)
     if group.lag_ms > LAG_MS_LARGE and not group.paused:
         minutes = group.lag_ms / 60_000
         yield Finding(
@@ -154,6 +158,23 @@ def _check_group(group: GroupStatus) -> Iterator[Finding]:
             subject,
             f"is {minutes:,.0f} minutes behind ({group.lag:,} messages)",
             f"`pxrs plan {group.group} N` shows what more consumers would take",
+        )
+
+
+def _check_spread(group: GroupStatus) -> Iterator[Finding]:
+    """How evenly keys have spread over the partitions, ever since."""
+    came = {p.partition: p.end_offset or 0 for p in group.partitions}
+    if sum(came.values()) < SKEW_MESSAGES_MIN:
+        return
+    fullest = max(came, key=lambda partition: came[partition])
+    skew = came[fullest] * len(came) / sum(came.values())
+    if skew > SKEW_LARGE:
+        yield Finding(
+            Level.WARNING,
+            f"group {group.group}, P{fullest}",
+            f"has had {skew:.1f} times its share of all messages",
+            "few keys, or one that has most of the messages: `pxrs tail` shows them; send with "
+            "keys that spread, or give the group `parallelism`",
         )
 
 

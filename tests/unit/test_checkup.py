@@ -78,6 +78,11 @@ def test_a_sound_topology_is_told_so() -> None:
             "P0 without an owner, 3 consumers work",
         ),
         (topology_status(group_status(lag=10_000)), Level.WARNING, "minutes behind"),
+        (
+            topology_status(first_partition(group_status(), end_offset=100_000)),
+            Level.WARNING,
+            "times its share of all messages",
+        ),
     ],
 )
 def test_each_illness_is_found(status: TopologyStatus, level: Level, words: str) -> None:
