@@ -17,9 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ray
-
-from pxrs_ray.actors import names
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.draining import DrainWatch
 from pxrs_ray.actors.group_shell import GroupShell
@@ -374,21 +371,3 @@ def _config_from(text: str, store: str) -> PxrsConfig:
     options["store"] = store
     options["data_dir"] = Path(options["data_dir"]) if "data_dir" in options else Path("~/.pxrs")
     return PxrsConfig(**options)
-
-
-def make_coordinator(config: PxrsConfig, buffers: int) -> Any:
-    """Create the topology's coordinator actor, or get the one that runs."""
-    return (
-        ray.remote(Coordinator)
-        .options(
-            name=names.coordinator(config.name),
-            namespace=names.NAMESPACE,
-            get_if_exists=True,
-            lifetime="detached",
-            max_restarts=-1,
-            max_task_retries=-1,
-            max_concurrency=10_000,
-            num_cpus=0,
-        )
-        .remote(config, buffers)
-    )

@@ -35,8 +35,14 @@ OF_BUFFER = ("topology", "buffer")
 METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "lag_messages": (GAUGE, OF_PARTITION, "Messages that the group has not passed yet."),
     "lag_seconds": (GAUGE, OF_PARTITION, "Age of the oldest message not passed yet."),
+    "arrived": (COUNTER, OF_PARTITION, "Messages appended to the partition: how keys spread."),
     "failed_attempts": (GAUGE, OF_PARTITION, "Failed deliveries of the message at the checkpoint."),
     "partitions_unowned": (GAUGE, OF_GROUP, "Partitions that nobody owns at this moment."),
+    "consumer_lag_messages": (
+        GAUGE,
+        (*OF_GROUP, "consumer"),
+        "Messages that wait in the partitions of a consumer.",
+    ),
     "consumers": (GAUGE, (*OF_GROUP, "state"), "Consumers by state."),
     "paused": (GAUGE, OF_GROUP, "1 while the group is paused."),
     "processed": (COUNTER, OF_GROUP, "Messages that the group has passed and committed."),
@@ -77,6 +83,7 @@ class TopologyMetrics:
         self._topology = topology
         self._made: dict[str, Any] = {}
         self._totals: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._owners: dict[str, set[str]] = {}
         for name, (kind, labels, text) in METRICS.items():
             if kind == GAUGE:
                 self._made[name] = Gauge(f"pxrs_{name}", text, tag_keys=labels)
@@ -121,14 +128,22 @@ class TopologyMetrics:
 
     def _report_group(self, group: GroupStatus, tally: Tally | None) -> None:
         name = group.group
+        # Who owns nothing any more is told so once, or would be shown with its last lag for ever.
+        lags = dict.fromkeys(self._owners.get(name, ()), 0)
         for p in group.partitions:
             number = str(p.partition)
             self._set("lag_messages", p.lag or 0, name, number)
+            self._total("arrived", p.end_offset or 0, name, number)
+            if p.owner is not None:
+                lags[p.owner] = lags.get(p.owner, 0) + (p.lag or 0)
             self._set("lag_seconds", (p.lag_ms or 0) / 1_000, name, number)
             self._set("failed_attempts", p.attempts, name, number)
             # A message that failed again since the last report was delivered that often again.
             self._total("redeliveries", p.attempts, name, part=number, ours=True)
             self._total("processed", p.checkpoint, name, part=number)
+        for owner, lag in lags.items():
+            self._set("consumer_lag_messages", lag, name, owner)
+        self._owners[name] = {p.owner for p in group.partitions if p.owner is not None}
         self._set("partitions_unowned", sum(p.owner is None for p in group.partitions), name)
         self._set("paused", group.paused, name)
         states = [c.state for c in group.consumers]

@@ -23,13 +23,13 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, running_topologies
 from pxrs_ray.actors.group import Group
 from pxrs_ray.actors.joining import join
-from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.log.wire import BufferStats, QueueSpec
-from pxrs_ray.stats import TopologyStatus
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.producer import Producer
+    from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
+    from pxrs_ray.log.wire import BufferStats, QueueSpec
+    from pxrs_ray.stats import TopologyStatus
 
 START_WAIT_S = 120.0
 SHUTDOWN_WAIT_S = 120.0
@@ -171,7 +171,7 @@ def deploy(config: PxrsConfig) -> Topology:
     names what may not, with nothing changed.
     """
     from pxrs_ray.actors.buffers import buffer_count
-    from pxrs_ray.actors.coordinator import make_coordinator
+    from pxrs_ray.actors.face import make_coordinator
 
     join()
     partitions_max = max((q.partitions for q in config.queues.values()), default=1)

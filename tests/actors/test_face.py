@@ -1,0 +1,29 @@
+"""The coordinator as Ray knows it: complete, and cheap to look up."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+from pxrs_ray.actors.coordinator import Coordinator
+from pxrs_ray.actors.face import METHODS, CoordinatorActor
+
+
+def test_every_method_of_the_coordinator_is_there() -> None:
+    asked = inspect.getmembers(Coordinator, inspect.iscoroutinefunction)
+    public = [name for name, _ in asked if not name.startswith("_")]
+    assert sorted(METHODS) == public
+    assert all(inspect.iscoroutinefunction(getattr(CoordinatorActor, name)) for name in METHODS)
+
+
+def test_asking_needs_none_of_what_working_needs() -> None:
+    program = (
+        "import sys, pxrs_ray.actors.face, pxrs_ray.actors.topology, pxrs_ray.cli._ray\n"
+        "from pxrs_ray import stats\n"
+        "print({'numpy', 'pyarrow', 'pydantic'} & set(sys.modules))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "set()\n"
