@@ -325,11 +325,14 @@ class Coordinator:
     async def status(self) -> TopologyStatus:
         """Everything, at this moment."""
         await self._ready()
-        ends = {
-            name: await self._pool.ends(self._config.full_name(name))
-            for name in self._config.queues
-        }
-        groups = [await self._status_of(shell) for shell in self._groups.values()]
+        # Before the ends, which are asked later: lag is never told as less than it was.
+        stood = {shell: shell.checkpoints() for shell in self._groups.values()}
+        queues = {name: self._config.full_name(name) for name in self._config.queues}
+        found = await asyncio.gather(*(self._pool.ends(queue) for queue in queues.values()))
+        ends = dict(zip(queues.values(), found, strict=True))
+        groups = await asyncio.gather(
+            *(shell.status(at, ends[shell.spec.queue]) for shell, at in stood.items())
+        )
         problems = [*self._pool.problems(), *self._high_water.problems]
         return TopologyStatus(
             self._config.name,
@@ -338,7 +341,7 @@ class Coordinator:
             self._started_s,
             self._buffer_count,
             self._thread.status(self._store.describe()),
-            tuple(queue_status(name, found) for name, found in ends.items()),
+            tuple(queue_status(name, ends[queue]) for name, queue in queues.items()),
             tuple(groups),
             tuple(problems),
         )
@@ -346,10 +349,9 @@ class Coordinator:
     async def group_status(self, group: str) -> GroupStatus:
         """One group, at this moment."""
         await self._ready()
-        return await self._status_of(self._shell(group))
-
-    async def _status_of(self, shell: GroupShell) -> GroupStatus:
-        return await shell.status(await self._pool.ends(shell.spec.queue))
+        shell = self._shell(group)
+        checkpoints = shell.checkpoints()
+        return await shell.status(checkpoints, await self._pool.ends(shell.spec.queue))
 
     async def buffer_stats(self) -> dict[int, BufferStats]:
         """What each buffer has done and holds; those that are away are missing."""

@@ -107,7 +107,7 @@ class GroupShell:
 
     async def go_on(self) -> None:
         """Register with the logs, and find the consumers that a former coordinator left."""
-        checkpoints = self._checkpoints()
+        checkpoints = self.checkpoints()
         if self._is_new:
             # A group of that name in a former registry may have left fences of higher epochs.
             await self._pool.drop_group(self.spec.queue, self.spec.group)
@@ -154,10 +154,10 @@ class GroupShell:
         self._pool.fence(self.spec.queue, self.spec.group, epochs)
 
     async def _passed_loop(self) -> None:
-        told = self._checkpoints()
+        told = self.checkpoints()
         while True:
             await asyncio.sleep(PASSED_PAUSE_S)
-            now = self._checkpoints()
+            now = self.checkpoints()
             moved = {p: offset for p, offset in now.items() if told[p] != offset}
             if not moved:
                 continue
@@ -167,7 +167,8 @@ class GroupShell:
             except Exception as error:  # noqa: BLE001 - told again in the next round
                 logger.info("a buffer is away, %s is told later: %s", self.spec.group, error)
 
-    def _checkpoints(self) -> dict[PartitionId, Offset]:
+    def checkpoints(self) -> dict[PartitionId, Offset]:
+        """Where each partition stands now."""
         return {row.partition: row.checkpoint for row in self.host.core.state.rows}
 
     # --- Shell: called by the host ----------------------------------------------------------------
@@ -238,16 +239,18 @@ class GroupShell:
 
     # --- asking -----------------------------------------------------------------------------------
 
-    async def status(self, ends: Mapping[PartitionId, LogEnds]) -> GroupStatus:
-        """This group at this moment."""
+    async def status(
+        self, checkpoints: Mapping[PartitionId, Offset], ends: Mapping[PartitionId, LogEnds]
+    ) -> GroupStatus:
+        """This group at this moment; `checkpoints` are from before the logs told their ends."""
         behind = {
-            row.partition: row.checkpoint
-            for row in self.host.core.state.rows
-            if row.partition in ends and row.checkpoint < ends[row.partition].end_offset
+            partition: checkpoint
+            for partition, checkpoint in checkpoints.items()
+            if partition in ends and checkpoint < ends[partition].end_offset
         }
         ages = await self._pool.ages(self.spec.queue, behind) if behind else {}
         infos = await self.staff.crew.infos() if self.staff.crew is not None else {}
-        return group_status(self, ends, ages, infos)
+        return group_status(self, checkpoints, ends, ages, infos)
 
 
 def _settings(config: GroupConfig, paused: bool) -> GroupSettings:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.consumer import ConsumerInfo
 from pxrs_ray.log.wire import LogEnds
-from pxrs_ray.model import MemberId, PartitionId, PartitionRow
+from pxrs_ray.model import MemberId, Offset, PartitionId, PartitionRow
 from pxrs_ray.stats import ConsumerStatus, GroupStatus, PartitionStatus, QueueStatus
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def queue_status(name: str, ends: Mapping[PartitionId, LogEnds]) -> QueueStatus:
 
 def group_status(
     shell: GroupShell,
+    checkpoints: Mapping[PartitionId, Offset],
     ends: Mapping[PartitionId, LogEnds],
     ages: Mapping[PartitionId, int],
     infos: Mapping[MemberId, ConsumerInfo],
@@ -49,13 +50,14 @@ def group_status(
     def partition(row: PartitionRow) -> PartitionStatus:
         end = ends.get(row.partition)
         since = ages.get(row.partition)
-        lag = max(0, end.end_offset - row.checkpoint) if end is not None else None
+        checkpoint = checkpoints[row.partition]
+        lag = max(0, end.end_offset - checkpoint) if end is not None else None
         return PartitionStatus(
             row.partition,
             core.state.phase(row.partition).value,
             row.owner,
             row.epoch,
-            row.checkpoint,
+            checkpoint,
             end.end_offset if end is not None else None,
             lag,
             0 if lag == 0 else max(0, now_ms - since) if since is not None else None,
@@ -105,7 +107,7 @@ def _consumers(
                 info.processed if info else None,
                 slot.until_ms - now_ms if slot else None,
                 info.pid if info else None,
-                info.node if info else "",
+                info.node if info else hand.node if hand else "",
                 (hand.reason if hand else "") or (info.problem if info else ""),
             )
         )
