@@ -192,6 +192,7 @@ class Crew:
             self.spec.topology, self.spec.group, hand.member, hand.incarnation
         )
         hand.state, hand.reason, hand.born_s = "starting", "", time.monotonic()
+        hand.pid, hand.node = 0, ""
         spec = ConsumerSpec(self.spec, hand.member, hand.incarnation, self.handler, hand.actor)
         hand.handle = make_consumer(spec)
 
@@ -208,8 +209,12 @@ class Crew:
         try:
             hand.pid, hand.node = await ready
         except RayActorError as error:
-            # The constructor loads the handler: its error is what the user must see.
-            hand.state, hand.reason = "failed", _last_line(error)
+            if error.actor_init_failed:
+                # The constructor loads the handler: its error is what the user must see.
+                hand.state, hand.reason = "failed", _last_line(error)
+            elif self.hands.get(hand.member) is hand:
+                cause = f"died while it started: {_last_line(error)}"
+                self._task(hand, self._respawn(hand, cause))
             return False
         return True
 
@@ -271,24 +276,30 @@ class Crew:
 
     async def _respawn(self, hand: Hand, cause: str) -> None:
         """Put a new incarnation in the place of a dead one; one that dies at once waits longer."""
-        if self._stopping or not self.spec.config.respawn:
-            hand.state, hand.reason, hand.handle = "failed", cause, None
-            return
-        lived_s = time.monotonic() - hand.born_s
-        hand.quick_deaths = hand.quick_deaths + 1 if lived_s < QUICK_DEATH_S else 0
-        hand.state, hand.reason = "starting", f"replaces one that died: {cause}"
-        # The others take over first: a process that starts would take the CPU from them.
-        pause_s = 0.0 if self.spec.config.grace_ms else RESPAWN_PAUSE_S
-        if hand.quick_deaths:
-            pause_s = min(RESPAWN_PAUSE_S * 2**hand.quick_deaths, RESPAWN_PAUSE_MOST_S)
-        await asyncio.sleep(pause_s)
-        if self.hands.get(hand.member) is not hand:
-            return
-        reason = hand.reason
-        self._make(hand)
-        hand.reason = reason
-        self._changed()
-        await self._join_when_up(hand)
+        while not self._stopping and self.spec.config.respawn:
+            lived_s = time.monotonic() - hand.born_s
+            hand.quick_deaths = hand.quick_deaths + 1 if lived_s < QUICK_DEATH_S else 0
+            hand.reason = f"replaces one that died: {cause}"
+            if hand.state != "failed":
+                hand.state = "starting"
+            # The others take over first: a process that starts would take the CPU from them.
+            pause_s = 0.0 if self.spec.config.grace_ms else RESPAWN_PAUSE_S
+            if hand.quick_deaths:
+                pause_s = min(RESPAWN_PAUSE_S * 2**hand.quick_deaths, RESPAWN_PAUSE_MOST_S)
+            await asyncio.sleep(pause_s)
+            if self.hands.get(hand.member) is not hand:
+                return
+            # It may live after all, and only be out of reach.
+            self._kill(hand)
+            reason = hand.reason
+            self._make(hand)
+            hand.reason = reason
+            self._changed()
+            await self._join_when_up(hand)
+            if hand.state != "failed":
+                return
+            cause = hand.reason
+        hand.state, hand.reason, hand.handle = "failed", cause, None
 
     # --- ending -----------------------------------------------------------------------------------
 

@@ -129,6 +129,30 @@ def test_one_that_stays_frozen_is_replaced(stage: Stage) -> None:
     eventually(lambda: not psutil.pid_exists(frozen), what="the frozen process is ended")
 
 
+def test_one_that_dies_while_it_starts_is_started_again(stage: Stage) -> None:
+    notes, marks = stage.notes, stage.folder
+
+    class DiesAtFirst(Recorder):
+        def __init__(self) -> None:
+            super().__init__(notes)
+            for mark, fault in (("died", lambda: os._exit(1)), ("raised", lambda: 1 / 0)):
+                # The process ends in its first start; the start after the kill below raises.
+                if not (marks / mark).exists() and (mark == "died" or (marks / "kill").exists()):
+                    (marks / mark).touch()
+                    fault()
+
+    topology = stage.deploy(partitions=2)
+    group = topology.group("g", queue="q")
+    group.start(DiesAtFirst, consumers=1)
+    first = eventually(lambda: pids(group)["g-0"])
+    (marks / "kill").touch()
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: pids(group)["g-0"] not in (first, None))
+    assert (marks / "died").exists() and (marks / "raised").exists()
+    send(topology, 10)
+    nothing_lost(stage, group, 10)
+
+
 def test_a_consumer_that_returns_within_its_grace_keeps_its_partitions(stage: Stage) -> None:
     topology = stage.deploy(partitions=4)
     group = topology.group("g", queue="q", grace_ms=20_000)

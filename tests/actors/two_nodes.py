@@ -44,11 +44,19 @@ GROUP = GroupConfig(
 )
 
 
+# A node that is silent counts as dead after about two seconds; Ray usually waits for thirty.
+NOTICE = {
+    "health_check_initial_delay_ms": 1_000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 2_000,
+    "health_check_failure_threshold": 4,
+}
+
+
 def main() -> None:
     """Lose a node, drain another, and print what was seen; the cluster is gone at the end."""
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False}
-    )
+    head = {"num_cpus": 3, "include_dashboard": False, "_system_config": NOTICE}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         told = lose_and_drain(cluster)
     finally:
