@@ -25,6 +25,7 @@ from pxrs_ray.actors.letters import DeadLetters
 from pxrs_ray.actors.quarantine_log import QuarantineLog
 from pxrs_ray.actors.runtime import ConsumerRuntime
 from pxrs_ray.actors.specs import ConsumerSpec
+from pxrs_ray.actors.ways import open_ways
 from pxrs_ray.actors.worker import Failure, Worker
 from pxrs_ray.batch import Batch
 from pxrs_ray.delivery import Desk
@@ -92,7 +93,11 @@ class Consumer:
         self._loop: asyncio.AbstractEventLoop
 
     async def ready(self) -> tuple[int, str]:
-        """Answer as soon as the handler is loaded: process id and node."""
+        """Answer when the handler is loaded and nothing is cold: process id and node."""
+        await open_ways(self._spec.group.topology, self._spec.group.buffers)
+        return self._where()
+
+    def _where(self) -> tuple[int, str]:
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def begin(
@@ -106,7 +111,7 @@ class Consumer:
             )
             self._runtime.start(assignment)
             self._watch = asyncio.ensure_future(self._end_with(self._runtime))
-        return await self.ready()
+        return self._where()
 
     async def _end_with(self, runtime: ConsumerRuntime) -> None:
         await runtime.ended.wait()
