@@ -30,13 +30,15 @@ class Stage:
     """Commands that must all succeed; `tests` are what pytest is asked to run.
 
     `twice`: the stage kills and freezes real processes on a machine that others use as well, so
-    what fails is tried once more, alone, and that it was is said.
+    what fails is tried once more, alone, and that it was is said. `workers`: how many processes
+    share the test files; tests that start no Ray take turns on one core otherwise.
     """
 
     name: str
     commands: tuple[tuple[str, ...], ...] = ()
     tests: tuple[str, ...] = ()
     twice: bool = False
+    workers: int = 1
 
 
 STAGES = (
@@ -49,9 +51,9 @@ STAGES = (
         ),
         tests=("tests/test_tidy.py",),
     ),
-    Stage("unit", tests=("tests/unit",)),
+    Stage("unit", tests=("tests/unit",), workers=2),
     Stage("packaging", tests=("tests/test_packaging.py", "tests/test_setup.py")),
-    Stage("contract", tests=("tests/contract",), twice=True),
+    Stage("contract", tests=("tests/contract",), twice=True, workers=2),
     Stage("simulation", tests=("tests/simulation",)),
     Stage("actors", tests=("tests/actors",), twice=True),
     Stage("cli", tests=("tests/cli",), twice=True),
@@ -95,7 +97,8 @@ def _run(stage: Stage, deadline: float, counts: Counter[str]) -> bool:
     there = [test for test in stage.tests if Path(test).exists()]
     if there:
         with tempfile.TemporaryDirectory(prefix="pxrs-stage-") as folder:
-            ended, found = _pytest(there, Path(folder), deadline)
+            shared = ["-n", str(stage.workers), "--dist", "loadfile"] if stage.workers > 1 else []
+            ended, found = _pytest([*there, *shared], Path(folder), deadline)
             if ended == SOME_FAILED and stage.twice:
                 print(f"--- {stage.name}: what failed, once more and alone", flush=True)
                 ended, again = _pytest([*there, "--last-failed"], Path(folder), deadline)
