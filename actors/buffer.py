@@ -18,18 +18,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.line import REPLY_BYTES_MAX, LineServer, reply_bytes
 from pxrs_ray.actors.memory import keep_freed_memory, resident_bytes
 from pxrs_ray.actors.patience import Patience, Waiting, wake
 from pxrs_ray.actors.reader import Reader, append_frame, may_pass, message_at, refused
 from pxrs_ray.actors.writer import Writer
-from pxrs_ray.errors import (
-    PxrsError,
-)
+from pxrs_ray.errors import PxrsError
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.fence import ReadFence
 from pxrs_ray.log.library import LogLibrary
@@ -49,12 +48,8 @@ from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 
 logger = logging.getLogger(__name__)
 
-READ_THREADS = 4
 RETAIN_EVERY_S = 5.0
 CALLS_MAX = 10_000
-OUT_OF_BAND_BYTES = 4 << 10
-FETCH_BYTES_MAX = 64 << 20
-Answer = TypeVar("Answer")
 
 
 class Buffer:
@@ -78,6 +73,11 @@ class Buffer:
         self._counts: Counter[str] = Counter()
         self._reader = Reader(self._library, self._fence, self._counts)
         self._retaining: asyncio.Task[None] | None = None
+        self._line = LineServer({"append": self.append, "fetch": self._fetch_little})
+
+    async def line(self) -> str:
+        """How processes of this node `connect` to call past Ray; '' where they cannot."""
+        return await self._line.open()
 
     async def ping(self) -> BufferInfo:
         """Say who this is; another `incarnation` than before means: restarted, call `open`."""
@@ -184,8 +184,8 @@ class Buffer:
     ) -> list[Fetched | Refused]:
         """Read several partitions at once; wait up to `wait_ms` for the first message.
 
-        A `reader` that is named waits in one call at a time: a newer one ends the older at once,
-        so that what it reads can change without leaving waits behind.
+        A newer call of a `reader` that is named ends its older one at once: what it reads can
+        change without leaving waits behind.
 
         `positions` gives per partition the reader's epoch and the offset to read from. Each gets
         its share of `bytes_max`, but at least one frame. Only partitions with messages or a
@@ -194,25 +194,32 @@ class Buffer:
         partition, also while waiting), OffsetOutOfRange, LogLost, LogCorrupted, NotFound.
         """
         self._counts["fetches"] += 1
-        places = {(queue, partition) for partition in positions}
-        with Patience(self._waiting, places, wait_ms) as patience:
+        with Patience(self._waiting, {(queue, p) for p in positions}, wait_ms) as patience:
             older = self._newest_wait.pop(reader, None)
             if older is not None:
                 older.end()
             if reader:
                 self._newest_wait[reader] = patience
             try:
+                look = positions
                 while True:
                     final = patience.over
-                    found = await self._reader.fetch(queue, group, positions, bytes_max, final)
+                    look = positions if final else look
+                    found = await self._reader.fetch(queue, group, look, bytes_max, final)
                     if final or found:
                         return found
                     self._counts["fetches_waiting"] += 1
-                    await patience.wait()
+                    changed = await patience.wait()
                     self._counts["fetches_waiting"] -= 1
+                    look = {partition: positions[partition] for _, partition in changed}
             finally:
                 if self._newest_wait.get(reader) is patience:
                     del self._newest_wait[reader]
+
+    async def _fetch_little(self, *arguments: Any) -> list[Fetched | Refused] | None:
+        """As `fetch`; None for what Ray carries better."""
+        found = await self.fetch(*arguments)
+        return found if reply_bytes(found) <= REPLY_BYTES_MAX else None
 
     async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """From now on refuse readers of `group` below these epochs, waiting ones included."""
@@ -349,6 +356,7 @@ class Buffer:
         """Sync and close every log; afterwards every call is refused. Kill the actor after it."""
         if self._retaining is not None:
             self._retaining.cancel()
+        self._line.close()
         await self._writer.close()
         self._library.close()
         self._fence.close()

@@ -10,7 +10,7 @@ from typing import Self
 from pxrs_ray.model import PartitionId
 
 Place = tuple[str, PartitionId]
-Waiting = dict[Place, set[asyncio.Event]]
+Waiting = dict[Place, "set[Patience]"]
 
 
 class Patience:
@@ -19,6 +19,7 @@ class Patience:
     def __init__(self, waiting: Waiting, places: Collection[Place], wait_ms: int) -> None:
         self._waiting, self._places = waiting, places
         self._event = asyncio.Event()
+        self._changed: set[Place] = set()
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + wait_ms / 1_000
         self._timer = self._loop.call_at(self._end, self._event.set) if wait_ms > 0 else None
@@ -33,14 +34,21 @@ class Patience:
         self._end = 0.0
         self._event.set()
 
-    async def wait(self) -> None:
-        """Return at the next change, or at the deadline."""
+    def wake(self, place: Place) -> None:
+        """Let the wait end: something has changed at `place`."""
+        self._changed.add(place)
+        self._event.set()
+
+    async def wait(self) -> set[Place]:
+        """Return at the next change, or at the deadline: what has changed since the last wait."""
         await self._event.wait()
         self._event.clear()
+        changed, self._changed = self._changed, set()
+        return changed
 
     def __enter__(self) -> Self:
         for place in self._places:
-            self._waiting.setdefault(place, set()).add(self._event)
+            self._waiting.setdefault(place, set()).add(self)
         return self
 
     def __exit__(
@@ -52,13 +60,13 @@ class Patience:
         if self._timer is not None:
             self._timer.cancel()
         for place in self._places:
-            events = self._waiting[place]
-            events.discard(self._event)
-            if not events:
+            there = self._waiting[place]
+            there.discard(self)
+            if not there:
                 del self._waiting[place]
 
 
 def wake(waiting: Waiting, place: Place) -> None:
     """End every wait that looks at `place`."""
-    for event in waiting.get(place, ()):
-        event.set()
+    for patience in waiting.get(place, ()):
+        patience.wake(place)

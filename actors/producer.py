@@ -15,12 +15,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
-from pxrs_ray.actors.failures import find_buffer, is_away, ours
+from pxrs_ray.actors.appending import Appending
+from pxrs_ray.actors.failures import is_away, ours
 from pxrs_ray.batch import Batch, Headers
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PartitionFull, ProducerError, UsageError
 from pxrs_ray.log.wire import LogEnds
@@ -55,12 +57,12 @@ class Producer:
         producer_id: bytes | None = None,
         handles: Mapping[int, Any] | None = None,
     ) -> None:
-        self._topology, self._queue, self._buffers = topology, queue, buffers
+        self._queue, self._buffers = queue, buffers
         self._limits = limits or ProducerLimits()
         self._partitions = partitioner.partitions
         self._outbox = Outbox(buffers, self._limits.outbox)
         self._accumulator = Accumulator(partitioner, self._outbox, self._limits, producer_id)
-        self._handles: dict[int, Any] = dict(handles or {})
+        self._appending = Appending(topology, handles or {})
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
         self._events: queues.SimpleQueue[tuple[Call, Future[Any]] | None] = queues.SimpleQueue()
@@ -99,9 +101,9 @@ class Producer:
             receipt = accumulator.add(
                 key, payload, _now_ms() if first else 0, headers, timestamp, id, scope
             )
-            full = accumulator.full()
-            calls = self._close_open() if full else []
-        if full:
+            at_once = accumulator.full() or (first and self._idle())
+            calls = self._close_open() if at_once else []
+        if at_once:
             self._make(calls)
         elif first:
             self._events.put(_WAKE)
@@ -247,7 +249,7 @@ class Producer:
         return ends[partition].end_offset
 
     def _ask(self, partition: PartitionId, method: str, *arguments: Any) -> Any:
-        call = getattr(self._handle(partition % self._buffers), method).remote(*arguments)
+        call = getattr(self._appending.handle(partition % self._buffers), method).remote(*arguments)
         try:
             return call.future().result(CALL_TIMEOUT_S)
         except TimeoutError:
@@ -257,11 +259,9 @@ class Producer:
 
     # ---- the calls
 
-    def _handle(self, buffer: int) -> Any:
-        handle = self._handles.get(buffer)
-        if handle is None:
-            handle = self._handles[buffer] = find_buffer(self._topology, buffer)
-        return handle
+    def _idle(self) -> bool:
+        """Whether a message that shall not linger can go now: others gather behind it."""
+        return self._limits.linger_ms == 0 and not self._outbox.pending_frames
 
     def _close_open(self) -> list[Call]:
         now_ms = _now_ms()
@@ -270,15 +270,16 @@ class Producer:
 
     def _make(self, calls: Sequence[Call]) -> None:
         for call in calls:
+            answer: Future[Any]
             try:
-                handle = self._handle(call.buffer)
-                wait_ms = call.wait_ms(_now_ms())
-                reference = handle.append.remote(self._queue, call.arguments(), wait_ms)
-                answer = reference.future()
+                answer = self._appending.append(self._queue, call, call.wait_ms(_now_ms()))
             except Exception as error:  # noqa: BLE001 - it is told to the call's frames
                 answer = Future()
                 answer.set_exception(error)
-            answer.add_done_callback(lambda done, made=call: self._events.put((made, done)))
+            answer.add_done_callback(partial(self._landed, call))
+
+    def _landed(self, call: Call, done: Future[Any]) -> None:
+        self._events.put((call, done))
 
     def _run(self) -> None:
         """The producer's own thread: answers, linger, new attempts, deadlines."""
@@ -321,7 +322,7 @@ class Producer:
             self._outbox.answered(call, done.result(), now_ms)
             return
         if is_away(error):
-            self._handles.pop(call.buffer, None)
+            self._appending.forget(call.buffer)
         self._outbox.failed(call, ours(error), now_ms)
 
     # ---- the end
@@ -338,6 +339,7 @@ class Producer:
                 self._progress.notify_all()
             self._events.put(_WAKE)
             self._thread.join(timeout_s)
+            self._appending.close()
 
     def __enter__(self) -> Self:
         return self

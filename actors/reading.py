@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.fetching import Fetching
 from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import answer_of
 from pxrs_ray.batch import batches
@@ -42,7 +43,7 @@ class Reading:
         self._runtime = runtime
         self._spec = runtime.spec
         self._hooks = hooks
-        self._buffers: dict[int, Any] = {}
+        self._buffers: dict[int, Fetching] = {}
         self._wakes = [asyncio.Event() for _ in range(runtime.spec.buffers)]
 
     def wake(self, partitions: Iterable[PartitionId] | None = None) -> None:
@@ -52,15 +53,26 @@ class Reading:
         for partition in partitions:
             self._wakes[partition % len(self._wakes)].set()
 
-    def _buffer(self, index: int) -> Any:
+    def _buffer(self, index: int) -> Fetching:
         if index not in self._buffers:
-            self._buffers[index] = ray.get_actor(
-                names.buffer(self._spec.topology, index), namespace=names.NAMESPACE
-            )
+            name = names.buffer(self._spec.topology, index)
+            handle = ray.get_actor(name, namespace=names.NAMESPACE)
+            self._buffers[index] = Fetching(handle)
         return self._buffers[index]
+
+    def _forget(self, index: int) -> None:
+        fetching = self._buffers.pop(index, None)
+        if fetching is not None:
+            fetching.close()
 
     async def loop(self, index: int) -> None:
         """Read from one buffer for as long as the member lives."""
+        try:
+            await self._read_on(index)
+        finally:
+            self._forget(index)
+
+    async def _read_on(self, index: int) -> None:
         wake = self._wakes[index]
         pause_s = RETRY_FIRST_S
         while not self._runtime.ended.is_set():
@@ -74,7 +86,7 @@ class Reading:
                 fetched = await self._fetch(index, positions, wake)
             except (RayActorError, ValueError) as error:
                 logger.info("buffer %d is away: %s", index, error)
-                self._buffers.pop(index, None)
+                self._forget(index)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_MOST_S)
                 continue
@@ -93,7 +105,7 @@ class Reading:
         self, index: int, positions: dict[PartitionId, tuple[Epoch, Offset]], wake: asyncio.Event
     ) -> list[Fetched | Refused] | None:
         """Read, or return None as soon as something else should be read instead."""
-        reference = self._buffer(index).fetch.remote(
+        coming = self._buffer(index).fetch(
             self._spec.queue,
             self._spec.group,
             positions,
@@ -101,7 +113,7 @@ class Reading:
             FETCH_WAIT_MS,
             self._runtime.name,
         )
-        reply = asyncio.ensure_future(_result(reference))
+        reply = asyncio.ensure_future(_result(coming))
         woken = asyncio.ensure_future(wake.wait())
         try:
             await asyncio.wait({reply, woken}, return_when=asyncio.FIRST_COMPLETED)
@@ -167,8 +179,8 @@ class Reading:
         return True
 
 
-async def _result(reference: Any) -> Any:
+async def _result(coming: Awaitable[list[Fetched | Refused]]) -> list[Fetched | Refused]:
     try:
-        return await reference
+        return await coming
     except RayTaskError as error:
         raise answer_of(error) from None

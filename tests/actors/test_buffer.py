@@ -23,6 +23,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
+from tests.actors.conditions import until
 from tests.logs import wire
 
 LONG_MS = 20_000
@@ -80,7 +81,7 @@ def test_an_append_wakes_a_waiting_reader(tmp_path: Path) -> None:
         reading = asyncio.ensure_future(
             buffer.fetch("q", "g", {0: (1, 0), 2: (1, 0)}, 1 << 20, LONG_MS)
         )
-        await _until(lambda: buffer._counts["fetches_waiting"] == 1)
+        await until(lambda: buffer._counts["fetches_waiting"] == 1)
         started = time.monotonic()
         await put(buffer, 2, 0)
         (fetched,) = await reading
@@ -95,7 +96,7 @@ def test_an_append_wakes_a_waiting_reader(tmp_path: Path) -> None:
 def test_a_stale_epoch_is_refused_also_while_it_waits(tmp_path: Path) -> None:
     async def test(buffer: Buffer) -> None:
         waiting = asyncio.ensure_future(buffer.fetch("q", "g", {0: (3, 0)}, 1 << 20, LONG_MS))
-        await _until(lambda: buffer._counts["fetches_waiting"] == 1)
+        await until(lambda: buffer._counts["fetches_waiting"] == 1)
         await buffer.fence("q", "g", {0: 4})
         (refused,) = await waiting
         assert isinstance(refused, Refused) and isinstance(refused.error, Fenced)
@@ -114,7 +115,7 @@ def test_appends_that_come_too_early_wait_for_their_turn(tmp_path: Path) -> None
             asyncio.ensure_future(buffer.append("q", [(0, *wire([b"%d" % s], s))], LONG_MS))
             for s in (3, 2, 1)
         ]
-        await _until(lambda: buffer._counts["appends_waiting"] == 3)
+        await until(lambda: buffer._counts["appends_waiting"] == 3)
         await put(buffer, 0, 0, b"0")
         answers = [answer for (answer,) in await asyncio.gather(*late)]
         assert [a.base_offset for a in answers if isinstance(a, Appended)] == [3, 2, 1]
@@ -139,7 +140,7 @@ def test_a_full_partition_waits_for_its_readers_or_says_so(tmp_path: Path) -> No
         waiting = asyncio.ensure_future(
             buffer.append("q", [(0, *wire([b"x" * 500], sequence))], LONG_MS)
         )
-        await _until(lambda: buffer._counts["appends_waiting"] == 1)
+        await until(lambda: buffer._counts["appends_waiting"] == 1)
         await buffer.passed("q", "g", {0: sequence})
         (answer,) = await waiting
         assert isinstance(answer, Appended) and answer.base_offset == sequence
@@ -188,7 +189,7 @@ def test_calls_before_open_wait_for_it(tmp_path: Path) -> None:
     async def test(buffer: Buffer) -> None:
         append = asyncio.ensure_future(buffer.append("q", [(0, *wire([b"x"], 0))], LONG_MS))
         fetch = asyncio.ensure_future(buffer.fetch("q", "g", {0: (1, 0)}, 1 << 20, LONG_MS))
-        await _until(lambda: buffer._counts["fetches_waiting"] == 1)
+        await until(lambda: buffer._counts["fetches_waiting"] == 1)
         await buffer.open(QueueSpec("q", 5), {})
         assert isinstance((await append)[0], Appended)
         assert isinstance((await fetch)[0], Fetched)
@@ -309,14 +310,7 @@ def test_an_interval_log_is_synced_soon_and_a_reader_of_always_sees_synced_only(
         def durable() -> bool:
             return buffer._library.log("q", 0).durable_offset == 1
 
-        await _until(durable)
+        await until(durable)
         assert (await buffer.stats()).syncs >= 1
 
     use(tmp_path, test)
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        await asyncio.sleep(0.001)

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import ray
-
 from pxrs_ray.batch import Batch
 from pxrs_ray.log.limits import Durability
 from pxrs_ray.partitioning import Partitioner
@@ -19,8 +17,6 @@ from tests.benchmarks.harness import figure, figures
 
 MESSAGES = 4_000_000
 SINGLE_MESSAGES = 400_000
-LATENCY_MESSAGES = 3_000
-LATENCY_PER_S = 1_000
 UNREAD_MESSAGES = 10_000_000
 APPEND_MESSAGES = 4_000_000
 WARMUPS = 3
@@ -121,32 +117,6 @@ def send_single(made: Plane) -> float:
             producer.send(key, payload)
         producer.flush(WAIT_S)
         return SINGLE_MESSAGES / (time.perf_counter() - began)
-
-
-@contextmanager
-def light_load() -> Iterator[Plane]:
-    with plane(Durability.INTERVAL, readers=1) as made:
-        made.read("latency")
-        yield made
-
-
-@figures({"data.latency_p50_ms": "ms", "data.latency_p99_ms": "ms"}, setup=light_load)
-def latency(made: Plane) -> dict[str, float]:
-    """From `send` with linger 0 to the reader's look, at 1,000 messages a second."""
-    with made.producer(linger_ms=0) as producer:
-        due = time.monotonic()
-        for i in range(LATENCY_MESSAGES):
-            due += 1 / LATENCY_PER_S
-            time.sleep(max(0.0, due - time.monotonic()))
-            producer.send(b"%d" % (i % 100), b"%.9f" % time.monotonic())
-        producer.flush(WAIT_S)
-    found: list[float] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(found) < LATENCY_MESSAGES:
-        assert time.monotonic() < deadline, "messages are missing"
-        found += ray.get(made.readers[0].latencies.remote(), timeout=WAIT_S)
-    centiles = statistics.quantiles(found, n=100)
-    return {"data.latency_p50_ms": centiles[49] * 1e3, "data.latency_p99_ms": centiles[98] * 1e3}
 
 
 @figure("data.route_msgs_per_s", unit="msgs/s")

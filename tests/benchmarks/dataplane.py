@@ -18,6 +18,7 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import make_buffer
+from pxrs_ray.actors.fetching import Fetching
 from pxrs_ray.actors.memory import keep_freed_memory
 from pxrs_ray.actors.producer import Producer
 from pxrs_ray.batch import Batch, batches
@@ -48,7 +49,6 @@ class Reader:
         self._tasks: list[asyncio.Task[None]] = []
         self.messages = self.payload_bytes = self.out_of_order = 0
         self._last: dict[bytes | None, bytes] = {}
-        self._latencies: list[float] = []
         self._commit_due = 0.0
 
     async def start(self, mode: str) -> None:
@@ -60,14 +60,15 @@ class Reader:
                 self._tasks.append(asyncio.ensure_future(self._read(handle, mine, look)))
 
     async def _read(self, handle: Any, positions: dict[int, tuple[int, int]], look: Any) -> None:
-        coming = handle.fetch.remote(QUEUE, "readers", positions, 8 << 20, 2_000)
+        fetching = Fetching(handle)
+        coming = fetching.fetch(QUEUE, "readers", positions, 8 << 20, 2_000)
         while True:
             found = await coming
             asked = dict(positions)
             for fetched in found:
                 assert isinstance(fetched, Fetched), fetched
                 positions[fetched.partition] = (1, fetched.next_offset)
-            coming = handle.fetch.remote(QUEUE, "readers", positions, 8 << 20, 2_000)
+            coming = fetching.fetch(QUEUE, "readers", positions, 8 << 20, 2_000)
             for fetched in found:
                 for batch in batches(fetched, asked[fetched.partition][1]):
                     look(batch)
@@ -89,21 +90,12 @@ class Reader:
     def _columns(self, batch: Batch) -> None:
         self.payload_bytes += batch.payloads.nbytes
 
-    def _latency(self, batch: Batch) -> None:
-        now = time.monotonic()
-        self._latencies += [now - float(payload) for _, payload in batch.rows()]
-
     async def seen(self) -> tuple[int, int, float]:
         """Messages, messages out of order, and CPU seconds so far."""
         for task in self._tasks:
             if task.done():
                 task.result()
         return self.messages, self.out_of_order, time.process_time()
-
-    async def latencies(self) -> list[float]:
-        """Seconds from `send` to the look, and forget them."""
-        found, self._latencies = self._latencies, []
-        return found
 
 
 @dataclass
