@@ -24,7 +24,7 @@ from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.room import free_by_node, needs_of, unplaced
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.options import CONSUMERS_MAX
+from pxrs_ray.config.base import CONSUMERS_MAX
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
 from pxrs_ray.events import Configure, Plan
 from pxrs_ray.model import Incarnation, Member, MemberId

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pxrs_ray.config.options import Change, Options
+from pxrs_ray.config.base import Change, Options
 from pxrs_ray.config.secrets import without_secrets
 
 if TYPE_CHECKING:

@@ -1,105 +1,47 @@
 """The options of queues and groups, and those of their options that a topology sets for all.
 
-Rules of this file: an option has a default, a bound, its unit last in its name, one sentence of
-documentation, and a word on how it may change on a running topology (`Change`). What is said in
-`QueueOptions` and `GroupOptions` once stands in the topology and holds for each queue and group
-that does not say otherwise itself.
+What is said in `QueueOptions` and `GroupOptions` once stands in the topology and holds for each
+queue and group that does not say otherwise itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from pxrs_ray.config.problems import refusal
-from pxrs_ray.config.secrets import without_secrets
+from pxrs_ray.config.base import (
+    CONSUMERS_MAX,
+    MIB,
+    PARTITIONS_MAX,
+    Assignor,
+    Bytes,
+    Change,
+    CommitMode,
+    Durability,
+    FailurePolicy,
+    Hash,
+    ImportPath,
+    LeaseSeconds,
+    LostLogPolicy,
+    Milliseconds,
+    MillisecondsOrNone,
+    Name,
+    Options,
+    Processing,
+    Start,
+    Strategy,
+    Submit,
+    Weight,
+    option,
+)
 
 if TYPE_CHECKING:
     from pxrs_ray.log.limits import LogLimits
     from pxrs_ray.partitioning import Spread
     from pxrs_ray.scaling import ScalerSettings
     from pxrs_ray.sources.opening import SourceSpec
-
-KIB = 1 << 10
-MIB = 1 << 20
-PARTITIONS_MAX = 65_536
-CONSUMERS_MAX = 10_000
-HOUR_MS = 3_600_000
-
-Strategy = Literal["modulo", "jump", "tenant", "round_robin", "label", "broadcast"]
-Hash = Literal["xxh64", "murmur3_128", "murmur3_32", "sha256", "crc32", "java"]
-Durability = Literal["memory", "interval", "always"]
-LostLogPolicy = Literal["stop", "continue"]
-Assignor = Literal["sticky", "range", "round_robin", "tenant", "static"]
-CommitMode = Literal["interval", "batch", "message"]
-FailurePolicy = Literal["stop", "skip", "dead_letter", "quarantine"]
-Submit = Literal["burst", "batch", "sequential_by_originator", "sequential_by_tenant", "sequential"]
-Processing = Literal[
-    "skip_all_failures",
-    "skip_all_failures_and_timed_out",
-    "retry_all",
-    "retry_failed",
-    "retry_timed_out",
-    "retry_failed_and_timed_out",
-]
-Start = Literal["start", "end"]
-
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-Name = Annotated[str, Field(pattern=NAME_PATTERN, examples=["payments", "eu.orders-2"])]
-ImportPath = Annotated[
-    str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", examples=["shop.handlers:charge"])
-]
-Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
-Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]
-MillisecondsOrNone = Annotated[int, Field(ge=0, le=10 * 366 * 24 * HOUR_MS)]
-LeaseSeconds = Annotated[float, Field(ge=1, le=3_600)]
-Weight = Annotated[float, Field(gt=0, le=1_000_000)]
-
-
-class Change(StrEnum):
-    """How an option takes effect on a topology that is running.
-
-    LIVE: at once. RESTART: the actors concerned are replaced, one after another. FIXED: not at
-    all; another topology, or an emptied one, can have it.
-    """
-
-    LIVE = "live"
-    RESTART = "restart"
-    FIXED = "fixed"
-
-
-def option(default: Any, text: str, change: Change = Change.LIVE, **bounds: Any) -> Any:
-    """Declare one option."""
-    return Field(default, description=text, json_schema_extra={"change": change.value}, **bounds)
-
-
-class Options(BaseModel):
-    """The base of all: frozen, strict, and refused with ConfigError."""
-
-    model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
-    )
-
-    if not TYPE_CHECKING:  # type checkers see the options as arguments
-
-        def __init__(self, /, **options: Any) -> None:
-            try:
-                self.__pydantic_validator__.validate_python(options, self_instance=self)
-            except ValidationError as error:
-                raise refusal(type(self), error) from None
-
-        # Said of pydantic's own: inside a larger configuration, problems are collected, not raised.
-        __init__.__pydantic_base_init__ = True
-
-    def __repr_args__(self) -> Any:
-        """What differs from the defaults, without secrets: a repr that people can read."""
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if value != field.default:
-                yield name, without_secrets(value)
 
 
 class QueueOptions(Options):

@@ -13,23 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from pxrs_ray.config import reading
-from pxrs_ray.config.changes import Difference, differences
-from pxrs_ray.config.options import (
+from pxrs_ray.config.base import (
     MIB,
     NAME_PATTERN,
     PARTITIONS_MAX,
     Bytes,
     Change,
-    GroupConfig,
-    GroupOptions,
     Milliseconds,
     MillisecondsOrNone,
     Name,
     Options,
-    QueueConfig,
-    QueueOptions,
     option,
 )
+from pxrs_ray.config.changes import Difference, differences
+from pxrs_ray.config.options import GroupConfig, GroupOptions, QueueConfig, QueueOptions
 from pxrs_ray.config.problems import nearest, refusal
 from pxrs_ray.config.secrets import without_secrets
 from pxrs_ray.errors import NotFound

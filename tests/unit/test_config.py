@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.config.options import Change, Options
+from pxrs_ray.config.base import Change, Options
 from pxrs_ray.config.secrets import without_secrets
 from pxrs_ray.errors import ConfigError, NotFound
 from pxrs_ray.partitioning import Spread
