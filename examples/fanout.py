@@ -178,7 +178,7 @@ def check_deliveries(topology: Topology, numbers: dict[int, int]) -> dict[str, i
                     raise AssertionError(f"{place} got {number}, next is {got[place]}")
                 got[place] = number + 1
                 seen += 1
-            audit.commit()
+        audit.commit()
     return {"wanted": wanted, "delivered": seen, "repeated": repeated}
 
 
