@@ -308,10 +308,10 @@ class Producer:
     def _next_event(self) -> tuple[Call, Future[Any]] | None:
         with self._lock:
             moments = (self._accumulator.due_ms, self._outbox.next_look_ms())
-        nearest = min((moment for moment in moments if moment is not None), default=None)
+        # What is sent from now on, by other threads, has its deadline no sooner than this.
+        soonest = _now_ms() + self._limits.outbox.append_timeout_ms
+        nearest = min((moment for moment in moments if moment is not None), default=soonest)
         try:
-            if nearest is None:
-                return self._events.get()
             return self._events.get(timeout=max(0, nearest - _now_ms()) / 1_000)
         except queues.Empty:
             return None

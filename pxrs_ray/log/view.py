@@ -178,11 +178,11 @@ class LogView:
     ) -> Run | None:
         """As `read`, without touching a file: None when it would have to."""
         self._check_usable()
+        if offset == self._end:  # most often, and most quickly
+            return Run([], offset)
         self._check_range(offset)
         with self._lock:
             base = self._hot.base_offset
-            if offset == self._end:
-                return Run([], offset)
             if self._disk is not None and (base is None or offset < base):
                 return None
             chunks, after = self._hot.read(offset, self.visible_end, records_max, bytes_max)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import ray
 
+from pxrs_ray.actors.line import Line
 from pxrs_ray.actors.producer import Producer
 from pxrs_ray.actors.router import RouterSpec, route_block, route_blocks
 from pxrs_ray.errors import (
@@ -187,6 +188,22 @@ def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Dura
         for number, receipt in enumerate(receipts):
             place = receipt.result(0)
             assert by_place[place] == b"%d" % number
+
+
+def test_small_messages_take_a_line_and_another_one_after_a_restart(tmp_path: Path) -> None:
+    with running_buffers(tmp_path, 1, 1) as buffers, buffers.producer(linger_ms=0) as producer:
+        sent = 0
+        line: Line | None = None
+        for pid in (buffers.pids()[0], None):
+            before, deadline = line, time.monotonic() + WAIT_S
+            while line is before or line is None or line.broken:
+                assert time.monotonic() < deadline, "everything still goes through Ray"
+                assert producer.send(b"k", b"%d" % sent).result(WAIT_S).offset == sent
+                sent += 1
+                line = producer._appending._lines.get(0)
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+        assert [m.payload for m in everything(buffers)] == [b"%d" % n for n in range(sent)]
 
 
 def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> None:
