@@ -1,7 +1,7 @@
 """A real `ray start --head` with token authentication, as an operator has it; ended by its pids.
 
-The installed wheel of the present tree is what its processes import, so that what works here works
-without the checkout. Everything it writes is in a folder of its own.
+PXRS is installed from its wheel, in a virtual environment of its own: what works here works without
+the checkout. Everything it writes is in a folder of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.cli.console import Console
+from tests.cli.desk import HANDLERS, TOPOLOGY
 from tests.servers import free_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_SECONDS_MAX = 90
-BIN = Path(sys.executable).parent
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,12 @@ class Cluster:
 
     variables: dict[str, str]
     folder: Path
-    wheel: Path
+    environment: Path
+    console: Console
+
+    def open_console(self, folder: Path) -> Console:
+        """One more terminal."""
+        return Console(_python(self.environment), self.variables, folder)
 
     def run(
         self, *command: str, cwd: Path | None = None, timeout: float = 120, text: str = ""
@@ -50,15 +56,27 @@ class Cluster:
         )
 
     def pxrs(self, *arguments: str, cwd: Path | None = None) -> str:
-        """Run `pxrs`, which must succeed; answers its stdout."""
+        """Run `pxrs`, which must succeed; answers its stdout. With `cwd` it is a process of its
+        own, as one is for a user; without, the terminal that has joined Ray already."""
+        if cwd is None:
+            return self.console.shown(*arguments)
         ran = self.run("pxrs", *arguments, cwd=cwd)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 
 
+def _python(environment: Path) -> Path:
+    """The interpreter that has PXRS as its users have it."""
+    return environment / "bin/python"
+
+
 def _install(folder: Path) -> Path:
-    """Build the wheel and unpack it: all that installing a pure wheel does to modules."""
-    source, target = folder / "source", folder / "site"
+    """Install the wheel of the present tree into a virtual environment of its own.
+
+    What it needs is seen in ours, so nothing is fetched; ours has PXRS only as a hook in a file
+    that is not read there.
+    """
+    source, environment = folder / "source", folder / "venv"
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "pxrs_ray", "actors", "spark"):
         if (ROOT / name).is_dir():
@@ -70,24 +88,31 @@ def _install(folder: Path) -> Path:
             )
         else:
             shutil.copy(ROOT / name, source / name)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--target", str(target), str(source)], check=True, timeout=180)
-    return target
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    python = _python(environment)
+    inside = "lib/python{}.{}/site-packages".format(*sys.version_info)
+    ours = [path for path in sys.path if path.endswith("site-packages")]
+    (environment / inside / "ours.pth").write_text("\n".join(ours) + "\n")
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, str(source)], check=True, timeout=180)
+    ray = environment / "bin/ray"
+    ray.write_text(f"#!{python}\nfrom ray.scripts.scripts import main\nmain()\n")
+    ray.chmod(0o755)
+    return environment
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The cluster, for the whole run. Its folder's name is short: sockets are in it."""
     folder = Path(tempfile.mkdtemp(prefix="pxrs-c-"))
-    wheel = _install(folder)
+    environment = _install(folder)
     token = folder / "token"
     token.write_text(secrets.token_hex(32))
     head, page, agent, client = (free_port() for _ in range(4))
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PXRS_"))}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PXRS_", "PYTHON"))}
     variables = {
         **kept,
-        "PATH": f"{wheel / 'bin'}:{BIN}:{os.environ['PATH']}",
-        "PYTHONPATH": str(wheel),
+        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -98,7 +123,8 @@ def cluster() -> Iterator[Cluster]:
         "COLUMNS": "160",
     }
     command = (
-        f"ray start --head --block --node-ip-address=127.0.0.1 --port={head} --num-cpus=2 "
+        f"{environment}/bin/ray start --head --block --num-cpus=2 "
+        f"--node-ip-address=127.0.0.1 --port={head} "
         f"--dashboard-host=127.0.0.1 --dashboard-port={page} --dashboard-agent-listen-port={agent} "
         f"--ray-client-server-port={client} --min-worker-port=0 --max-worker-port=0 "
         f"--temp-dir={folder / 'ray'} --disable-usage-stats"
@@ -108,11 +134,13 @@ def cluster() -> Iterator[Cluster]:
         ray = subprocess.Popen(
             command, env=without, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
-    found = Cluster(variables, folder, wheel)
+    console = Console(_python(environment), variables, folder)
+    found = Cluster(variables, folder, environment, console)
     try:
         _wait_until_up(found, ray)
         yield found
     finally:
+        console.close()
         _end(ray, folder)
 
 
@@ -139,3 +167,22 @@ def _end(ray: subprocess.Popen[bytes], folder: Path) -> None:
     psutil.wait_procs(mine, 10)
     ray.wait(10)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def desk(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A running topology, brought up from its file; the folder that the file is in."""
+    folder = tmp_path_factory.mktemp("desk")
+    (folder / "desk_handlers.py").write_text(HANDLERS)
+    (folder / "desk.toml").write_text(TOPOLOGY.format(options=""))
+    cluster.pxrs("up", "desk.toml", cwd=folder)
+    yield folder
+    cluster.console.run("down", "desk", "--now")
+
+
+@pytest.fixture(scope="module")
+def pxrs(cluster: Cluster, desk: Path) -> Iterator[Console]:
+    """A terminal in the cluster, beside the running topology."""
+    console = cluster.open_console(desk)
+    yield console
+    console.close()

@@ -17,9 +17,9 @@ from typing import Any
 class Console:
     """A user's terminal in a cluster."""
 
-    def __init__(self, variables: dict[str, str], folder: Path) -> None:
+    def __init__(self, python: Path, variables: dict[str, str], folder: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [python, __file__],
             env=variables,
             cwd=folder,
             stdin=subprocess.PIPE,

@@ -74,4 +74,4 @@ def test_every_metric_can_be_scraped(cluster: Cluster, tmp_path: Path) -> None:
         assert re.search(r'ray_pxrs_rebalances_total\{[^}]*cause="join"', told)
         assert re.search(r'ray_pxrs_lag_messages\{[^}]*partition="1"', told)
     finally:
-        cluster.run("pxrs", "down", "measured", "--now")
+        cluster.console.run("down", "measured", "--now")

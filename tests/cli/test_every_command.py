@@ -1,0 +1,174 @@
+"""Every command against what can be missing: one clear line, the right status, no traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pxrs_ray.cli.root import run
+from tests.cli.commands import ASKING, COMMANDS, VALUES, Command
+from tests.cli.conftest import Cluster
+from tests.cli.console import Console
+from tests.cli.desk import HANDLERS, TOPOLOGY, until
+from tests.servers import RedisServer, free_port
+
+USAGE = 2
+# It does not end by itself where there is a topology; its own test is test_live_page.
+FOR_EVER = frozenset({"dashboard"})
+ENDS_IT = frozenset({"down"})
+# It proves every promise of a store; tests/contract runs it.
+LONG = frozenset({"store check"})
+# They go on where they can: the answer is complete, and says what is wrong.
+REPORTS = frozenset({"doctor"})
+every = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+soon = pytest.mark.parametrize(
+    "command",
+    [command for command in COMMANDS if command.name not in LONG],
+    ids=lambda command: command.name,
+)
+asking = pytest.mark.parametrize("command", ASKING, ids=lambda command: command.name)
+Told = tuple[int, str, str]
+
+
+def one_line(told: Told, words: str = "") -> None:
+    status, out, err = told
+    assert status == 1 and err.startswith("pxrs: ") and words in err, out + err
+    assert len(err.splitlines()) == 1 and "Traceback" not in out + err, out + err
+
+
+def test_what_each_command_needs_is_known() -> None:
+    unknown = {name for command in COMMANDS for name in command.required} - VALUES.keys()
+    assert not unknown, "tests.cli.commands.VALUES wants a line for each"
+    assert len(COMMANDS) > 25 and {"status", "quarantine list"} <= {c.name for c in COMMANDS}
+
+
+def test_programs_can_read_every_answer() -> None:
+    for_people = {c.name for c in COMMANDS if "as_json" not in c.parameters}
+    assert for_people == {"dashboard", "top"}
+
+
+@soon
+def test_without_ray(
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    (tmp_path / "desk.toml").write_text(TOPOLOGY.format(options=""))
+    status = run(command.line())
+    told = (status, *capsys.readouterr())
+    if command.name in REPORTS:
+        assert status == 1 and "no Ray cluster runs at" in told[1]
+    elif command.needs_ray:
+        one_line(told, "no Ray cluster runs at")
+        run(["--debug", *command.line()])
+        assert "Traceback" in capsys.readouterr().err
+    else:
+        assert "Ray" not in told[2]
+        if status:  # there is no log, and no registry
+            one_line(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name = 'x'\n[queues.a]\npartitons = 3\n", "wrong.toml:3"),
+        ("name = 'x\n", "is not TOML"),
+        ("[groups.g]\nqueue = 'none'\n", "no such queue"),
+        (None, "cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_with_a_wrong_topology_file(
+    command: str, text: str | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        (tmp_path / "wrong.toml").write_text(text)
+    status = run([command, str(tmp_path / "wrong.toml")])
+    one_line((status, *capsys.readouterr()), words)
+
+
+@every
+def test_with_a_wrong_path(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str], pxrs: Console
+) -> None:
+    """A file or folder that is not there, or is something else."""
+    wrong = tmp_path / "wrong"
+    wrong.write_text("neither a topology, nor a log, nor a registry")
+    for name in ("file", "folder", "url", "source"):
+        if name not in command.required:
+            continue
+        value = f"sqlite:///{wrong}" if name in ("url", "source") else str(wrong)
+        line = command.line(**{name: value})
+        if command.asks_a_topology:
+            told = pxrs.run(*line)
+        else:
+            status = run(line)
+            told = (status, *capsys.readouterr())
+        if told[0] == USAGE:
+            assert "Traceback" not in told[2] and str(wrong.name) in told[2]
+        else:
+            one_line(told)
+
+
+@pytest.mark.ray
+@asking
+def test_without_such_a_topology(command: Command, pxrs: Console) -> None:
+    told = pxrs.run(*command.line(), "-t", "nothing")
+    if command.name in REPORTS:
+        assert told[0] == 1 and "no topology 'nothing' runs" in " ".join(told[1].split())
+    else:
+        one_line(told, "pxrs: no topology 'nothing' runs")
+
+
+@pytest.mark.ray
+def test_while_the_coordinator_restarts(pxrs: Console) -> None:
+    """It only takes a moment: everybody gets the answer that they get anyway."""
+    for command in ASKING:
+        if command.name not in FOR_EVER | ENDS_IT:
+            os.kill(pxrs.told("status")["coordinator_pid"], signal.SIGKILL)
+            told = pxrs.run(*command.line())
+            if told[0] != 0:
+                assert told == pxrs.run(*command.line()), command.name
+
+
+@pytest.fixture
+def store_is_down(
+    cluster: Cluster, redis_server: RedisServer, tmp_path: Path
+) -> Iterator[Callable[..., Told]]:
+    """A terminal beside a topology whose registry store does not answer any more."""
+    options = f'store = "{redis_server.url}"\nstore_deadline_ms = 500\nlease_ttl_seconds = 1'
+    text = TOPOLOGY.format(options=options).replace('"desk"', '"down"')
+    (tmp_path / "desk_handlers.py").write_text(HANDLERS)
+    (tmp_path / "desk.toml").write_text(text)
+    cluster.pxrs("up", "desk.toml", cwd=tmp_path)
+    console = cluster.open_console(tmp_path)
+    redis_server.freeze()
+    try:
+        until(lambda: "PROBLEM: registry store" in console.shown("status", "-t", "down"))
+        yield console.run
+    finally:
+        redis_server.thaw()
+        console.close()
+        cluster.console.run("down", "down", "--now")
+
+
+@pytest.mark.ray
+@pytest.mark.service
+def test_with_a_store_that_is_down(store_is_down: Callable[..., Told]) -> None:
+    """Who asks is answered; who would change something is told at once that nothing was changed."""
+    for command in ASKING:
+        if command.name not in FOR_EVER | ENDS_IT:
+            told = store_is_down(*command.line(), "-t", "down")
+            if command.name in REPORTS:
+                assert told[0] == 1 and "store of down" in " ".join(told[1].split())
+            elif told[0] != 0:
+                one_line(told)
+            if command.name in ("pause", "scale", "seek", "drain"):
+                one_line(told, "has not answered for")
