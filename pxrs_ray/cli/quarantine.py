@@ -1,4 +1,4 @@
-"""`pxrs quarantine list|show|retry|skip`: messages that a group has put aside."""
+"""`pxrs quarantine`: messages that a group has put aside."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every command that `pxrs` has, as the program itself lists them, with arguments that are right.
 
-A new command is in every test of this folder by itself, unless it needs an argument of a name that
+A new command is in every test of these by itself, unless it needs an argument of a name that
 no other one has: then `VALUES` wants a line.
 """
 
@@ -46,11 +46,12 @@ OF_ITS_OWN = "demo"
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its words, and the names of what it can and what it must be told."""
+    """One command: its words, the names of what it can and what it must be told, its options."""
 
     words: tuple[str, ...]
     parameters: frozenset[str]
     required: tuple[str, ...]
+    options: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -78,8 +79,15 @@ def _walk(command: Any, words: tuple[str, ...]) -> Iterator[Command]:
         return
     names = frozenset(parameter.name for parameter in command.params)
     required = tuple(parameter.name for parameter in command.params if parameter.required)
-    yield Command(words, names, required)
+    options = frozenset(
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+        if option.startswith("-")
+    )
+    yield Command(words, names, required, options | {"--help", "-h"})
 
 
-COMMANDS = tuple(c for c in _walk(typer.main.get_command(root), ()) if c.name != OF_ITS_OWN)
+EVERY = tuple(_walk(typer.main.get_command(root), ()))
+COMMANDS = tuple(command for command in EVERY if command.name != OF_ITS_OWN)
 ASKING = tuple(command for command in COMMANDS if command.asks_a_topology)
