@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -152,6 +153,7 @@ def main(arguments: list[str]) -> None:
         finally:
             topology.shutdown()
     worked = Counter(line for file in notes.iterdir() for line in file.read_text().split())
+    shutil.rmtree(notes)
     if arguments:
         trace.plot(Path(arguments[0]))
     print(

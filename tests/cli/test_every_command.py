@@ -94,6 +94,7 @@ def test_with_a_wrong_topology_file(
     one_line((status, *capsys.readouterr()), words)
 
 
+@pytest.mark.ray
 @every
 def test_with_a_wrong_path(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str], pxrs: Console
