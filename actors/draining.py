@@ -2,8 +2,8 @@
 
 Ray marks a node as draining when the autoscaler, `ray drain-node` or the end of its machine (a
 SIGTERM to `ray start --block`) takes it away, and waits a while. Consumers there hand over and
-are started anew elsewhere. A single process is not asked by Ray before it is ended (its SIGTERM
-handler cannot run while an actor waits), so that is seen as the death that it is.
+are started anew elsewhere. A single process that is told to end (SIGTERM) hands over by itself:
+see `termination`.
 """
 
 from __future__ import annotations

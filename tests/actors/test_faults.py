@@ -129,6 +129,24 @@ def test_one_that_stays_frozen_is_replaced(stage: Stage) -> None:
     eventually(lambda: not psutil.pid_exists(frozen), what="the frozen process is ended")
 
 
+def test_one_that_is_told_to_end_hands_over_first(stage: Stage) -> None:
+    topology = stage.deploy(partitions=4)
+    # Nothing is committed but by a hand-over: a death would repeat everything.
+    group = topology.group("g", queue="q", commit_interval_ms=600_000)
+    group.start(Recorder(stage.notes), consumers=2)
+    with Load(topology) as load:
+        eventually(lambda: len(stage.notebook.notes()) > 100)
+        told = pids(group)["g-0"]
+        os.kill(told, signal.SIGTERM)
+        eventually(lambda: pids(group)["g-0"] not in (told, None))
+        eventually(lambda: not psutil.pid_exists(told))
+        eventually(lambda: group.status().owners.get("g-0"))
+    group.stop()
+    notes = nothing_lost(stage, group, load.sent)
+    assert len(notes) == load.sent, "nothing was done twice"
+    assert not any("died" in c.cause for c in group.history() if c.kind == "release")
+
+
 def test_one_that_dies_while_it_starts_is_started_again(stage: Stage) -> None:
     notes, marks = stage.notes, stage.folder
 
