@@ -2,8 +2,10 @@
 
 For the given time, under a steady load, consumers are killed, frozen, added and removed, the
 coordinator and the buffers are killed, and the store goes away and comes back. Then everything is
-left in peace, and the checkers of `pxrs_ray.testing` judge what the handlers noted and what the
-registry's history says. The seed decides which faults come in which order.
+left in peace, and the checkers of `pxrs_ray.testing` judge what the consumers noted, what the
+registry's history says, and what the logs hold. Among it: what is processed again was not yet
+acknowledged as committed, and its owner ended uncleanly. The seed decides which faults come in
+which order.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.topology import Topology, deploy
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.model import Change, Outcome, PartitionRow, Write, WriteKind
+from pxrs_ray.model import Change, PartitionRow
 from pxrs_ray.testing import checkers
-from pxrs_ray.testing.history import Ended, HistoryEvent, Processed, Stored
+from pxrs_ray.testing.history import Acknowledged, Ended, HistoryEvent
+from tests.actors import witness
 from tests.actors.load import Load
-from tests.actors.recording import Note, Notebook, Recorder, eventually
+from tests.actors.recording import Note, Notebook, eventually
 from tests.servers import PostgresServer, Server
 
 PARTITIONS = 8
@@ -42,15 +45,6 @@ LEASE_S = 1.5
 REST_S = 120.0
 PER_SECOND = 300
 OUTAGE_S = 2.0
-
-JUDGES = (
-    checkers.NothingFails,
-    checkers.OneOwner,
-    checkers.NothingLost,
-    checkers.InOrder,
-    checkers.DoneOnce,
-    checkers.ComesToRest,
-)
 
 
 @dataclass
@@ -154,54 +148,6 @@ class Chaos:
         return "store killed"
 
 
-def history_of(notes: list[Note], changes: list[Change]) -> list[HistoryEvent]:
-    """What handlers noted and what the registry numbered, in the order in which it happened.
-
-    The registry knows milliseconds: within one, what was processed comes before what changed.
-    """
-    timed: list[tuple[float, int, HistoryEvent]] = []
-    rows: dict[int, PartitionRow] = {}
-    for change in changes:
-        if change.partition < 0:
-            continue
-        before = rows.get(change.partition, PartitionRow(change.partition))
-        claim = change.kind == "claim"
-        after = PartitionRow(
-            change.partition,
-            change.owner if claim else None,
-            change.incarnation if claim else 0,
-            change.epoch,
-            change.checkpoint,
-        )
-        rows[change.partition] = after
-        write = Write(
-            WriteKind(change.kind),
-            change.partition,
-            change.owner if change.kind != "reset" else None,
-            change.incarnation if change.kind != "reset" else 0,
-            change.epoch - 1,
-            change.checkpoint,
-            version=change.version,
-            cause=change.cause,
-            at_ms=change.at_ms,
-        )
-        stored = Stored(change.at_ms, 0, write, Outcome.APPLIED, before, after, False)
-        timed.append((change.at_ms + 0.999, change.version, stored))
-    for note in notes:
-        processed = Processed(
-            round(note.at_s * 1_000),
-            note.partition,
-            note.epoch,
-            note.member,
-            note.incarnation,
-            note.offset,
-            note.key.encode(),
-            note.payload,
-        )
-        timed.append((note.at_s * 1_000, 0, processed))
-    return [event for *_, event in sorted(timed, key=lambda one: one[:2])]
-
-
 def stale(notes: list[Note]) -> int:
     """How many messages were finished after a later owner had begun: in hand at a freeze."""
     newest: Counter[int] = Counter()
@@ -232,10 +178,15 @@ def run_chaos(
         queues={"q": QueueConfig(partitions=PARTITIONS)},
         groups={"g": group},
     )
+
+    class Witness(witness.Witness):
+        def __init__(self) -> None:
+            super().__init__(notes)
+
     topology = deploy(config)
     try:
         found = topology.group("g")
-        found.start(Recorder(notes), consumers=3)
+        found.start(Witness, consumers=3)
         chaos = Chaos(topology, random.Random(seed), server)
         with Load(topology, PER_SECOND) as load:
             chaos.run(seconds)
@@ -244,22 +195,37 @@ def run_chaos(
         changes: list[Change] = []
         while more := found.history(changes[-1].version if changes else 0).changes:
             changes += more
-        history = history_of(every, changes)
-        members = tuple((c.member, c.incarnation) for c in rest.consumers)
-        owners = {c.member: c.incarnation for c in rest.consumers}
-        rows = tuple(
-            PartitionRow(p.partition, p.owner, owners[p.owner], p.epoch, p.checkpoint)
-            for p in rest.partitions
+        history = witness.in_order(
+            witness.processed(every),
+            witness.stored(changes),
+            witness.seen(notes),
+            witness.appended(topology.name, config.buffers or 1, "q", PARTITIONS),
         )
-        ends = {p.partition: p.end_offset for p in rest.partitions}
-        history.append(Ended(round(time.time() * 1_000), rows, ends, members))
-        wrong = [str(violation) for violation in checkers.check(history, JUDGES)]
+        history += _end_of(rest, load)
+        wrong = [str(violation) for violation in checkers.check(history, witness.JUDGES)]
         wrong += _own_checks(chaos, every, load.sent)
         chaos.done["messages"] = load.sent
         chaos.done["processed again"] = len(every) - len({n.payload for n in every})
         return chaos.done, wrong
     finally:
         topology.kill()
+
+
+def _end_of(rest: Any, load: Load) -> list[HistoryEvent]:
+    """What producers were told, and where everything stands at last."""
+    at_ms = round(time.time() * 1_000)
+    told = [
+        Acknowledged(at_ms, place.partition, place.offset, f"m{number}")
+        for number, place in enumerate(load.places)
+        if place.offset is not None
+    ]
+    owners = {c.member: c.incarnation for c in rest.consumers}
+    rows = tuple(
+        PartitionRow(p.partition, p.owner, owners[p.owner], p.epoch, p.checkpoint)
+        for p in rest.partitions
+    )
+    ends = {p.partition: p.end_offset for p in rest.partitions}
+    return [*told, Ended(at_ms, rows, ends, tuple(owners.items()))]
 
 
 def _at_rest(group: Any) -> Any:

@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from pxrs_ray.receipt import Place
+
 KEYS = 64
 
 
@@ -15,6 +17,7 @@ class Load:
 
     def __init__(self, topology: Any, per_second: int = 400, queue: str = "q") -> None:
         self.sent = 0
+        self.places: list[Place] = []
         self._producer = topology.producer(queue)
         self._pause_s = 1 / per_second
         self._receipts: list[Any] = []
@@ -43,5 +46,4 @@ class Load:
         self._stop.set()
         self._thread.join(60)
         self._producer.close(60)
-        for receipt in self._receipts:
-            receipt.result(10)
+        self.places = [receipt.result(10) for receipt in self._receipts]
