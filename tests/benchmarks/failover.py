@@ -35,7 +35,7 @@ CONSUMERS = 3
 LEASE_S = 1.0
 BEAT_S = 0.01
 WAIT_S = 60.0
-WINDOW_NS = 400_000_000
+WINDOW_NS = 300_000_000
 MS = 1e-6
 
 _RECORD = Struct("<qqqq")
@@ -65,9 +65,10 @@ class Trace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, int] = {}
-        self._parts: list[Rows] = []
+        self._every: Rows = np.empty(0, ROW)
 
     def rows(self, since_ns: int = 0) -> Rows:
+        parts = [self._every]
         for file in self.folder.iterdir():
             with file.open("rb") as opened:
                 opened.seek(self._read.get(file, 0))
@@ -75,11 +76,12 @@ class Trace:
             whole = len(new) - len(new) % _RECORD.size
             self._read[file] = self._read.get(file, 0) + whole
             if whole:
-                self._parts.append(np.frombuffer(new[:whole], ROW))
-        every = np.concatenate(self._parts) if self._parts else np.empty(0, ROW)
-        every = np.sort(every, order="at")
-        self._parts = [every]
-        return every[every["at"] >= since_ns]
+                parts.append(np.frombuffer(new[:whole], ROW))
+        if len(parts) > 1:
+            every = np.concatenate(parts)
+            # Almost in order already, which a stable sort makes use of.
+            self._every = every[np.argsort(every["at"], kind="stable")]
+        return self._every[np.searchsorted(self._every["at"], since_ns) :]
 
 
 class Beat:
@@ -175,8 +177,8 @@ def until(check: Callable[[], Any], what: str, pause_s: float = 0.01) -> Any:
     return found
 
 
-def settled(scene: Scene, consumers: int = CONSUMERS) -> Any:
-    """The group's status once everybody runs, owns its share, and has worked for a moment."""
+def settled(scene: Scene, consumers: int = CONSUMERS, calm_s: float = WINDOW_NS / 1e9) -> Any:
+    """The group's status once everybody runs, owns its share, and has worked for `calm_s`."""
 
     def check() -> Any:
         status = scene.group.status()
@@ -186,8 +188,8 @@ def settled(scene: Scene, consumers: int = CONSUMERS) -> Any:
         return len(running) == consumers and fair and max(shares) - min(shares) <= 1 and status
 
     until(check, "a settled group", 0.05)
-    time.sleep(WINDOW_NS / 1e9 + 0.1)
-    return check() or settled(scene, consumers)
+    time.sleep(calm_s)
+    return check() or settled(scene, consumers, calm_s)
 
 
 def epochs(status: Any) -> dict[int, int]:
