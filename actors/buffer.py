@@ -24,7 +24,7 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.line import REPLY_BYTES_MAX, LineServer, reply_bytes
-from pxrs_ray.actors.memory import keep_freed_memory, resident_bytes
+from pxrs_ray.actors.memory import resident_bytes, settle
 from pxrs_ray.actors.patience import Patience, Waiting, wake
 from pxrs_ray.actors.reader import Reader, append_frame, may_pass, message_at, refused
 from pxrs_ray.actors.writer import Writer
@@ -61,7 +61,7 @@ class Buffer:
     """
 
     def __init__(self, topology: str, index: int, buffers: int, folder: str) -> None:
-        keep_freed_memory()
+        settle()
         start_journal(topology=topology, actor=f"buffer {index}")
         self._topology, self._index, self._buffers = topology, index, buffers
         self._incarnation = uuid.uuid4().hex

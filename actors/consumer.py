@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,14 +22,16 @@ from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler
 from pxrs_ray.actors.in_order import InOrderWorker
 from pxrs_ray.actors.letters import DeadLetters
+from pxrs_ray.actors.memory import keep_what_is_loaded
 from pxrs_ray.actors.quarantine_log import QuarantineLog
 from pxrs_ray.actors.runtime import ConsumerRuntime
 from pxrs_ray.actors.specs import ConsumerSpec
+from pxrs_ray.actors.termination import on_terminate
 from pxrs_ray.actors.ways import open_ways
 from pxrs_ray.actors.worker import Failure, Worker
 from pxrs_ray.batch import Batch
 from pxrs_ray.delivery import Desk
-from pxrs_ray.errors import HandlerError
+from pxrs_ray.errors import HandlerError, PxrsError
 from pxrs_ray.events import Assignment
 from pxrs_ray.journal import start_journal
 from pxrs_ray.model import (
@@ -48,6 +50,7 @@ from pxrs_ray.retry import FailurePolicy
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_WAIT_S = 60.0
+TERMINATE_EXTRA_S = 2.0
 SKIPPED_KEPT = 1_000
 
 
@@ -82,6 +85,7 @@ class Consumer:
             )
         if not self._config.consumer_per_partition:
             self._handler.one_at_a_time()
+        keep_what_is_loaded()
         self._workers: dict[PartitionId, Worker] = {}
         self._processed_by_ended = 0
         self._given_up: list[Failure] = []
@@ -90,6 +94,8 @@ class Consumer:
         self._loading: dict[PartitionId, asyncio.Future[None]] = {}
         self._runtime: ConsumerRuntime | None = None
         self._watch: asyncio.Task[None]
+        self._ending: asyncio.Task[None] | None = None
+        self._stop_listening: Callable[[], None]
         self._loop: asyncio.AbstractEventLoop
 
     async def ready(self) -> tuple[int, str]:
@@ -111,11 +117,27 @@ class Consumer:
             )
             self._runtime.start(assignment)
             self._watch = asyncio.ensure_future(self._end_with(self._runtime))
+            self._stop_listening = on_terminate(self._terminate)
         return self._where()
 
     async def _end_with(self, runtime: ConsumerRuntime) -> None:
         await runtime.ended.wait()
         self._finished.set()
+
+    def _terminate(self) -> None:
+        """Somebody has asked this process to end: not before everything is handed back."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._hand_over_and_exit())
+
+    async def _hand_over_and_exit(self) -> None:
+        try:
+            wait_s = self._config.revoke_deadline_ms / 1_000 + TERMINATE_EXTRA_S
+            await self._live().leave("its process was told to end", wait_s)
+            await self.finish()
+        except PxrsError as error:
+            logger.warning("%s ends without having handed over: %s", self._spec.actor, error)
+        finally:
+            os._exit(0)
 
     async def redrive(self, partition: PartitionId) -> None:
         """An operator has asked something of this partition's quarantine."""
@@ -133,6 +155,7 @@ class Consumer:
         """End gracefully: everything has been handed back. `run` returns."""
         runtime = self._runtime
         if runtime is not None:
+            self._stop_listening()
             await runtime.close()
         for worker in self._workers.values():
             worker.stop()

@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import queue_status
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.high_water import HighWater
+from pxrs_ray.actors.memory import keep_what_is_loaded
 from pxrs_ray.actors.memory_store import open_store_for
 from pxrs_ray.actors.metrics import Sources, TopologyMetrics
 from pxrs_ray.actors.specs import GroupSpec
@@ -42,6 +44,10 @@ logger = logging.getLogger(__name__)
 # The topology's own documents live in a group of the registry, and a group has a row at least.
 DOCUMENT_ROWS = 1
 
+# The store's thread and the event loop want the interpreter in turns, many times a commit; at
+# Python's usual 5 ms a turn each would wait for the other.
+SWITCH_S = 0.000_5
+
 
 class Coordinator:
     """The coordinator of one topology. Use it through `pxrs_ray.actors.topology.Topology`."""
@@ -60,6 +66,8 @@ class Coordinator:
         self._drains: DrainWatch
         self._reporting: asyncio.Task[None]
         start_journal(topology=config.name, actor="coordinator")
+        sys.setswitchinterval(SWITCH_S)
+        keep_what_is_loaded()
         self._closing = False
         self._deployed = ""
 
