@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pxrs_ray.dashboard.picture import Look
     from pxrs_ray.model import Change
 
-CHANGES_FIRST = 300
+# Two rebalances of some thousand partitions: fewer would tell a part of one as the whole.
+CHANGES_MAX = 10_000
 
 
 def command(
@@ -72,10 +73,10 @@ class RaySource:
         status = self._topology.status()
         changes: dict[str, tuple[Change, ...]] = {}
         for group in status.groups:
-            seen = self._seen.get(group.group, max(0, group.version - CHANGES_FIRST))
+            seen = self._seen.get(group.group, max(0, group.version - CHANGES_MAX))
             if group.version > seen:
                 name = group.group
-                changes[name] = Group(status.topology, name).history(seen, CHANGES_FIRST).changes
+                changes[name] = Group(status.topology, name).history(seen, CHANGES_MAX).changes
                 self._seen[name] = max((c.version for c in changes[name]), default=seen)
         return Look(status, self._topology.buffer_stats(), changes)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pxrs_ray.cli._options import AsJson, TopologyName
+from pxrs_ray.errors import StoreUnavailable
 
 
 def command(
@@ -21,7 +22,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Drain and end a whole topology; messages and checkpoints stay, `pxrs up` goes on."""
-    from pxrs_ray.cli._ray import connect, running
+    from pxrs_ray.cli._ray import connect, running, steady
     from pxrs_ray.cli._show import answer
 
     if name is not None and name.endswith(".toml"):
@@ -35,8 +36,13 @@ def command(
         from pxrs_ray.actors.topology import Topology, attach
 
         found = Topology(name) if actors_of(name) else attach(name)
-    else:
+    elif now:
         found = running(name)
+    else:
+        try:
+            found = steady(name)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(f"{error}; `pxrs down --now` does not ask it") from None
     if now:
         found.kill()
     else:
