@@ -38,7 +38,10 @@ class Blocks:
         """A place for each block, for they can all be fetched at once."""
         return [str(number) for number in range(len(self.references))]
 
-    def start(self, feed: Feed, number: int, told: Told) -> tuple[Any, Any]:
+    def fetch(self, number: int) -> Any:
+        """The block itself, for Ray has it."""
+        return self.references[number]
+
+    def route(self, feed: Feed, number: int, told: Told, fetched: Any) -> Any:
         """Route one block where Ray sees fit."""
-        block = self.references[number]
-        return block, route_block.remote(feed, number, told, block, self.columns)
+        return route_block.remote(feed, number, told, fetched, self.columns)

@@ -72,7 +72,7 @@ def pushed(
         join_ray(feed.target.address)
         row: dict[str, Any] = {"number": number, "error": None}
         try:
-            routed = route(feed, number, batches, told.get(number, Told()), whole=False)
+            routed = route(feed, number, batches, told.get(number, Told()))
         except PxrsError as error:
             # As an answer and not as a failure: Spark's retries would not mend it.
             row["error"] = json.dumps([type(error).__name__, str(error)])

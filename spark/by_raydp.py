@@ -1,11 +1,11 @@
 """The way through RayDP: Spark's partitions as Arrow bytes in Ray, each routed by a task.
 
 Rules of this file. The driver asks RayDP's executors for a partition's bytes and hands the reply
-on, unread, to a routing task: the bytes go from executor to task through Ray's object store, and
-a task that Ray runs again gets the very same bytes. One partition a time is asked of an executor,
-for RayDP recovers lost executors best then; every fetch has a deadline. When one fails, Spark
-prepares everything again and the feed goes on with what is missing. What RayDP holds is released
-in any case.
+on, unread, to a routing task, which reads them where they lie in Ray's object store: nothing is
+copied, and a task that Ray runs again gets the very same bytes. One partition a time is asked of
+an executor, for RayDP recovers lost executors best then; every fetch has a deadline. When one
+fails, Spark prepares everything again and the feed goes on with what is missing. What RayDP holds
+is released in any case.
 """
 
 from __future__ import annotations
@@ -58,21 +58,24 @@ class Prepared:
     def __len__(self) -> int:
         return len(self.locations)
 
-    def start(self, feed: Feed, number: int, told: Told) -> tuple[Any, Any]:
-        """Ask for one partition's bytes, and have them routed."""
+    def fetch(self, number: int) -> Any:
+        """Ask for one partition's bytes."""
         before = global_worker.load_code_from_local
         # Calls to Java want this, and everything else of ours wants it off.
         global_worker.set_load_code_from_local(True)  # type: ignore[no-untyped-call]
         try:
             executor: Any = ray.get_actor(self.locations[number])
-            fetched = executor.getRDDPartition.remote(
+            return executor.getRDDPartition.remote(
                 self.rdd_id, number, self.schema_json, self.agent
             )
         except ValueError as error:
             raise FetchFailed(f"{self.locations[number]} is gone") from error
         finally:
             global_worker.set_load_code_from_local(before)  # type: ignore[no-untyped-call]
-        return fetched, route_bytes.remote(feed, number, told, fetched)
+
+    def route(self, feed: Feed, number: int, told: Told, fetched: Any) -> Any:
+        """Have them routed; in a list, Ray gives the task the reference and not a copy."""
+        return route_bytes.remote(feed, number, told, [fetched])
 
 
 @contextmanager
@@ -81,7 +84,8 @@ def prepared(df: DataFrame) -> Iterator[Prepared]:
     context = df.sparkSession.sparkContext
     jvm: Any = context._jvm
     writer = jvm.org.apache.spark.sql.raydp.ObjectStoreWriter
-    level = context._getJavaStorageLevel(StorageLevel.MEMORY_AND_DISK)
+    # As they are: PySpark's own level would have them compressed, only to be fetched at once.
+    level = context._getJavaStorageLevel(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
         info = writer.prepareRecoverableRDD(df._jdf, level)
     except Py4JJavaError as error:
@@ -126,11 +130,18 @@ class Source(Protocol):
     def locations(self) -> Sequence[str]:
         """Where each partition is."""
 
-    def start(self, feed: Feed, number: int, told: Told) -> tuple[Any, Any]:
-        """Begin to fetch and route one partition: references to its data and to its `Routed`.
+    def fetch(self, number: int) -> Any:
+        """Begin to fetch one partition; answers a reference to it. Raises FetchFailed."""
 
-        Raises FetchFailed.
-        """
+    def route(self, feed: Feed, number: int, told: Told, fetched: Any) -> Any:
+        """Have what was fetched routed; answers a reference to its `Routed`."""
+
+
+@dataclass(slots=True)
+class _Fetch:
+    number: int
+    reference: Any
+    deadline_s: float
 
 
 def feed_round(
@@ -150,48 +161,51 @@ def feed_round(
     # An executor gives one partition at a time; as many more are routed meanwhile.
     window = max(WINDOW_MIN, min(cpus, 2 * len(set(data.locations)) + 1))
     waiting = deque(numbers)
-    fetching: dict[str, tuple[Any, float]] = {}
+    fetching: dict[str, _Fetch] = {}
     routing: dict[Any, int] = {}
     try:
-        while waiting or routing:
-            while len(routing) < window:
+        while waiting or fetching or routing:
+            while len(fetching) + len(routing) < window:
                 number = next((n for n in waiting if data.locations[n] not in fetching), None)
                 if number is None:
                     break
                 waiting.remove(number)
+                deadline_s = time.monotonic() + fetch_s_max
+                fetching[data.locations[number]] = _Fetch(number, data.fetch(number), deadline_s)
+            under_way = [*routing, *(fetch.reference for fetch in fetching.values())]
+            ready, _ = ray.wait(under_way, timeout=LOOK_S, fetch_local=False)
+            for number, fetched in _fetched(fetching):
                 told = state.partitions.get(number, Told())
-                fetched, routed = data.start(feed, number, told)
-                fetching[data.locations[number]] = (fetched, time.monotonic() + fetch_s_max)
-                routing[routed] = number
-            under_way = [*routing, *(reference for reference, _ in fetching.values())]
-            ray.wait(under_way, timeout=LOOK_S, fetch_local=False)
-            _settle_fetches(fetching)
-            done, _ = ray.wait([*routing], num_returns=len(routing), timeout=0)
-            for reference in done:
-                number = routing.pop(reference)
-                try:
-                    on_routed(ray.get(reference))
-                except RayError as error:
-                    raise _cause(error, number) from None
+                routing[data.route(feed, number, told, fetched)] = number
+            for reference in ready:
+                if reference in routing:
+                    number = routing.pop(reference)
+                    try:
+                        on_routed(ray.get(reference))
+                    except RayError as error:
+                        raise _cause(error, number) from None
     finally:
         _end(list(routing))
 
 
-def _settle_fetches(fetching: dict[str, tuple[Any, float]]) -> None:
-    """Forget the fetches that have come. Raises FetchFailed when one is late."""
-    references = [reference for reference, _ in fetching.values()]
+def _fetched(fetching: dict[str, _Fetch]) -> list[tuple[int, Any]]:
+    """Take the fetches that have come out. Raises FetchFailed when one is late."""
+    references = [fetch.reference for fetch in fetching.values()]
     if not references:
-        return
+        return []
     ready, _ = ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
-    for executor, (reference, deadline) in list(fetching.items()):
-        if reference in ready:
+    found = []
+    for executor, fetch in list(fetching.items()):
+        if fetch.reference in ready:
             del fetching[executor]
-        elif time.monotonic() > deadline:
+            found.append((fetch.number, fetch.reference))
+        elif time.monotonic() > fetch.deadline_s:
             raise FetchFailed(f"{executor} did not give a partition in time")
+    return found
 
 
 def _end(routing: list[Any]) -> None:
-    """Let the tasks that are under way come to their end; those that wait for data never will."""
+    """Let the tasks that are under way come to their end, or end them."""
     for patience_s in (END_S, CANCEL_S):
         if routing:
             _, routing = ray.wait(routing, num_returns=len(routing), timeout=patience_s)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from xxhash import xxh3_64_intdigest, xxh3_128
 
 from pxrs_ray.batch import Batch
 from pxrs_ray.errors import MessageTooLarge, UsageError
@@ -24,6 +23,7 @@ from pxrs_ray.log.wire import OutFrame
 from pxrs_ray.partitioning import Partitioner, group_by_partition
 from pxrs_ray.partitioning.lanes import Ints
 from pxrs_ray.spark.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
+from pxrs_ray.spark.fingerprint import Fingerprint
 from pxrs_ray.spark.target import Target
 
 # Fixed, for they decide which frames a feed's rows become, also when it is run again later.
@@ -79,25 +79,37 @@ class Framer:
     counts: Ints = field(init=False)
     _sequences: list[int] = field(init=False)
     _partitioner: Partitioner = field(init=False)
-    _hash: xxh3_128 = field(init=False)
+    _fingerprint: Fingerprint = field(init=False)
 
     def __post_init__(self) -> None:
         self.counts = np.zeros(self.target.partitions, np.int64)
         self._sequences = [0] * self.target.partitions
         self._partitioner = self.target.partitioner(self.number)
-        self._hash = xxh3_128()
+        self._fingerprint = Fingerprint(f"{self.target.spread} {self.number}")
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all frames so far: their partitions, rows and bodies, in order."""
-        return self._hash.hexdigest()
+        """A fingerprint of all rows so far; the same one means the same frames."""
+        return self._fingerprint.hexdigest()
+
+    def look(self, chunk: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Check the chunk, and count it; answers its columns as messages have them, and flags.
+
+        Raises UsageError, MessageTooLarge.
+        """
+        arrays, flags = self._columns(chunk)
+        self._fingerprint.update(arrays)
+        if SCOPE in chunk.schema.names:
+            self._fingerprint.update([chunk.column(SCOPE)])
+        self.rows += chunk.num_rows
+        self.payload_bytes += _data_bytes(arrays[1])
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[flags]), flags
 
     def frames(self, chunk: pa.RecordBatch) -> list[OutFrame]:
-        """The chunk's frames, at most one a partition. Raises UsageError, MessageTooLarge."""
-        arrays, flags = self._columns(chunk)
-        columns = pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[flags])
+        """Look at the chunk, and make its frames, at most one a partition."""
+        columns, flags = self.look(chunk)
         scopes = chunk.column(SCOPE) if SCOPE in chunk.schema.names else None
-        order, bounds = group_by_partition(arrays[0], self._partitioner, scopes)
+        order, bounds = group_by_partition(columns.column(0), self._partitioner, scopes)
         grouped = columns.take(pa.array(order))
         found = []
         for partition in np.flatnonzero(np.diff(bounds)).tolist():
@@ -107,11 +119,7 @@ class Framer:
             header, body = part.to_wire(self.producer_id, self.epoch, sequence)
             self._sequences[partition] += 1
             self.counts[partition] += end - start
-            self._hash.update(np.array([partition, end - start], np.int64).tobytes())
-            self._hash.update(xxh3_64_intdigest(body).to_bytes(8, "little"))
             found.append((partition, header, body))
-        self.rows += chunk.num_rows
-        self.payload_bytes += _data_bytes(arrays[1])
         return found
 
     def _columns(self, chunk: pa.RecordBatch) -> tuple[list[pa.Array], int]:

@@ -56,6 +56,7 @@ class Ledger:
         self._feed = feed_id
         self._epoch = epoch
         self._appender = Appender(target)
+        self._sent = ""
 
     def open(self) -> None:
         """Have the log made, where it is not there yet."""
@@ -85,25 +86,38 @@ class Ledger:
 
     def tell_mark(self, number: int, step: int, digest: str) -> None:
         """Say what a Spark partition's frames are up to the step. Raises FeedConflict."""
-        self._tell(f"{number}", step, {"number": number, "step": step, "digest": digest})
+        self.send_mark(number, step, digest)
+        self.settle()
+
+    def send_mark(self, number: int, step: int, digest: str) -> None:
+        """The same, not waiting for the answer: `settle` does."""
+        self._send(f"{number}", step, {"number": number, "step": step, "digest": digest})
 
     def tell_done(self, number: int, done: dict[str, Any]) -> None:
         """Say that all frames of a Spark partition are in the logs. Raises FeedConflict."""
         self._tell(f"{number}/done", 0, {"number": number, "done": done})
 
-    def _tell(self, identity: str, sequence: int, fact: dict[str, Any]) -> None:
-        text = json.dumps(fact, sort_keys=True).encode()
-        row = Batch.of([self._feed.encode()], [text], timestamp_ms=time.time_ns() // 1_000_000)
-        writer = producer_id(f"ledger/{self._target.queue}/{self._feed}/{identity}")
-        header, body = row.to_wire(writer, self._epoch, sequence)
+    def settle(self) -> None:
+        """Return when everything that was sent is told. Raises FeedConflict."""
         try:
-            self._appender.send([(0, header, body)])
             self._appender.drain()
         except SequenceConflict:
             raise FeedConflict(
                 f"{self._target.queue.split('.', 1)[1]!r} was fed other data by {self._feed!r} "
-                f"before: its {_called(identity)} is not what it was"
+                f"before: its {_called(self._sent)} is not what it was"
             ) from None
+
+    def _tell(self, identity: str, sequence: int, fact: dict[str, Any]) -> None:
+        self._send(identity, sequence, fact)
+        self.settle()
+
+    def _send(self, identity: str, sequence: int, fact: dict[str, Any]) -> None:
+        self._sent = identity
+        text = json.dumps(fact, sort_keys=True).encode()
+        row = Batch.of([self._feed.encode()], [text], timestamp_ms=time.time_ns() // 1_000_000)
+        writer = producer_id(f"ledger/{self._target.queue}/{self._feed}/{identity}")
+        header, body = row.to_wire(writer, self._epoch, sequence)
+        self._appender.send([(0, header, body)])
 
     def _facts(self) -> Iterator[dict[str, Any]]:
         name = names.buffer(self._target.topology, 0)

@@ -57,34 +57,51 @@ class Feed:
     called: Mapping[str, str] = field(default_factory=dict)
 
 
+def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told) -> None:
+    """Find what is wrong with the rows, and tell their fingerprint, before any of them is appended.
+
+    For rows that are at hand as a whole, and can be read again by `route` afterwards. Raises as
+    `route` does.
+    """
+    if told.done is not None:
+        return
+    framer = _framer(feed, number)
+    for chunk in chunks(rows):
+        framer.look(chunk)
+    if feed.ledgered:
+        ledger = _ledger(feed)
+        _mark(feed, ledger, told, number, 0, framer.digest)
+        _settle(feed, ledger, number)
+
+
 def route(
-    feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told, *, whole: bool
+    feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told, *, checked: bool = False
 ) -> Routed:
     """Append the rows of Spark partition `number`, or find that all of them are there already.
 
-    `whole` says that the rows are at hand as a whole: then everything is checked, and its
-    fingerprint is told, before anything is appended. Otherwise they are appended as they come.
+    Rows that were not `checked` are as they come, so what they are is told piece by piece.
     Raises FeedConflict when they are not the rows of the last time, UsageError and
     MessageTooLarge for rows that cannot be messages, and what the buffers refuse them with.
     """
-    identity = producer_id(f"feed/{feed.target.queue}/{feed.feed_id}/{number}")
-    now_ms = time.time_ns() // 1_000_000
-    framer = Framer(feed.target, number, identity, feed.epoch, now_ms, feed.called)
-    ledger = Ledger(feed.target.ledger(), feed.feed_id) if feed.ledgered else None
+    framer = _framer(feed, number)
+    ledger = _ledger(feed) if feed.ledgered else None
     appender = Appender(feed.target, stall_s=feed.stall_s)
-    made: Iterable[list[OutFrame]] = (framer.frames(chunk) for chunk in chunks(rows))
-    if whole:
-        made = list(made)
-        if ledger is not None:
-            _mark(feed, ledger, told, number, 0, framer.digest)
+    # A piece is sent one step late: its fingerprint is told while the next one is made.
+    held: list[OutFrame] = []
     try:
-        for step, frames in enumerate(made):
+        for step, chunk in enumerate(chunks(rows)):
+            frames = framer.frames(chunk)
             if ledger is None and step >= CHUNKS_MAX:
                 raise _batch_too_large(number)
-            if ledger is not None and not whole:
+            if ledger is not None and not checked:
+                _settle(feed, ledger, number)
                 _mark(feed, ledger, told, number, step, framer.digest)
+                frames, held = held, frames
             if told.done is None:
                 appender.send(frames)
+        if ledger is not None and told.done is None:
+            _settle(feed, ledger, number)
+            appender.send(held)
         appender.drain()
     except SequenceConflict as error:
         raise changed(feed, number, str(error)) from None
@@ -101,6 +118,17 @@ def route(
         appender.appended,
         appender.repeated,
     )
+
+
+def _framer(feed: Feed, number: int) -> Framer:
+    identity = producer_id(f"feed/{feed.target.queue}/{feed.feed_id}/{number}")
+    return Framer(
+        feed.target, number, identity, feed.epoch, time.time_ns() // 1_000_000, feed.called
+    )
+
+
+def _ledger(feed: Feed) -> Ledger:
+    return Ledger(feed.target.ledger(), feed.feed_id)
 
 
 def changed(feed: Feed, number: int, why: str) -> FeedConflict:
@@ -122,15 +150,20 @@ def _batch_too_large(number: int) -> UsageError:
 
 
 def _mark(feed: Feed, ledger: Ledger, told: Told, number: int, step: int, digest: str) -> None:
-    """Tell the ledger a fingerprint, unless it knows it. Raises FeedConflict."""
+    """Send the ledger a fingerprint, unless it knows it. Raises FeedConflict."""
     known = told.marks.get(step)
     if known is None and told.done is None:
-        try:
-            ledger.tell_mark(number, step, digest)
-        except FeedConflict as error:
-            raise changed(feed, number, str(error)) from None
+        ledger.send_mark(number, step, digest)
     elif known is not None and known != digest:
         raise changed(feed, number, "its rows have another fingerprint")
+
+
+def _settle(feed: Feed, ledger: Ledger, number: int) -> None:
+    """Return when the fingerprints that were sent are told. Raises FeedConflict."""
+    try:
+        ledger.settle()
+    except FeedConflict as error:
+        raise changed(feed, number, str(error)) from None
 
 
 def _done(framer: Framer) -> dict[str, Any]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import ray
+from ray._private.worker import global_worker
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.spark.fields import KEY, PAYLOAD, TIMESTAMP
 from pxrs_ray.spark.ledger import Told
-from pxrs_ray.spark.routing import Feed, Routed, route
+from pxrs_ray.spark.routing import Feed, Routed, check, route
 
 TASK_RETRIES = 10
+# What Ray calls bytes that another language gave.
+RAW = b"RAW"
+WAIT_MS = 60_000
 _KINDS = {KEY: pa.binary(), PAYLOAD: pa.binary(), TIMESTAMP: pa.int64()}
 
 
@@ -23,9 +27,10 @@ def routing_task(function: Callable[..., Routed]) -> Any:
 
 
 @routing_task
-def route_bytes(feed: Feed, number: int, told: Told, ipc_bytes: bytes) -> Routed:
-    """Route one partition out of the bytes that RayDP gave."""
-    return route(feed, number, pa.ipc.open_stream(ipc_bytes), told, whole=True)
+def route_bytes(feed: Feed, number: int, told: Told, references: Sequence[Any]) -> Routed:
+    """Route one partition out of the bytes that RayDP gave, and to which there is a reference."""
+    ipc_bytes = _in_place(references[0])
+    return _route_twice(feed, number, lambda: pa.ipc.open_stream(ipc_bytes), told)
 
 
 @routing_task
@@ -33,7 +38,25 @@ def route_block(
     feed: Feed, number: int, told: Told, block: pa.Table, columns: Mapping[str, str]
 ) -> Routed:
     """Route one block of a Dataset."""
-    return route(feed, number, _messages(block, columns).to_batches(), told, whole=True)
+    return _route_twice(feed, number, _messages(block, columns).to_batches, told)
+
+
+def _route_twice(
+    feed: Feed, number: int, read: Callable[[], Iterable[pa.RecordBatch]], told: Told
+) -> Routed:
+    """Look at everything once before anything is appended."""
+    check(feed, number, read(), told)
+    return route(feed, number, read(), told, checked=True)
+
+
+def _in_place(reference: Any) -> Any:
+    """The bytes where they lie in Ray's object store; a copy where Ray shows no such thing."""
+    try:
+        worker: Any = global_worker
+        ((data, kind, *_),) = worker.core_worker.get_objects([reference], WAIT_MS)
+    except (AttributeError, TypeError, ValueError):
+        data, kind = None, b""
+    return pa.py_buffer(data) if data is not None and kind == RAW else ray.get(reference)
 
 
 def _messages(block: pa.Table, columns: Mapping[str, str]) -> pa.Table:

@@ -89,7 +89,7 @@ def spark_cluster() -> Iterator[Bench]:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="pxrs-bench-") as name,
-            spark_on_ray("bench", executors=1, cores=2, memory="3g", **options) as spark,
+            spark_on_ray("bench", executors=1, cores=2, memory="4g", **options) as spark,
         ):
             queue = BuffersOnly("bench", Path(name, "data"), partitions=8)
             yield Bench(spark, queue, Path(name))
