@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,9 @@ def read_queue(
 def _frame(
     spark: SparkSession, shares: list[Share], read: Any, times: tuple[int | None, int | None]
 ) -> DataFrame:
-    def run(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Spark gives up a Python worker that leaves input unread: the next one would start anew.
+        deque(numbers, maxlen=0)
         context = TaskContext.get()
         assert context is not None
         if not shares:
