@@ -2,7 +2,8 @@
 
 Rules of this file: everything that can be wrong is found before anything starts; what starts here
 ends here, the Java processes included, so that sessions of both kinds can follow one another in
-one process. There is one Spark session a process: that is Spark's rule.
+one process. What Java and Spark keep on this node's disk is in one folder, removed at the end, for
+processes that are killed cannot tidy up. There is one Spark session a process: Spark's rule.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def spark_on_ray(
     Works on a local Ray, on a running cluster and inside `ray job submit`; Ray is started, or
     joined, when this process has none. `conf` holds further Spark options: those with dots in
     their names as `**{"spark.x.y": "z"}`. `cluster_grows` leaves out the check for CPUs and
-    memory, for clusters whose autoscaler adds nodes. `quiet` keeps what Java writes to stderr from
+    memory, for clusters whose autoscaler adds nodes. `quiet` keeps what Java and Spark log from
     the terminal.
 
     Raises, before anything starts, DependencyMissing (no Java that Spark runs on), UsageError
@@ -80,12 +81,16 @@ def spark_on_ray(
         _check_cluster(executors, float(str(conf.get(EXECUTOR_CPU, cores))), memory)
     before = set(ray.util.list_named_actors())
     with _environment() as folder:
-        configs = {"spark.log4j.config.file.name": str(folder / LOG4J), **_defaults(conf)}
+        configs = {"spark.log4j.config.file.name": str(folder / LOG4J), **_defaults(conf, folder)}
         configs[MASTER_OPTIONS] = _with_options(conf, MASTER_OPTIONS)
+        if not cluster_grows and _has_one_node():
+            # Ray ends executors by force, and what they keep would stay in /tmp.
+            for name in (MASTER_OPTIONS, EXECUTOR_OPTIONS):
+                configs[name] += _files_in(folder)
         try:
             with _stderr_into(folder / "java.log" if quiet else None):
                 session = raydp.init_spark(app_name, executors, cores, memory, configs=configs)
-                session.sparkContext.setLogLevel("ERROR")
+                session.sparkContext.setLogLevel(_log_level(quiet))
             yield session
         finally:
             with _logs_silenced():
@@ -107,13 +112,13 @@ def spark_local(
     check_java(on_path=False)
     with _environment() as folder:
         builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
-        configs = {"spark.driver.memory": memory, **_defaults(conf)}
+        configs = {"spark.driver.memory": memory, **_defaults(conf, folder)}
         configs[DRIVER_OPTIONS] += f" -Dlog4j2.configurationFile={folder / LOG4J}"
         for name, value in configs.items():
             builder = builder.config(name, value)
         with _stderr_into(folder / "java.log" if quiet else None):
             session = builder.getOrCreate()
-            session.sparkContext.setLogLevel("ERROR")
+            session.sparkContext.setLogLevel(_log_level(quiet))
         try:
             yield session
         finally:
@@ -121,6 +126,11 @@ def spark_local(
                 session.stop()
                 SparkSession.builder._options.clear()
                 _end_java()
+
+
+def _log_level(quiet: bool) -> str:
+    """What Spark logs. Its errors come as exceptions as well, and say it better."""
+    return "FATAL" if quiet else "WARN"
 
 
 def is_on_ray(spark: SparkSession) -> bool:
@@ -149,8 +159,11 @@ def _with_options(conf: Conf, name: str) -> str:
     return f"{OPTIONS} {conf.get(name, '')}".strip()
 
 
-def _defaults(conf: Conf) -> dict[str, str]:
-    """The user's options, over what makes Spark quiet and its Python workers ours."""
+def _defaults(conf: Conf, folder: Path) -> dict[str, str]:
+    """The user's options, over what makes Spark quiet and its Python workers ours.
+
+    The driver's files are in `folder`.
+    """
     configs = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -160,7 +173,17 @@ def _defaults(conf: Conf) -> dict[str, str]:
     configs.update({name: str(value) for name, value in conf.items()})
     for name in (DRIVER_OPTIONS, EXECUTOR_OPTIONS):
         configs[name] = _with_options(conf, name)
+    configs[DRIVER_OPTIONS] += _files_in(folder)
     return configs
+
+
+def _files_in(folder: Path) -> str:
+    return f" -Djava.io.tmpdir={folder}"
+
+
+def _has_one_node() -> bool:
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return len([node for node in nodes if node["Alive"]]) == 1
 
 
 def _check_cluster(executors: int, cpus: float, memory: str) -> None:
@@ -205,7 +228,7 @@ def _environment() -> Iterator[Path]:
     if ours:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
-        with tempfile.TemporaryDirectory(prefix="pxrs-spark-") as name:
+        with tempfile.TemporaryDirectory(prefix="pxrs-spark-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             (folder / LOG4J).write_text(_QUIET_LOG4J)
             yield folder
