@@ -20,6 +20,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pxrs_ray.errors import UsageError
 from pxrs_ray.partitioning import SEED, Partitioner, Spread
 from pxrs_ray.partitioning.strategies import JUMP_FACTOR
+from pxrs_ray.spark.target import Target
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.topology import Topology
@@ -32,7 +33,7 @@ ROW_BITS = (1 << 33) - 1
 
 def partition_column(
     key: str | Column,
-    where: Topology | int,
+    where: Topology | str | int,
     queue: str | None = None,
     *,
     strategy: str = "modulo",
@@ -45,15 +46,14 @@ def partition_column(
     Null for a null key; with `round_robin`, what a feed of this very DataFrame would do.
 
     `key` is a string or binary column; `scope` the column of tenants or labels, where the
-    strategy wants one. With a topology, strategy, hash and seed are the queue's. Raises UsageError
-    for names that there are not, and for `broadcast`, which has no single partition.
+    strategy wants one. With a topology, or the name of one that runs, strategy, hash and seed are
+    the queue's. Raises UsageError for names that there are not, and for `broadcast`, which has no
+    single partition; NotFound for a topology that does not run.
     """
     if not isinstance(where, int):
         if queue is None:
             raise UsageError("name the queue whose partitions you want: partition_column(k, t, q)")
-        _, config, _ = where.queue_spec(queue)
-        options = config.resolved_queue(queue)
-        spread = options.spread()
+        spread = Target.of(where, queue).spread
     else:
         spread = Spread(where, strategy, hash_name, seed)
     partitioner = spread.partitioner()

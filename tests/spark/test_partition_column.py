@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.errors import UsageError
+from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.spark import partition_column, write_dataframe
 from tests.spark.helpers import QUEUE, BuffersOnly
@@ -113,3 +113,5 @@ def test_what_has_no_single_partition_is_refused(spark: Any, queue: BuffersOnly)
         partition_column("k", 4, strategy="modul")
     with pytest.raises(UsageError, match="name the queue"):
         partition_column("k", queue)
+    with pytest.raises(NotFound, match="nowhere"):
+        partition_column("k", "nowhere", QUEUE)
