@@ -22,6 +22,7 @@ from pxrs_ray.log.wire import QueueSpec
 
 QUEUE = "payments"
 PATIENCE_S = 60.0
+FIRST_FILE_S = 1_700_000_000
 
 
 class BuffersOnly:
@@ -95,8 +96,51 @@ def numbered(spark: Any, rows: int, parts: int = 8, keys: int = 1_000) -> Any:
     )
 
 
-def check_numbered(queue: BuffersOnly, rows: int, parts: int = 8, keys: int = 1_000) -> None:
-    """Every row once, each on one partition a key, and in order per key and Spark partition."""
+class Source:
+    """A folder in which files of numbered rows appear: `file_rows` each, from `first` on."""
+
+    def __init__(self, folder: Path, file_rows: int, first: int = 0, keys: int = 1_000) -> None:
+        self.folder = folder
+        self.file_rows = file_rows
+        self.first = first
+        self.keys = keys
+        self.files = 0
+        folder.mkdir()
+
+    @property
+    def rows(self) -> int:
+        """How many have appeared."""
+        return self.files * self.file_rows
+
+    def add(self, files: int) -> None:
+        """Have so many more files appear."""
+        for _ in range(files):
+            begin = self.first + self.rows
+            rows = [
+                f'{{"account": "{number % self.keys}", "number": "{number}"}}'
+                for number in range(begin, begin + self.file_rows)
+            ]
+            hidden = self.folder / f".{self.files}"
+            hidden.write_text("\n".join(rows))
+            # Spark takes files by age, and those of one millisecond in any order.
+            os.utime(hidden, (FIRST_FILE_S + self.files, FIRST_FILE_S + self.files))
+            hidden.rename(self.folder / f"{self.files:04}.json")
+            self.files += 1
+
+
+def numbered_stream(spark: Any, folder: Path) -> Any:
+    """The rows of a `Source` as Spark streams them, a file a batch."""
+    reader = spark.readStream.schema("account string, number string")
+    return reader.option("maxFilesPerTrigger", 1).json(str(folder))
+
+
+def check_numbered(
+    queue: BuffersOnly, rows: int, parts: int = 8, keys: int = 1_000, streamed: int = 0
+) -> None:
+    """Every row once, each on one partition a key, and in order per key and Spark partition.
+
+    The `streamed` rows after them are in order per key.
+    """
     seen: set[int] = set()
     homes: dict[bytes, int] = {}
     last: dict[tuple[bytes, int], int] = {}
@@ -107,13 +151,14 @@ def check_numbered(queue: BuffersOnly, rows: int, parts: int = 8, keys: int = 1_
             number = int(payload)
             assert int(key) == number % keys
             assert homes.setdefault(key, batch.partition) == batch.partition
-            place = (key, number * parts // rows)
+            place = (key, number * parts // rows if number < rows else parts)
             assert last.get(place, -1) < number, "a key's rows are out of order"
             last[place] = number
             seen.add(number)
             count += 1
-    assert (count, len(seen)) == (rows, rows), "rows are missing, or there twice"
-    assert seen == set(range(rows))
+    total = rows + streamed
+    assert (count, len(seen)) == (total, total), "rows are missing, or there twice"
+    assert seen == set(range(total))
 
 
 def eventually(look: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:

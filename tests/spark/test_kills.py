@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ from pxrs_ray.spark import write_dataframe
 from tests.spark.helpers import (
     QUEUE,
     BuffersOnly,
+    Source,
     check_numbered,
     eventually,
     executor_pid,
@@ -29,6 +31,7 @@ from tests.spark.helpers import (
 pytestmark = pytest.mark.spark
 
 ROWS = 400_000
+STREAM_FILES, FILE_ROWS = 8, 20_000
 BOTH = pytest.mark.parametrize("via", ["raydp", "push"])
 
 
@@ -88,23 +91,39 @@ def test_an_executor(spark: Any, queue: BuffersOnly, via: Any) -> None:
     assert not psutil.pid_exists(pid)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_the_driver_inside_a_feed(spark: Any, queue: BuffersOnly, seed: int) -> None:
-    """It is killed at some moment, and started again until it comes to the end."""
-    random = Random(seed)
-    address = ray.get_runtime_context().gcs_address
-    command = [sys.executable, "-W", "ignore", "-m", "tests.spark.feeder"]
-    rows = 2 * ROWS
-    command += [address, queue.name, str(rows)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+def kill_when(
+    queue: BuffersOnly, rows: float, command: list[str], environment: dict[str, str]
+) -> None:
+    """Start a driver, and kill it when there are so many rows."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, start_new_session=True, env=environment
+    )
     try:
-        wanted = random.uniform(0.02, 0.5) * rows
-        eventually(lambda: queue.rows() > wanted or process.poll() is not None, "rows came in")
+        eventually(lambda: queue.rows() > rows or process.poll() is not None, "rows came in")
         assert process.poll() is None, "it came to the end before it was killed"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    assert queue.rows() < rows
-    ended = subprocess.run(command, capture_output=True, timeout=120, check=True, text=True)
-    assert ended.stdout.split() == ["begins", "ended"]
-    check_numbered(queue, rows)
+
+
+def test_the_driver(queue: BuffersOnly, java: None, tmp_path: Path) -> None:
+    """It is killed in a feed, and again in a stream; the third one comes to the end."""
+    random = Random(5)
+    source = Source(tmp_path / "source", FILE_ROWS, first=ROWS)
+    source.add(STREAM_FILES)
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-W", "ignore", "-m", "tests.spark.feeder"]
+    command += [address, queue.name, str(ROWS), str(tmp_path)]
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    kill_when(queue, random.uniform(0.02, 0.5) * ROWS, command, environment)
+    assert queue.rows() < ROWS
+    kill_when(queue, ROWS + random.uniform(0.02, 0.5) * source.rows, command, environment)
+    assert ROWS < queue.rows() < ROWS + source.rows
+    ended = subprocess.run(
+        command, capture_output=True, timeout=120, check=True, text=True, env=environment
+    )
+    assert ended.stdout.split() == ["begins", "fed", "ended"]
+    check_numbered(queue, ROWS, streamed=source.rows)
+    left = [path.name for path in (tmp_path / "tmp").iterdir()]
+    assert len(left) <= 2, f"the two that were killed leave their folders, and no more: {left}"
