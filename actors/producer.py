@@ -97,7 +97,7 @@ class Producer:
             accumulator = self._accumulator
             if accumulator.pending_bytes >= self._limits.pending_bytes_max:
                 self._wait_for_room(timeout_s)
-            first = accumulator.due_ms is None
+            first = not accumulator.opened
             receipt = accumulator.add(
                 key, payload, _now_ms() if first else 0, headers, timestamp, id, scope
             )
@@ -261,7 +261,7 @@ class Producer:
 
     def _idle(self) -> bool:
         """Whether a message that shall not linger can go now: others gather behind it."""
-        return self._limits.linger_ms == 0 and not self._outbox.pending_frames
+        return self._limits.linger_ms == 0 and not self._outbox.busy()
 
     def _close_open(self) -> list[Call]:
         now_ms = _now_ms()

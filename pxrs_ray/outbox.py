@@ -140,6 +140,10 @@ class Outbox:
         lane = self._lanes.setdefault(partition, _Lane())
         return lane.epoch, lane.next_sequence
 
+    def busy(self) -> bool:
+        """Whether every buffer will answer a call soon: what is small can gather until then."""
+        return all(any(not call.again for call in calls) for calls in self._calls.values())
+
     def add(
         self,
         partition: PartitionId,

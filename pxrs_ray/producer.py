@@ -118,9 +118,20 @@ class Accumulator:
         return open_bytes + self._outbox.pending_bytes
 
     @property
+    def opened(self) -> bool:
+        """Whether there is an open batch."""
+        return self._open is not None
+
+    @property
     def due_ms(self) -> int | None:
-        """When the open batch has lingered; None when there is none."""
-        return None if self._open is None else self._open.opened_ms + self._limits.linger_ms
+        """When the open batch has lingered; None when there is none, or an answer comes first.
+
+        While every buffer is at work on a call, another one would only wait its turn: what comes
+        meanwhile gathers, so that batches grow with the load by themselves.
+        """
+        if self._open is None or self._outbox.busy():
+            return None
+        return self._open.opened_ms + self._limits.linger_ms
 
     def full(self) -> bool:
         """Whether the open batch should be closed now for its size."""
@@ -170,8 +181,9 @@ class Accumulator:
         """Give the open batch, routed, to the outbox; its receipts tell what went wrong."""
         batch, self._open = self._open, None
         if batch is not None:
+            due_ms = min(now_ms, batch.opened_ms + self._limits.linger_ms)
             try:
-                self._ship(batch.batch(), batch.shipment, now_ms, batch.scope_column())
+                self._ship(batch.batch(), batch.shipment, due_ms, batch.scope_column())
             except Exception as error:  # noqa: BLE001 - the receipts tell it
                 batch.shipment.broken(error)
 

@@ -17,7 +17,7 @@ from pxrs_ray.errors import (
     PartitionFull,
     UsageError,
 )
-from pxrs_ray.log.wire import Appended
+from pxrs_ray.log.wire import Appended, Refused
 from pxrs_ray.model import Message
 from pxrs_ray.outbox import Outbox
 from pxrs_ray.partitioning import Partitioner, Spread
@@ -112,6 +112,28 @@ def test_the_open_batch_is_full_by_records_or_bytes_and_due_by_time() -> None:
         assert not bench.accumulator.full()
         bench.accumulator.add(b"k", b"", NOW_MS)
     assert bench.accumulator.full()
+
+
+def test_what_lingered_gathers_while_every_buffer_is_at_work() -> None:
+    bench = Bench(linger_ms=0)
+    accumulator, outbox = bench.accumulator, bench.outbox
+    everywhere = Batch.of([None], [b"x"], timestamp_ms=NOW_MS)
+    accumulator.add_everywhere(everywhere, range(8), NOW_MS)
+    assert not outbox.busy()
+    first, second = outbox.calls(NOW_MS)
+    accumulator.add(b"k", b"waits", NOW_MS)
+    assert outbox.busy() and accumulator.opened and accumulator.due_ms is None
+    outbox.answered(first, [Appended(p, 0, 1) for p, _, _ in first.arguments()], NOW_MS)
+    assert not outbox.busy() and accumulator.due_ms == NOW_MS
+    full = PartitionFull("no room")
+    outbox.answered(second, [Refused(p, full) for p, _, _ in second.arguments()], NOW_MS)
+    later = NOW_MS + 10_000
+    (again,) = outbox.calls(later)
+    assert again.again and not outbox.busy(), "what waits for room holds nobody else up"
+    outbox.answered(again, [Appended(p, 0, 1) for p, _, _ in again.arguments()], later)
+    accumulator.close_open(later)
+    timeout_ms = ProducerLimits().outbox.append_timeout_ms
+    assert outbox.next_look_ms() == NOW_MS + timeout_ms, "the deadline counts from when it was due"
 
 
 def test_a_bad_message_is_refused_alone() -> None:
