@@ -48,10 +48,8 @@ def check_java(*, on_path: bool) -> int:
 
 
 def _find(on_path: bool) -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java")
-    if home and not on_path:
-        found = str(Path(home, "bin", "java"))
+    home = None if on_path else os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None or not Path(found).exists():
         where = f"JAVA_HOME={home} has none" if home else "there is none on the PATH"
         raise DependencyMissing(f"Spark needs Java, and {where}: {_REMEDY}")
