@@ -11,6 +11,7 @@ has no file: it is gone with its process.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pickle
 import socket
@@ -25,6 +26,8 @@ from typing import Any
 
 from pxrs_ray.actors.failures import BufferAway
 from pxrs_ray.log.wire import Fetched, Refused
+
+logger = logging.getLogger(__name__)
 
 CALL_BYTES_MAX = 64 << 10
 REPLY_BYTES_MAX = 256 << 10
@@ -217,8 +220,10 @@ class Line:
                         answer.set_result(value)
                     else:
                         answer.set_exception(value)
-        except (OSError, ValueError, EOFError, pickle.UnpicklingError):
+        except OSError:
             pass  # what it means is told to the calls
+        except Exception:
+            logger.exception("a line got what is no answer")
         with self._lock:
             self.broken = True
             calls, self._calls = self._calls, {}

@@ -140,6 +140,20 @@ def test_nonsense_ends_a_line_and_nothing_else(tmp_path: Path) -> None:
     use(tmp_path, test)
 
 
+def test_an_answer_that_nobody_understands_breaks_the_line() -> None:
+    async def run() -> None:
+        ours, theirs = socket.socketpair()
+        line = Line(ours)
+        answer = call(line, "append", "q", [], 0)
+        theirs.sendall(b"\x03\0\0\0abc")
+        with pytest.raises(BufferAway):
+            await asyncio.wait_for(answer, WAIT_S)
+        assert line.broken
+        theirs.close()
+
+    asyncio.run(run())
+
+
 class RayLike:
     """A handle whose calls reach the buffer as calls through Ray do; counts the fetches."""
 
