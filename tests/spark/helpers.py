@@ -135,11 +135,17 @@ def numbered_stream(spark: Any, folder: Path) -> Any:
 
 
 def check_numbered(
-    queue: BuffersOnly, rows: int, parts: int = 8, keys: int = 1_000, streamed: int = 0
+    queue: BuffersOnly,
+    rows: int,
+    parts: int = 8,
+    keys: int = 1_000,
+    streamed: int = 0,
+    files: int = 1,
 ) -> None:
     """Every row once, each on one partition a key, and in order per key and Spark partition.
 
-    The `streamed` rows after them are in order per key.
+    The `streamed` rows after them are in order per key and file: Spark may put files into one
+    batch, in any order, when it was stopped between listing them and beginning the batch.
     """
     seen: set[int] = set()
     homes: dict[bytes, int] = {}
@@ -151,7 +157,7 @@ def check_numbered(
             number = int(payload)
             assert int(key) == number % keys
             assert homes.setdefault(key, batch.partition) == batch.partition
-            place = (key, number * parts // rows if number < rows else parts)
+            place = (key, _part_of(number, rows, parts, streamed, files))
             assert last.get(place, -1) < number, "a key's rows are out of order"
             last[place] = number
             seen.add(number)
@@ -159,6 +165,13 @@ def check_numbered(
     total = rows + streamed
     assert (count, len(seen)) == (total, total), "rows are missing, or there twice"
     assert seen == set(range(total))
+
+
+def _part_of(number: int, rows: int, parts: int, streamed: int, files: int) -> int:
+    """The Spark partition, or behind those the file, that a row comes from."""
+    if number < rows:
+        return number * parts // rows
+    return parts + (number - rows) * files // streamed
 
 
 def eventually(look: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:

@@ -124,6 +124,6 @@ def test_the_driver(queue: BuffersOnly, java: None, tmp_path: Path) -> None:
         command, capture_output=True, timeout=120, check=True, text=True, env=environment
     )
     assert ended.stdout.split() == ["begins", "fed", "ended"]
-    check_numbered(queue, ROWS, streamed=source.rows)
+    check_numbered(queue, ROWS, streamed=source.rows, files=source.files)
     left = [path.name for path in (tmp_path / "tmp").iterdir()]
     assert len(left) <= 2, f"the two that were killed leave their folders, and no more: {left}"

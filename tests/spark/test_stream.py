@@ -95,7 +95,7 @@ def test_stopped_at_any_moment_it_goes_on(
         time.sleep(random.uniform(0, 0.3))
         feed.stop()
     start(spark, source, queue, tmp_path / "checkpoint", trigger_s=None).wait(60)
-    check_numbered(queue, source.rows, parts=1, keys=7)
+    check_numbered(queue, source.rows, parts=source.files, keys=7)
 
 
 def test_a_new_query_on_the_same_queue_is_another_one(
