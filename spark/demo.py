@@ -11,17 +11,18 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from pyspark.sql import SparkSession
-from ray._private.ray_logging import global_worker_stdstream_dispatcher
 from rich.console import Console
 from rich.table import Table
 
@@ -31,6 +32,7 @@ from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.spark.balances import count_payments, kept_balances
 from pxrs_ray.spark.feed import write_dataframe
+from pxrs_ray.spark.java import check_java
 from pxrs_ray.spark.payments import clean_payments, raw_payments, spark_balances
 from pxrs_ray.spark.report import FeedReport
 from pxrs_ray.spark.session import spark_on_ray
@@ -42,22 +44,28 @@ PARTITIONS = 8
 CONSUMERS = 3
 STREAM_FILES = 5
 WAIT_S_MAX = 60.0
-Found = TypeVar("Found")
 
 
 def main(payments: int = 400_000, console: Console | None = None) -> int:
-    """Run it all; answers 0 when every balance is right."""
-    console = console or Console()
+    """Run it all; answers 0 when every balance is right.
+
+    Raises DependencyMissing, before anything starts, when there is no Java that Spark runs on.
+    """
+    check_java(on_path=True)
+    console = console or Console(file=sys.stdout)
     began_s = time.monotonic()
     own_ray = not ray.is_initialized()
-    if own_ray:
-        _start_ray()
-    try:
-        with tempfile.TemporaryDirectory(prefix="pxrs-demo-") as folder:
-            return _with_spark(Path(folder), payments, console, began_s)
-    finally:
-        if own_ray:
-            ray.shutdown()
+    # Ray tells at length of each process that is killed; here that is on purpose.
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        try:
+            console.print("starting Ray, and Spark on it: about 20 seconds", highlight=False)
+            if own_ray:
+                _start_ray()
+            with tempfile.TemporaryDirectory(prefix="pxrs-demo-") as folder:
+                return _with_spark(Path(folder), payments, console, began_s)
+        finally:
+            if own_ray:
+                ray.shutdown()
 
 
 def _start_ray() -> None:
@@ -71,8 +79,6 @@ def _start_ray() -> None:
         logging_level=logging.ERROR,
         object_store_memory=500 << 20,
     )
-    # Ray tells at length of each process that is killed; here that is on purpose.
-    global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
 
 
 def _with_spark(folder: Path, payments: int, console: Console, began_s: float) -> int:
@@ -100,7 +106,8 @@ class _Demo:
         self.spark = spark
         self.folder = folder
         self.console = console
-        self.clean = clean_payments(raw_payments(spark, 0, payments, 8))
+        self.raw = raw_payments(spark, 0, payments, 8)
+        self.clean = clean_payments(self.raw)
         self.late = raw_payments(spark, payments, payments // 10, STREAM_FILES)
         self.group: Group = topology.group(GROUP, queue=QUEUE)
 
@@ -111,13 +118,21 @@ class _Demo:
         self.group.start(partial(count_payments, str(results)), consumers=CONSUMERS, mode="batch")
         self._say(
             f"ready after {time.monotonic() - began_s:.0f} s: {PARTITIONS} partitions, "
-            f"{CONSUMERS} consumers, Spark on Ray"
+            f"{CONSUMERS} consumers that keep a balance per account"
         )
+        raw = self.raw.count()
         started_s = time.monotonic()
         feeding = _Background(self._feed)
         killed, taken_over = self._kill_one(feeding)
-        report = feeding.result(WAIT_S_MAX)
-        self._say(str(report))
+        self._say(
+            f"killed {killed.member} (pid {killed.pid}) with SIGKILL in mid-stream: its partitions "
+            f"{list(killed.partitions)} were taken over within {max(taken_over.values()):.2f} s"
+        )
+        report: FeedReport = feeding.result(WAIT_S_MAX)
+        self._say(
+            f"Spark made {raw:,} payments and left {raw - report.rows:,} out that were unusable or "
+            f"there twice; {report}"
+        )
         streamed = self._stream()
         self._say(f"a second feed streamed {streamed:,} more payments in {STREAM_FILES} batches")
         total = report.rows + streamed
@@ -125,11 +140,7 @@ class _Demo:
         seconds = time.monotonic() - started_s
         status = self.group.status()
         self.group.stop()
-        self._table(status)
-        self._say(
-            f"consumer {killed.member} (pid {killed.pid}) was killed with SIGKILL in mid-stream; "
-            f"its partitions {list(killed.partitions)} were taken over within {taken_over:.2f} s"
-        )
+        self._table(status, taken_over)
         self._say(
             f"{total:,} payments fed, routed and processed in {seconds:.1f} s "
             f"({total / seconds:,.0f} a second, takeover included)"
@@ -151,8 +162,8 @@ class _Demo:
             progress=False,
         )
 
-    def _kill_one(self, feeding: _Background) -> tuple[ConsumerStatus, float]:
-        """Kill the consumer with most partitions once it works; how long until others have them."""
+    def _kill_one(self, feeding: _Background) -> tuple[ConsumerStatus, dict[int, float]]:
+        """Kill the consumer with most partitions once it works; after how long others have each."""
         _until(lambda: _processed(self.group.status()) > 0 or feeding.over, "payments came")
         before = self.group.status()
         victim = max(before.consumers, key=lambda consumer: len(consumer.partitions))
@@ -160,15 +171,17 @@ class _Demo:
         assert victim.pid is not None
         killed_s = time.monotonic()
         os.kill(victim.pid, signal.SIGKILL)
+        taken_over: dict[int, float] = {}
 
-        def taken_over() -> bool:
-            now = {p.partition: p for p in self.group.status().partitions}
-            return all(
-                now[p].owner is not None and now[p].epoch > epochs[p] for p in victim.partitions
-            )
+        def all_taken_over() -> bool:
+            for now in self.group.status().partitions:
+                p = now.partition
+                if p in victim.partitions and now.owner is not None and now.epoch > epochs[p]:
+                    taken_over.setdefault(p, time.monotonic() - killed_s)
+            return len(taken_over) == len(victim.partitions)
 
-        _until(taken_over, "its partitions were taken over")
-        return victim, time.monotonic() - killed_s
+        _until(all_taken_over, "its partitions were taken over")
+        return victim, taken_over
 
     def _stream(self) -> int:
         """Payments that appear in files, streamed into the same queue; answers how many."""
@@ -190,15 +203,17 @@ class _Demo:
         feed.stop()
         return sum(report.rows for report in feed.reports)
 
-    def _table(self, status: GroupStatus) -> None:
-        table = Table("partition", "owner", "checkpoint", "end", "epoch")
+    def _table(self, status: GroupStatus, taken_over: Mapping[int, float]) -> None:
+        table = Table("partition", "owner", "checkpoint", "end", "epoch", "taken over")
         for row in status.partitions:
+            taken_s = taken_over.get(row.partition)
             table.add_row(
                 f"P{row.partition}",
                 str(row.owner),
                 f"{row.checkpoint:,}",
                 f"{row.end_offset:,}",
                 str(row.epoch),
+                f"in {taken_s:.2f} s" if taken_s is not None else "",
             )
         self.console.print(table)
 

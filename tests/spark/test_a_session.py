@@ -5,14 +5,17 @@ These tests come first: they start sessions of their own, and a process has one 
 
 from __future__ import annotations
 
+import io
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import ray
+from rich.console import Console
 
 from pxrs_ray.errors import AlreadyExists, DependencyMissing, UsageError
 from pxrs_ray.spark import (
@@ -22,6 +25,7 @@ from pxrs_ray.spark import (
     spark_on_ray,
     write_dataframe,
 )
+from pxrs_ray.spark.demo import main
 from pxrs_ray.spark.java import check_java
 from tests.spark.helpers import QUEUE, BuffersOnly, check_numbered, eventually, numbered
 
@@ -100,8 +104,12 @@ def java_processes() -> set[int]:
     return found
 
 
-def test_a_local_session_feeds_and_reads_the_same(queue: BuffersOnly, java: None) -> None:
+def test_a_local_session_feeds_and_reads_the_same(
+    queue: BuffersOnly, java: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The whole path without RayDP; afterwards a RayDP session starts in the same process."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     with spark_local("local", cores=2) as spark:
         df = numbered(spark, 5_000)
         report = write_dataframe(
@@ -117,14 +125,26 @@ def test_a_local_session_feeds_and_reads_the_same(queue: BuffersOnly, java: None
         with pytest.raises(AlreadyExists, match="'local'"), spark_on_ray("second"):
             pytest.fail("it started")
     assert not java_processes()
+    assert list((tmp_path / "tmp").iterdir()) == []
     with pytest.raises(UsageError, match="session of this DataFrame has ended"):
         write_dataframe(df, queue, QUEUE, key="account", feed_id="late")
 
 
-def test_a_session_on_ray_leaves_nothing_behind(ray_cluster: Any, java: None) -> None:
+def test_the_demonstration_ends_well_and_leaves_nothing_behind(
+    ray_cluster: Any, java: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `make demo` shows, in small: with a session on Ray of its own."""
     before, java_before = set(ray.util.list_named_actors()), java_processes()
-    with spark_on_ray("short", executors=1, cores=1, memory="512m") as spark:
-        assert spark.range(10).count() == 10
-        assert set(ray.util.list_named_actors()) > before
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    told = io.StringIO()
+    assert main(20_000, Console(file=told, width=100)) == 0
+    for text in (
+        "killed balances-",
+        "a second feed streamed 1,982 more payments in 5 batches",
+        "checkpoint ┃ end",
+        "balances equal Spark's own sums: 21,801 payments",
+    ):
+        assert text in told.getvalue()
     assert set(ray.util.list_named_actors()) == before
     eventually(lambda: java_processes() <= java_before, "every Java process ended")
+    assert list(tmp_path.iterdir()) == []
