@@ -93,7 +93,7 @@ def spark_on_ray(
                 session.sparkContext.setLogLevel(_log_level(quiet))
             yield session
         finally:
-            with _logs_silenced():
+            with logs_silenced():
                 raydp.stop_spark()
                 _end_java()
                 _end_actors(before)
@@ -122,7 +122,7 @@ def spark_local(
         try:
             yield session
         finally:
-            with _logs_silenced():
+            with logs_silenced():
                 session.stop()
                 SparkSession.builder._options.clear()
                 _end_java()
@@ -258,8 +258,8 @@ def _stderr_into(path: Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def _logs_silenced() -> Iterator[None]:
-    """Ending Spark breaks py4j's connections, which it logs as errors."""
+def logs_silenced() -> Iterator[None]:
+    """What is ended in its midst breaks py4j's calls, which it logs as errors."""
     logger = logging.getLogger("py4j")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

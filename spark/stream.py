@@ -27,6 +27,7 @@ from pxrs_ray.spark.feed import ROUNDS_MAX, Via, called_columns, chosen_via, ref
 from pxrs_ray.spark.ledger import FeedState, Ledger
 from pxrs_ray.spark.report import FeedReport, Tally
 from pxrs_ray.spark.routing import Feed
+from pxrs_ray.spark.session import logs_silenced
 from pxrs_ray.spark.target import Target
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class StreamFeed:
 
     def stop(self) -> None:
         """End it. A batch under way is left as it is, and done again when the stream goes on."""
-        self.query.stop()
+        with logs_silenced():
+            self.query.stop()
 
     def wait(self, seconds: float) -> None:
         """Return when the query has ended. Raises why it failed, or DeadlineExceeded."""
