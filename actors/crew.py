@@ -37,6 +37,7 @@ TOGETHER_WAIT_S = 10.0
 FINISH_WAIT_S = 10.0
 INFO_WAIT_S = 0.5
 BEGIN_WAIT_S = 5.0
+MOVED_WAIT_S = 2.0
 PENDING_AFTER_S = 5.0
 RESPAWN_PAUSE_S = 0.1
 RESPAWN_PAUSE_MOST_S = 10.0
@@ -82,13 +83,25 @@ class Crew:
     # --- what is wanted ---------------------------------------------------------------------------
 
     async def add(self, members: Sequence[MemberId]) -> None:
-        """Spawn these members; they join together, or as they come when one is slow to start."""
+        """Spawn these members; they join together, or as they come when one is slow to start.
+
+        Returns when what moves to them has moved; a handler that is slow to finish is not waited
+        for.
+        """
         hands = []
         for member in members:
             hand = self.hands[member] = Hand(member)
             hands.append(hand)
         if hands:
             await self._spawn_together(hands)
+            await self._moved()
+
+    async def _moved(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MOVED_WAIT_S):
+                while self._host.core.state.revoking:
+                    await self._host.change()
+        await self._host.settle()
 
     async def remove(self, members: Sequence[MemberId], cause: str) -> None:
         """Let these members hand everything back and end; returns when they have left."""

@@ -92,7 +92,7 @@ def test_the_flush_on_revoke_is_accepted(stage: Stage) -> None:
     eventually(lambda: len(stage.notebook.notes()) == 80)
     assert group.lag() == 80
     group.scale(2)
-    moved = [c for c in group.history() if c.kind == "release"]
+    moved = eventually(lambda: [c for c in group.history() if c.kind == "release"])
     ends = {p.partition: p.end_offset for p in group.status().partitions}
     assert moved and all(c.checkpoint == ends[c.partition] for c in moved)
     group.stop()
