@@ -207,13 +207,15 @@ def test_etcd_with_its_quota_used_up_refuses_and_goes_on_when_there_is_room() ->
         def put(text: str) -> Outcome:
             return setting.store.put_document(GROUP, setting.generation, "d", text)
 
-        accepted = ""
+        accepted = tried = ""
         # etcd does not count what transactions inside of transactions write, so no commits here.
         with pytest.raises(StoreUnavailable, match="space"):
             for number in range(1_000):
-                assert put(str(number) * 10_000) is Outcome.APPLIED
-                accepted = str(number) * 10_000
-        assert setting.store.documents(GROUP) == {"d": accepted}, "reading goes on"
+                tried = str(number) * 10_000
+                assert put(tried) is Outcome.APPLIED
+                accepted = tried
+        # Reading goes on. The last one may be there all the same: unavailable is not refused.
+        assert setting.store.documents(GROUP)["d"] in (accepted, tried)
         status = etcdctl(server, "endpoint", "status", "-w", "fields")
         revision = next(line for line in status if "Revision" in line).rpartition(" ")[2]
         etcdctl(server, "compact", revision, "--physical")
