@@ -114,9 +114,12 @@ def lose_and_drain(cluster: Cluster) -> dict[str, Any]:
                 60,
             )
             told["drain_s"] = time.time() - began_s
-            told["drain_causes"] = sorted(
-                {c.cause for c in group.history(version) if c.kind == "release"}
-            )
+
+            def causes() -> Any:
+                return sorted({c.cause for c in group.history(version) if c.kind == "release"})
+
+            # The new ones are there before the old ones have handed over.
+            told["drain_causes"] = eventually(causes, 60)
         eventually(lambda: group.lag() == 0, 60)
         done = notebook.notes()
         told["sent"], told["processed"] = load.sent, len({note.payload for note in done})
