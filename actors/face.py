@@ -2,7 +2,7 @@
 
 Whoever looks an actor up by name imports the module of its class, which for the coordinator itself
 is most of PXRS, Arrow and NumPy: a command that asks for one number would pay for all of it. So
-this module imports nothing, and the coordinator is imported where it runs.
+this module imports nothing heavy, and the coordinator is imported where it runs.
 """
 
 from __future__ import annotations

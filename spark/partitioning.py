@@ -57,7 +57,7 @@ def partition_column(
     else:
         spread = Spread(where, strategy, hash_name, seed)
     partitioner = spread.partitioner()
-    partitioner.partition_column(pa.array([], pa.binary()))  # refuses broadcast now, not later
+    partitioner.refuse_broadcast()  # now, not when Spark's workers come to it
     column = (F.col(key) if isinstance(key, str) else key).cast("binary")
     if spread.strategy == "round_robin":
         return _in_turn(spread.partitions)

@@ -33,7 +33,7 @@ from pxrs_ray.errors import NotFound
 
 FINGERPRINT_CHARS = 16
 DEAD_LETTER_SUFFIX = ".dead"
-SCOPED = ("tenant", "label", "broadcast")
+NOT_FOR_LETTERS = ("tenant", "label", "broadcast")
 QUARANTINE_INFIX = ".quarantine."
 
 _ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
@@ -136,7 +136,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
                 if group.queue in queues:
                     # Dead letters have a key, and neither tenant nor label.
                     by_key = {"strategy": "modulo", "tenant_span": 1, "labels": None}
-                    spread = by_key if queues[group.queue].strategy in SCOPED else {}
+                    spread = by_key if queues[group.queue].strategy in NOT_FOR_LETTERS else {}
                     queues.setdefault(dead, _with(queues[group.queue], **spread))
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"

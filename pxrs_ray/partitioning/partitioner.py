@@ -78,7 +78,7 @@ class Partitioner:
 
     def partition(self, key: Key | None, scope: str | None = None) -> PartitionId:
         """The one partition of a message. Raises UsageError for `broadcast`, which has no one."""
-        self._refuse_broadcast()
+        self.refuse_broadcast()
         first, size = self.window(scope)
         if key is None or self.strategy == "round_robin":
             place = modulo(self.turn, size)
@@ -99,7 +99,7 @@ class Partitioner:
         Equal to calling `partition` row by row. Raises UsageError as that does, for a column
         that is neither strings nor binaries, and for `scopes` of another length.
         """
-        self._refuse_broadcast()
+        self.refuse_broadcast()
         partitions = np.empty(len(column), np.min_scalar_type(self.partitions - 1))
         firsts, sizes = self._windows(len(column), scopes)
         start = 0
@@ -160,7 +160,8 @@ class Partitioner:
         firsts, sizes = np.array(windows, np.int64).reshape(-1, 2).T
         return firsts[which], sizes[which]
 
-    def _refuse_broadcast(self) -> None:
+    def refuse_broadcast(self) -> None:
+        """Raise UsageError where a message has no one partition."""
         if self.strategy == "broadcast":
             raise UsageError("strategy 'broadcast' has no single partition: see partitions_of")
 

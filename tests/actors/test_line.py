@@ -49,13 +49,18 @@ def connected(name: str) -> socket.socket:
     return found
 
 
+async def lines(name: str) -> tuple[Line, AsyncLine]:
+    """A line of either kind; each ends with the buffer, if not before."""
+    return Line(connected(name)), await AsyncLine.to(connected(name))
+
+
 def call(line: Line, *arguments: Any) -> asyncio.Future[Any]:
     return asyncio.wrap_future(line.call(*arguments))
 
 
 def test_appends_and_fetches_meet(tmp_path: Path) -> None:
     async def test(buffer: Buffer, name: str) -> None:
-        line, reading = Line(connected(name)), await AsyncLine.to(connected(name))
+        line, reading = await lines(name)
         coming = reading.call("fetch", "q", "g", POSITIONS, 1 << 20, LONG_MS)
         frames = [(2, *wire([b"x"], 0)), (2, *wire([b"y" * 100_000], 2))]
         appended, gap = await call(line, "append", "q", frames, 0)
@@ -76,7 +81,7 @@ def test_appends_and_fetches_meet(tmp_path: Path) -> None:
 
 def test_an_exception_is_the_callers(tmp_path: Path) -> None:
     async def test(buffer: Buffer, name: str) -> None:
-        line, reading = Line(connected(name)), await AsyncLine.to(connected(name))
+        line, reading = await lines(name)
         for answer in (call(line, "append", "q", [0], 0), reading.call("fetch", "q", "g", 5)):
             with pytest.raises(TypeError):
                 await asyncio.wait_for(answer, WAIT_S)
@@ -89,7 +94,7 @@ def test_an_exception_is_the_callers(tmp_path: Path) -> None:
 
 def test_calls_of_a_line_that_breaks_are_told(tmp_path: Path) -> None:
     async def test(buffer: Buffer, name: str) -> None:
-        line, reading = Line(connected(name)), await AsyncLine.to(connected(name))
+        line, reading = await lines(name)
         waiting = [
             call(line, "append", "q", [(0, *wire([b"too early"], 7))], LONG_MS),
             reading.call("fetch", "q", "g", POSITIONS, 1 << 20, LONG_MS),
