@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.group_host import GroupHost
 from pxrs_ray.actors.staff import Staff
+from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import PartitionId
 from pxrs_ray.scaling import Advice, Observation, PartitionLoad, Scaler
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Autoscale:
         self.advice: Advice | None = None
         self._staff, self._host, self._pool = staff, host, pool
         self._scaler: Scaler | None = None
+        self._supervisor = Supervisor(f"group {host.group}")
         self._task: asyncio.Task[None] | None = None
 
     def configure(self, config: ScalingConfig | None) -> None:
@@ -40,7 +42,7 @@ class Autoscale:
         self.advice = None
         self._scaler = Scaler(config.settings()) if config is not None else None
         if self._scaler is not None and self._task is None:
-            self._task = asyncio.ensure_future(self._loop())
+            self._task = self._supervisor.keep("scaling", self._loop)
 
     def pin(self, consumers: int | None) -> None:
         """Keep a number that was asked for by hand, until None releases it."""
@@ -89,7 +91,7 @@ class Autoscale:
     def _observe(
         self, ends: Mapping[PartitionId, LogEnds], ages: Mapping[PartitionId, int]
     ) -> Observation:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         loads = tuple(
             PartitionLoad(
                 row.partition,
@@ -101,5 +103,5 @@ class Autoscale:
             for row in self._host.core.state.rows
         )
         running = sum(hand.state == "running" for hand in self._staff.hands.values())
-        at_ms = time.monotonic_ns() // 1_000_000
+        at_ms = monotonic_ms()
         return Observation(at_ms, len(self._staff.hands), running, loads)

@@ -9,10 +9,7 @@ acknowledged. Every wait has a deadline given by the caller.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +20,23 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.belongings import Belongings
+from pxrs_ray.actors.buffer_stats import stats_of
 from pxrs_ray.actors.line import REPLY_BYTES_MAX, LineServer, reply_bytes
-from pxrs_ray.actors.memory import resident_bytes, settle
+from pxrs_ray.actors.memory import settle
 from pxrs_ray.actors.patience import Patience, Waiting, wake
 from pxrs_ray.actors.reader import Reader, append_frame, may_pass, message_at, refused
+from pxrs_ray.actors.tending import Tending, patiently
+from pxrs_ray.actors.watchdog import watched
 from pxrs_ray.actors.writer import Writer
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.fence import ReadFence
+from pxrs_ray.log.files import Files
 from pxrs_ray.log.library import LogLibrary
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.producer_fence import Generation
 from pxrs_ray.log.wire import (
     Appended,
     BufferInfo,
@@ -44,15 +48,14 @@ from pxrs_ray.log.wire import (
     QueueSpec,
     Refused,
 )
-from pxrs_ray.model import Epoch, Message, Offset, PartitionId
+from pxrs_ray.model import Message, Offset, PartitionId
 
-logger = logging.getLogger(__name__)
-
-RETAIN_EVERY_S = 5.0
+# How long a buffer may be missed before its node has ended it and Ray has started it anew.
+LEASE_S = 10.0
 CALLS_MAX = 10_000
 
 
-class Buffer:
+class Buffer(Belongings):
     """One buffer of a topology: several (queue, partition) logs under one data folder.
 
     A restarted buffer opens what its folder holds and serves it at once. A log whose data is
@@ -60,27 +63,43 @@ class Buffer:
     reach: until then its appends and reads wait, so that offsets can never start again at 0.
     """
 
-    def __init__(self, topology: str, index: int, buffers: int, folder: str) -> None:
+    def __init__(
+        self,
+        topology: str,
+        index: int,
+        buffers: int,
+        folder: str,
+        files: Files | None = None,
+        lease_s: float = LEASE_S,
+    ) -> None:
         settle()
+        self._watched = watched(Path(folder), f"buffer {index}", lease_s)
         start_journal(topology=topology, actor=f"buffer {index}")
+        self.closed = False
         self._topology, self._index, self._buffers = topology, index, buffers
         self._incarnation = uuid.uuid4().hex
-        self._library = LogLibrary(Path(folder), index, buffers, _now_ms())
-        self._fence = ReadFence(self._library.folder / "fence.jsonl")
+        place = Path(folder)
+        self._library = patiently(lambda: LogLibrary(place, index, buffers, wall_ms(), files=files))
+        self._fence = patiently(lambda: ReadFence(self._library.folder / "fence.jsonl", files))
         self._writer = Writer(lambda log: wake(self._waiting, (log.queue, log.partition)))
         self._waiting: Waiting = {}
         self._newest_wait: dict[str, Patience] = {}
         self._counts: Counter[str] = Counter()
         self._reader = Reader(self._library, self._fence, self._counts)
-        self._retaining: asyncio.Task[None] | None = None
+        self._tending = Tending(self._library, self._fence, self._writer, self._waiting)
         self._line = LineServer({"append": self.append, "fetch": self._fetch_little})
 
     async def line(self) -> str:
         """How processes of this node `connect` to call past Ray; '' where they cannot."""
+        self._tending.begin()
         return await self._line.open()
 
     async def ping(self) -> BufferInfo:
         """Say who this is; another `incarnation` than before means: restarted, call `open`."""
+        if self.closed:
+            # Its coordinator died while it shut down; the next one goes on: Ray makes it anew.
+            os._exit(1)
+        self._tending.begin()
         node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
         return BufferInfo(
             self._topology, self._index, self._incarnation, os.getpid(), node, self._library.queues
@@ -98,9 +117,9 @@ class Buffer:
 
         Raises UsageError when the queue exists here with more partitions than `spec` has.
         """
-        await self._writer.do(lambda: self._library.open(spec, expected_ends, _now_ms()), ())
-        if self._retaining is None:
-            self._retaining = asyncio.get_running_loop().create_task(self._retain_for_ever())
+        self._tending.begin()
+        await self._writer.do(lambda: self._library.open(spec, expected_ends, wall_ms()), ())
+        self._watched.begin()
         for place in list(self._waiting):
             wake(self._waiting, place)
         return self._library.ends(spec.queue)
@@ -116,6 +135,7 @@ class Buffer:
         PartitionFull. Further refusals: ProducerFenced, SequenceConflict, MessageTooLarge,
         DiskFull, LogLost, LogCorrupted, NotFound (no such queue here).
         """
+        self._tending.begin()
         self._counts["appends"] += 1
         places = {(queue, partition) for partition, _, _ in frames}
         answers: dict[int, Appended | Refused] = {}
@@ -147,13 +167,17 @@ class Buffer:
                 answers[at] = Refused(partition, error)
 
         def run() -> None:
-            now_ms = _now_ms()
+            now_ms = wall_ms()
             for at, log in logs.items():
-                answers[at] = append_frame(log, *frames[at], now_ms)
+                answers[at] = append_frame(log, self._library.producers, now_ms, *frames[at])
 
         if logs:
             size_bytes = sum(len(frames[at][2]) for at in logs)
-            await self._writer.do(run, set(logs.values()), size_bytes)
+            of_logs = set(logs.values())
+            _, unsynced = await self._writer.do_each(run, of_logs, size_bytes)
+            for at, log in logs.items() if unsynced else ():
+                if log in unsynced and isinstance(answers[at], Appended):
+                    answers[at] = Refused(log.partition, unsynced[log])
         again = []
         for at in todo:
             answer = answers[at]
@@ -164,6 +188,18 @@ class Buffer:
             else:
                 self._counts["refused"] += 1
         return again
+
+    async def begin_producer(
+        self, queue: str, producer: str, number: int, token: str
+    ) -> Generation | None:
+        """Begin a life of a producer that comes back, and refuse its former ones for ever; see
+        `ProducerFence.begin`. What was given before it has its answer already, or never gets in.
+        """
+        begin = self._library.producers.begin
+        found: Generation | None = await self._writer.do(
+            partial(begin, queue, producer, number, token), ()
+        )
+        return found
 
     def _count_appended(self, answer: Appended, size_bytes: int) -> None:
         if answer.repeated:
@@ -193,6 +229,7 @@ class Buffer:
         nothing polls. Refusals: Fenced (an epoch below the highest seen of that group and
         partition, also while waiting), OffsetOutOfRange, LogLost, LogCorrupted, NotFound.
         """
+        self._tending.begin()
         self._counts["fetches"] += 1
         with Patience(self._waiting, {(queue, p) for p in positions}, wait_ms) as patience:
             older = self._newest_wait.pop(reader, None)
@@ -220,12 +257,6 @@ class Buffer:
         """As `fetch`; None for what Ray carries better."""
         found = await self.fetch(*arguments)
         return found if reply_bytes(found) <= REPLY_BYTES_MAX else None
-
-    async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
-        """From now on refuse readers of `group` below these epochs, waiting ones included."""
-        self._fence.fence(queue, group, epochs)
-        for partition in epochs:
-            wake(self._waiting, (queue, partition))
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
         """Where each log of `queue` on this buffer stands."""
@@ -258,17 +289,6 @@ class Buffer:
 
         await self._writer.do(run, logs)
 
-    async def drop_group(self, queue: str, group: str) -> None:
-        """Forget a group: retention no longer waits for it, and its fences are gone."""
-        logs = [log for log in self._library.all_logs() if log.queue == queue]
-
-        def run() -> None:
-            for log in logs:
-                log.drop_group(group)
-
-        await self._writer.do(run, logs)
-        self._fence.drop_group(queue, group)
-
     async def truncate(
         self, queue: str, offsets: Mapping[PartitionId, Offset], force: bool = False
     ) -> dict[PartitionId, LogEnds | Refused]:
@@ -284,7 +304,7 @@ class Buffer:
                 log: PartitionLog | None = None
                 try:
                     log = self._library.log(queue, partition)
-                    log.truncate_before(offset, _now_ms(), force=force)
+                    log.truncate_before(offset, wall_ms(), force=force)
                     found[partition] = log.ends()
                 except PxrsError as error:
                     found[partition] = refused(partition, error, log)
@@ -321,58 +341,29 @@ class Buffer:
         log = self._library.log(queue, partition)
         return await self._reader.run(lambda: message_at(log, offset))
 
-    async def drop_queue(self, queue: str) -> None:
-        """Delete every log of `queue` on this buffer; an absent queue is success."""
-        await self._writer.do(lambda: self._library.drop_queue(queue), ())
-        self._fence.drop_queue(queue)
-
     async def stats(self) -> BufferStats:
         """What it did and holds, for `status`, metrics and benchmarks."""
-        logs = self._library.all_logs()
-        times = os.times()
-        counts = self._counts
-        return BufferStats(
-            appends=counts["appends"],
-            frames=counts["frames"],
-            messages=counts["messages"],
-            bytes_in=counts["bytes_in"],
-            repeats=counts["repeats"],
-            refused=counts["refused"],
-            fetches=counts["fetches"],
-            fetches_waiting=counts["fetches_waiting"],
-            bytes_out=counts["bytes_out"],
-            cold_reads=counts["cold_reads"],
-            fenced=counts["fenced"],
-            appends_waiting=counts["appends_waiting"],
-            bytes_hot=sum(log.bytes_hot for log in logs),
-            bytes_kept=sum(log.size_bytes for log in logs),
-            syncs=self._writer.syncs,
-            sync_ms_max=self._writer.sync_ms_max,
-            cpu_seconds=times.user + times.system,
-            rss_bytes=resident_bytes(),
-        )
+        return stats_of(self._counts, self._library.all_logs(), self._writer)
 
     async def close(self) -> None:
-        """Sync and close every log; afterwards every call is refused. Kill the actor after it."""
-        if self._retaining is not None:
-            self._retaining.cancel()
+        """Sync and close every log; once more is no harm. Kill the actor after it."""
+        if self.closed:
+            return
+        self.closed = True
+        await self._tending.close()
+        self._watched.close()
         self._line.close()
         await self._writer.close()
-        self._library.close()
-        self._fence.close()
-        self._reader.close()
-
-    async def _retain_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(RETAIN_EVERY_S)
-            for log in self._library.all_logs():
-                try:
-                    await self._writer.do(partial(log.retain, _now_ms()), (log,))
-                except (PxrsError, OSError) as error:
-                    logger.warning("retention of %s: %s", log.folder, error)
+        try:
+            self._library.close()
+        finally:
+            self._fence.close()
+            self._reader.close()
 
 
-def make_buffer(topology: str, index: int, buffers: int, folder: str) -> Any:
+def make_buffer(
+    topology: str, index: int, buffers: int, folder: str, lease_s: float = LEASE_S
+) -> Any:
     """Start the buffer actor, or find it when it runs; answers its handle.
 
     Detached and restarted for ever; calls that a restart cut off are made again by Ray, which is
@@ -392,9 +383,5 @@ def make_buffer(topology: str, index: int, buffers: int, folder: str) -> Any:
             scheduling_strategy="SPREAD",
             enable_task_events=False,
         )
-        .remote(topology, index, buffers, folder)
+        .remote(topology, index, buffers, folder, lease_s=lease_s)
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

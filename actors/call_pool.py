@@ -1,7 +1,8 @@
 """`CallPool`: threads that make blocking calls, as many as are needed at once and never more.
 
 Rules of this file: threads are daemons, for a call that never returns must not keep a process
-alive; they are made when all others are busy and end when the pool is closed.
+alive; they are made when all others are busy and end when the pool is closed. What a call raises
+all the same is told, and its thread goes on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from pxrs_ray.supervisor import Supervisor
+
 
 class CallPool:
     """Up to `threads_max` threads; who submits more at once than that waits in line."""
@@ -17,6 +20,7 @@ class CallPool:
     def __init__(self, name: str, threads_max: int) -> None:
         assert threads_max >= 1
         self._name = name
+        self._supervisor = Supervisor(name)
         self._threads_max = threads_max
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -25,7 +29,10 @@ class CallPool:
         self._closed = False
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Make the call soon; it may raise nothing."""
+        """Make the call soon; it should raise nothing.
+
+        Raises RuntimeError when no thread can be started and there is none.
+        """
         with self._lock:
             assert not self._closed, "the pool is closed"
             self._busy += 1
@@ -33,13 +40,23 @@ class CallPool:
             self._threads += grows
             number = self._threads
         if grows:
-            threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True).start()
+            try:
+                self._supervisor.thread(f"{self._name}-{number}", self._run).start()
+            except RuntimeError:  # the system gives no more threads
+                with self._lock:
+                    self._threads -= 1
+                    alone = self._threads == 0
+                    self._busy -= alone
+                if alone:
+                    raise
         self._calls.put(call)
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             try:
                 call()
+            except BaseException as error:  # noqa: BLE001 - it ends neither thread nor worker
+                self._supervisor.note("a call", error)
             finally:
                 with self._lock:
                     self._busy -= 1

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.ending import ALIVE, Whereabouts, whereabouts
 from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.link import RETRY_FIRST_S, RETRY_MOST_S, answer_of
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
 
 CALL_WAIT_S = 60.0
+# Whoever lives answers that it does in milliseconds.
+ALIVE_WAIT_S = 2.0
 
 
 class CoordinatorCalls:
@@ -38,9 +42,11 @@ class CoordinatorCalls:
                     raise answer from None
                 raise
             except GetTimeoutError:
+                place = whereabouts(names.coordinator(self.topology))
+                where = "" if place is None else f" ({place})"
                 raise DeadlineExceeded(
-                    f"topology {self.topology} did not answer {method} in {timeout_s:g} s; "
-                    "`pxrs doctor` says more"
+                    f"the coordinator of {self.topology}{where} did not answer {method} in "
+                    f"{timeout_s:g} s; `pxrs status` says whether it is frozen or waits"
                 ) from None
             except RayActorError as error:
                 self._handle = None
@@ -51,6 +57,39 @@ class CoordinatorCalls:
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, RETRY_MOST_S)
 
+    def check_alive(self, timeout_s: float) -> None:
+        """Return when the coordinator's process answers, whatever it is at.
+
+        One that is being started anew is waited for. Raises NotFound, or DeadlineExceeded that
+        names the process which lives and does not answer.
+        """
+        end_s = time.monotonic() + timeout_s
+        wait_s = min(timeout_s, ALIVE_WAIT_S)
+        while True:
+            began_s = time.monotonic()
+            try:
+                ray.get(self._find().alive.remote(), timeout=wait_s)
+                return
+            except (GetTimeoutError, RayActorError) as error:
+                place = whereabouts(names.coordinator(self.topology))
+                if isinstance(error, RayActorError):
+                    self._handle = None
+                    time.sleep(RETRY_FIRST_S)
+                lives = place is not None and place.state == ALIVE
+                over = time.monotonic() >= end_s
+                if over or (lives and time.monotonic() - began_s >= wait_s):
+                    raise DeadlineExceeded(self._mute_told(place, wait_s)) from None
+
+    def _mute_told(self, place: Whereabouts | None, wait_s: float) -> str:
+        where = "its process" if place is None else f"its process (pid {place.pid}"
+        where += "" if place is None else f" on node {place.node[:8]}, {place.state.lower()})"
+        return (
+            f"the coordinator of {self.topology} has not answered for {wait_s:g} s: {where} lives "
+            "and is frozen, or is being started; work goes on, commits and takeovers wait; a "
+            "frozen one is ended and started anew by its node within half a lease, and at once "
+            f"by `pxrs restart coordinator -t {self.topology}`"
+        )
+
     def _find(self) -> Any:
         if self._handle is None:
             join()
@@ -59,12 +98,17 @@ class CoordinatorCalls:
                     names.coordinator(self.topology), namespace=names.NAMESPACE
                 )
             except ValueError:
-                running = ", ".join(running_topologies()) or "none"
-                raise NotFound(
-                    f"no topology {self.topology!r} runs in this cluster; running: {running}. "
-                    "`pxrs_ray.deploy(config)` or `pxrs up FILE` starts one"
-                ) from None
+                raise not_running(self.topology) from None
         return self._handle
+
+
+def not_running(topology: str) -> NotFound:
+    """The error that names those that do."""
+    running = ", ".join(running_topologies()) or "none"
+    return NotFound(
+        f"no topology {topology!r} runs in this cluster; running: {running}. "
+        "`pxrs_ray.deploy(config)` or `pxrs up FILE` starts one"
+    )
 
 
 def running_topologies() -> list[str]:
@@ -77,6 +121,16 @@ def running_topologies() -> list[str]:
             if entry["namespace"] == names.NAMESPACE and entry["name"].endswith("/coordinator")
         }
     )
+
+
+def left_over() -> dict[str, int]:
+    """How many actors there are of each topology that has no coordinator."""
+    found: Counter[str] = Counter()
+    for entry in ray.util.list_named_actors(all_namespaces=True):
+        parts = entry["name"].split("/")
+        if entry["namespace"] == names.NAMESPACE and parts[0] == "pxrs" and len(parts) > 2:
+            found[parts[1]] += 1
+    return {name: n for name, n in found.items() if name not in running_topologies()}
 
 
 def actors_of(topology: str) -> list[str]:

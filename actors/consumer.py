@@ -11,7 +11,10 @@ import asyncio
 import logging
 import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +23,7 @@ import ray
 from pxrs_ray.actors import names
 from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.in_hand import InHand, open_record
 from pxrs_ray.actors.in_order import InOrderWorker
 from pxrs_ray.actors.letters import DeadLetters
 from pxrs_ray.actors.memory import keep_what_is_loaded
@@ -29,10 +33,12 @@ from pxrs_ray.actors.specs import ConsumerSpec
 from pxrs_ray.actors.termination import on_terminate
 from pxrs_ray.actors.ways import open_ways
 from pxrs_ray.actors.worker import Failure, Worker
+from pxrs_ray.actors.workers import Workers
 from pxrs_ray.batch import Batch
-from pxrs_ray.delivery import Desk
+from pxrs_ray.delivery import Context, DeliveredBatch, Delivery, Desk, context_at
 from pxrs_ray.errors import HandlerError, PxrsError
 from pxrs_ray.events import Assignment
+from pxrs_ray.forks import keep_children_apart, leave_if_child
 from pxrs_ray.journal import start_journal
 from pxrs_ray.model import (
     Epoch,
@@ -44,14 +50,22 @@ from pxrs_ray.model import (
     PartitionId,
 )
 from pxrs_ray.processing.course import Standing
-from pxrs_ray.processing.plan import lane_course, pack_course, retry_rules
+from pxrs_ray.processing.plan import course_for, retry_rules
 from pxrs_ray.retry import FailurePolicy
+from pxrs_ray.sources.soundness import refuse_unsound
+from pxrs_ray.stats import CallUnderWay, GivenUp
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import Supervisor, off_loop
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT_WAIT_S = 60.0
+CHECKPOINT_LOOK_S = 0.1
+CHECKPOINT_SLOW_S = 5.0
 TERMINATE_EXTRA_S = 2.0
-SKIPPED_KEPT = 1_000
+GIVEN_UP_KEPT = 20
+GIVEN_UP_CHARS = 300
+LOOK_EVERY_S = 1.0
+CALLS_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +79,10 @@ class ConsumerInfo:
     partitions: tuple[PartitionId, ...]
     processed: int
     failures: tuple[Failure, ...] = field(default=())
-    given_up: tuple[Failure, ...] = field(default=())
+    given_up: tuple[GivenUp, ...] = field(default=())
+    given_up_count: int = 0
     problem: str = ""
+    calls: tuple[CallUnderWay, ...] = field(default=())
 
 
 class Consumer:
@@ -75,6 +91,7 @@ class Consumer:
     def __init__(self, spec: ConsumerSpec) -> None:
         group = spec.group
         start_journal(topology=group.topology, group=group.group, member=spec.member)
+        keep_children_apart()
         self._spec = spec
         self._config = spec.group.config
         self._handler = Handler(spec.handler)
@@ -83,17 +100,20 @@ class Consumer:
                 f"handler {self._handler.name} takes batches, and the options of group "
                 f"{spec.group.group} need one that takes single messages"
             )
+        if spec.group.source is not None:
+            self._handler.check_first(refuse_unsound_records)
         if not self._config.consumer_per_partition:
             self._handler.one_at_a_time()
         keep_what_is_loaded()
-        self._workers: dict[PartitionId, Worker] = {}
-        self._processed_by_ended = 0
-        self._given_up: list[Failure] = []
+        self.in_hand = InHand()
+        self._supervisor = Supervisor(spec.actor)
+        self._workers = Workers(self._worker, self._live, self._context, self._supervisor)
+        self._given_up: deque[GivenUp] = deque(maxlen=GIVEN_UP_KEPT)
+        self._given_up_count = 0
         self._letters = DeadLetters(spec.group)
         self._finished = asyncio.Event()
         self._loading: dict[PartitionId, asyncio.Future[None]] = {}
         self._runtime: ConsumerRuntime | None = None
-        self._watch: asyncio.Task[None]
         self._ending: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None]
         self._loop: asyncio.AbstractEventLoop
@@ -112,13 +132,21 @@ class Consumer:
         """Start working as `incarnation`; calling it again changes nothing. Answers as `ready`."""
         if self._runtime is None:
             self._loop = asyncio.get_running_loop()
+            self.in_hand = open_record(self._where()[1], self._spec.actor)
             self._runtime = ConsumerRuntime(
                 self._spec.group, self._spec.member, incarnation, self._spec.actor, self
             )
             self._runtime.start(assignment)
-            self._watch = asyncio.ensure_future(self._end_with(self._runtime))
+            self._supervisor.once("its end", self._end_with(self._runtime))
+            self._supervisor.once("looking", self._look())
             self._stop_listening = on_terminate(self._terminate)
         return self._where()
+
+    async def _look(self) -> None:
+        """Note since when each call has been under way; once a second is exact enough."""
+        while not self._finished.is_set():
+            self.in_hand.look()
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _end_with(self, runtime: ConsumerRuntime) -> None:
         await runtime.ended.wait()
@@ -127,7 +155,7 @@ class Consumer:
     def _terminate(self) -> None:
         """Somebody has asked this process to end: not before everything is handed back."""
         if self._ending is None:
-            self._ending = asyncio.ensure_future(self._hand_over_and_exit())
+            self._ending = self._supervisor.once("its hand-over", self._hand_over_and_exit())
 
     async def _hand_over_and_exit(self) -> None:
         try:
@@ -137,11 +165,12 @@ class Consumer:
         except PxrsError as error:
             logger.warning("%s ends without having handed over: %s", self._spec.actor, error)
         finally:
+            self.in_hand.end_cleanly()
             os._exit(0)
 
     async def redrive(self, partition: PartitionId) -> None:
         """An operator has asked something of this partition's quarantine."""
-        worker = self._workers.get(partition)
+        worker = self._workers.find(partition)
         if isinstance(worker, CourseWorker):
             worker.redrive()
 
@@ -149,7 +178,7 @@ class Consumer:
         """Never return, but at an end: whoever awaits this learns of a death at once."""
         await self._finished.wait()
         failed = self._runtime.failed if self._runtime is not None else None
-        return repr(failed) if failed is not None else "finished"
+        return told(failed) if failed is not None else "finished"
 
     async def finish(self) -> None:
         """End gracefully: everything has been handed back. `run` returns."""
@@ -157,16 +186,17 @@ class Consumer:
         if runtime is not None:
             self._stop_listening()
             await runtime.close()
-        for worker in self._workers.values():
-            worker.stop()
-        await asyncio.to_thread(self._close_all)
+        self._workers.stop_all()
+        try:
+            await off_loop(self._close_all)
+        except Exception as error:  # noqa: BLE001 - a handler's `close` may raise anything
+            self._supervisor.note("close", error, for_good=True)
+        self.in_hand.end_cleanly()
         self._finished.set()
 
     def _close_all(self) -> None:
-        for worker in list(self._workers.values()):
-            worker.join(5)
+        self._workers.join(5)
         self._handler.close()
-        self._letters.close()
 
     async def info(self) -> ConsumerInfo:
         """What it holds and how it goes."""
@@ -178,86 +208,87 @@ class Consumer:
             os.getpid(),
             ray.get_runtime_context().get_node_id(),
             tuple(sorted(session.holdings)) if session else (),
-            self._processed_by_ended + sum(w.passed for w in self._workers.values()),
-            tuple(w.failed for w in self._workers.values() if w.failed is not None),
+            self._workers.passed,
+            self._workers.failures(),
             tuple(self._given_up),
-            repr(runtime.failed) if runtime is not None and runtime.failed is not None else "",
+            self._given_up_count,
+            "; ".join(self._problems()),
+            tuple(self.in_hand.look()[:CALLS_TOLD]),
         )
+
+    def _problems(self) -> list[str]:
+        runtime = self._runtime
+        found = [*self._supervisor.problems(), *self._handler.problems()]
+        return found + runtime.problems() if runtime is not None else found
 
     # --- Hooks: called by the runtime, on the event loop ------------------------------------------
 
     def started(self, grant: Grant) -> None:
         """Put a worker on the partition; an older one may still be ending its last message."""
-        runtime = self._live()
-        desk = Desk(
+        self._workers.begin(grant)
+
+    def _desk(self, grant: Grant) -> Desk:
+        return Desk(
             self._spec.group.queue,
             self._spec.group.group,
             self._spec.member,
-            runtime.session.incarnation,
+            self._live().session.incarnation,
             grant.partition,
             grant.epoch,
             grant.attempts + 1,
+            topology_id=self._spec.group.topology_id,
         )
-        worker = self._worker(grant, desk, self._workers.get(grant.partition))
-        self._workers[grant.partition] = worker
-        worker.start()
 
-    def _worker(self, grant: Grant, desk: Desk, before: Worker | None) -> Worker:
-        config, handler = self._config, self._handler
+    def _context(self, grant: Grant) -> Context:
+        return context_at(self._desk(grant), grant.checkpoint)
+
+    def _worker(self, grant: Grant, before: Worker | None) -> Worker:
+        config, handler, desk = self._config, self._handler, self._desk(grant)
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
-        if config.by_pack:
-            packs = pack_course(config, standing)
-            return CourseWorker(grant, desk, handler, packs, self, config, before)
-        # A former configuration may have left messages done out of order: they stay done.
-        if config.by_lane or (grant.detail and not handler.wants_batch):
-            dense = self._spec.group.source is None
-            lanes = lane_course(config, standing, dense=dense)
-            aside = None
-            if config.failure_policy == "quarantine":
-                aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
-            return CourseWorker(grant, desk, handler, lanes, self, config, before, aside)
-        return InOrderWorker(grant, desk, handler, retry_rules(config), self, config, before)
+        dense = self._spec.group.source is None
+        course = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
+        if course is None:
+            return InOrderWorker(grant, desk, handler, retry_rules(config), self, config, before)
+        aside = None
+        if config.failure_policy == "quarantine":
+            aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
+        return CourseWorker(grant, desk, handler, course, self, config, before, aside)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""
-        loading = asyncio.ensure_future(self._load(grant))
-        self._loading[grant.partition] = loading
+        place = f"on_prepare of partition {grant.partition}"
+        self._loading[grant.partition] = self._supervisor.once(place, self._load(grant))
 
     async def _load(self, grant: Grant) -> None:
         try:
-            await asyncio.to_thread(self._handler.on_prepare, grant.partition, grant.checkpoint)
-        except Exception:
+            await off_loop(self._handler.on_prepare, grant.partition, grant.checkpoint)
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything
             # It is taken over cold, then; the handler shows what is wrong when it is called.
-            logger.exception("on_prepare of partition %d failed", grant.partition)
+            self._supervisor.note(f"on_prepare of partition {grant.partition}", error)
         await self._live().prepared(grant.partition)
 
     def unprepared(self, partition: PartitionId) -> None:
         """Let the handler drop what it loaded in vain, when it has loaded it."""
         loading = self._loading.pop(partition, None)
         if loading is not None:
-            self._dropping = asyncio.ensure_future(self._unload(partition, loading))
+            place = f"on_revoked of partition {partition}"
+            self._supervisor.once(place, self._unload(partition, loading))
 
     async def _unload(self, partition: PartitionId, loading: asyncio.Future[None]) -> None:
         await asyncio.wait([loading])
-        await asyncio.to_thread(self._handler.on_revoked, partition)
+        await off_loop(self._handler.on_revoked, partition)
 
     def received(self, partition: PartitionId, epoch: Epoch, batch: Batch, size_bytes: int) -> None:
         """Pass messages to the worker."""
-        worker = self._workers.get(partition)
-        if worker is not None and worker.epoch == epoch:
-            worker.put(batch, size_bytes)
+        self._workers.put(partition, epoch, batch, size_bytes)
 
     def skipped(self, partition: PartitionId, epoch: Epoch, to: Offset) -> None:
         """Let the worker go on behind a gap, in its order."""
-        worker = self._workers.get(partition)
-        if worker is not None and worker.epoch == epoch:
-            worker.skip(to)
+        self._workers.skip(partition, epoch, to)
 
     def draining(self, partition: PartitionId) -> None:
         """Stop the worker after what it has in hand."""
-        worker = self._workers.get(partition)
-        if worker is not None:
-            worker.stop()
+        self._workers.stop(partition)
 
     def dropped(self, partition: PartitionId) -> None:
         """Stop the worker; what it still does will not count."""
@@ -265,14 +296,11 @@ class Consumer:
 
     def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
         """Where the worker is."""
-        worker = self._workers.get(partition)
-        if worker is None or worker.epoch != epoch:
-            return None
-        return worker.standing()
+        return self._workers.standing(partition, epoch)
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """What waits for the worker."""
-        worker = self._workers.get(partition)
+        worker = self._workers.find(partition)
         return worker.queued_bytes if worker is not None else 0
 
     def rejoined(self, incarnation: Incarnation) -> None:
@@ -286,6 +314,7 @@ class Consumer:
 
     def checkpoint_soon(self) -> None:
         """Commit when next possible."""
+        leave_if_child()
         self._loop.call_soon_threadsafe(self._live().commit_soon)
 
     def room(self) -> None:
@@ -293,30 +322,52 @@ class Consumer:
         self._loop.call_soon_threadsafe(self._live().reading.wake)
 
     def checkpoint_now(self, worker: Worker) -> None:
-        """Commit, and wait for it."""
+        """Commit, and wait for it: as long as the coordinator or its store is away, and it is ours.
+
+        A worker that is told to stop waits no more: what is done is handed back with its partition.
+        """
+        leave_if_child()
         done = asyncio.run_coroutine_threadsafe(self._live().commit_now(), self._loop)
-        done.result(CHECKPOINT_WAIT_S)
+        place = f"commit of partition {worker.partition}"
+        began_s = time.monotonic()
+        while not wait([done], CHECKPOINT_LOOK_S).done:
+            if worker.told_to_stop:
+                done.cancel()
+                break
+            waits_s = time.monotonic() - began_s
+            if waits_s >= CHECKPOINT_SLOW_S:
+                self._supervisor.trouble(place, f"waits for {waits_s:.0f} s: it goes on by itself")
+        else:
+            done.result()
+        self._supervisor.over(place)
 
     def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:
         """Record what is skipped; send what is dead-lettered, and only then go on."""
+        messages = list(messages)
         if failure.policy is FailurePolicy.DEAD_LETTER:
             self._letters.send(messages, failure)
-        self._given_up.append(failure)
-        del self._given_up[:-SKIPPED_KEPT]
+        at, error = failure.context, failure.error[:GIVEN_UP_CHARS]
+        for message in messages:
+            self._given_up_count += 1
+            self._given_up.append(
+                GivenUp(at.partition, message.offset, failure.policy.value, at.attempt, error)
+            )
 
     def ended(self, worker: Worker) -> None:
-        """The worker is done: its partition can be released."""
-        self._loop.call_soon_threadsafe(self._worker_ended, worker)
-
-    def _worker_ended(self, worker: Worker) -> None:
-        self._live().stopped(worker.partition, worker.epoch)
-        if worker.failed is None and self._workers.get(worker.partition) is worker:
-            del self._workers[worker.partition]
-            self._processed_by_ended += worker.passed
+        """The worker is done: its partition can be released, or is begun again."""
+        self._loop.call_soon_threadsafe(self._workers.ended, worker)
 
     def _live(self) -> ConsumerRuntime:
         assert self._runtime is not None, "begin comes first"
         return self._runtime
+
+
+def refuse_unsound_records(argument: Delivery | DeliveredBatch) -> None:
+    """Fail what stands for a record that its source could not make sense of: it comes alone."""
+    if isinstance(argument, Delivery):
+        refuse_unsound(argument)
+    elif len(argument) == 1:
+        refuse_unsound(argument.batch[0])
 
 
 def make_consumer(spec: ConsumerSpec) -> Any:

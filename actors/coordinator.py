@@ -9,35 +9,45 @@ causes no ownership change. Every method that members call is idempotent.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
-import time
-from collections.abc import Mapping
-from pathlib import Path
+import uuid
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pxrs_ray.actors.buffers import BufferPool
+from pxrs_ray.actors.changes import Changes
 from pxrs_ray.actors.draining import DrainWatch
 from pxrs_ray.actors.group_shell import GroupShell
-from pxrs_ray.actors.group_view import queue_status
+from pxrs_ray.actors.group_view import ASK_WAIT_S
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.high_water import HighWater
 from pxrs_ray.actors.memory import keep_what_is_loaded
 from pxrs_ray.actors.memory_store import open_store_for
 from pxrs_ray.actors.metrics import Sources, TopologyMetrics
-from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.actors.overview import topology_status
+from pxrs_ray.actors.removing import Removing
+from pxrs_ray.actors.specs import GroupSpec, queue_spec
+from pxrs_ray.actors.starting import Starting
 from pxrs_ray.actors.store_thread import StoreThread
-from pxrs_ray.clock import SystemClock
+from pxrs_ray.actors.watchdog import watched
+from pxrs_ray.clock import SystemClock, wall_ms
 from pxrs_ray.config import Difference, PxrsConfig
-from pxrs_ray.config.reading import given
-from pxrs_ray.errors import AlreadyExists, NotFound, StoreUnavailable, UsageError
+from pxrs_ray.config.document import CONFIG, decode
+from pxrs_ray.config.staying import with_what_stays, without
+from pxrs_ray.ends import DOCUMENT as ENDS_DOCUMENT
+from pxrs_ray.ends import Ends, ends_from
+from pxrs_ray.errors import NotFound, StoreError, UsageError
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
-from pxrs_ray.model import Offset, Outcome, PartitionId
+from pxrs_ray.model import Outcome
+from pxrs_ray.seal import Seal, new_key, seal_of
 from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.supervisor import Supervisor, problems_here
+from pxrs_ray.write_queue import WriteBatch, check_stored
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +58,20 @@ DOCUMENT_ROWS = 1
 # Python's usual 5 ms a turn each would wait for the other.
 SWITCH_S = 0.000_5
 
+# Less than callers wait: they are told what the start waits for.
+START_WAIT_S = 50.0
+UNDO_WAIT_S = 5.0
 
-class Coordinator:
+
+class Coordinator(Removing):
     """The coordinator of one topology. Use it through `pxrs_ray.actors.topology.Topology`."""
 
-    def __init__(self, config: PxrsConfig, buffers: int) -> None:
+    def __init__(self, config: PxrsConfig, buffers: int, seal_key: bytes | None = None) -> None:
         self._config = config
+        self._seal_key = seal_key or new_key()
         self._buffer_count = buffers
-        self._started_s = time.time()
-        self._starting: asyncio.Task[None] | None = None
+        self._started_s = wall_ms() / 1_000
+        self._starting = Starting(f"topology {config.name}", self._start, self._undo)
         self._clock = SystemClock()
         self._groups: dict[str, GroupShell] = {}
         self._store: RegistryStore
@@ -69,53 +84,99 @@ class Coordinator:
         sys.setswitchinterval(SWITCH_S)
         keep_what_is_loaded()
         self._closing = False
+        self._changing = asyncio.Lock()
+        self._ends = Ends()
+        self._half_applied = False
         self._deployed = ""
+        self.accepts_loss = False
+        self._accepted = ""
+        self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
+        self.changes = Changes(self.registry_away_ms, lambda: self._thread.problem)
+        self.topology_id = ""
+        self.seal: Seal
 
     # --- life -------------------------------------------------------------------------------------
+
+    def registry_away_ms(self) -> int | None:
+        """For how long the registry has been away; None while it is not known to be."""
+        return self._thread.away_ms() if hasattr(self, "_thread") else None
 
     async def _ready(self) -> None:
         """Return when this incarnation has recovered; the first caller makes it begin."""
         if self._closing:
             raise NotFound(f"topology {self._config.name} is being shut down")
-        if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
-        try:
-            await asyncio.shield(self._starting)
-        except StoreUnavailable:
-            # Whoever asks next tries again: the store may be back by then.
-            self._starting = None
-            raise
+        await self._starting.wait(START_WAIT_S)
+
+    async def _undo(self) -> None:
+        """Take back what a start that failed has left: the next one begins from nothing."""
+        for shell in self._groups.values():
+            shell.autoscale.close()
+            shell.staff.let_go()
+            await shell.let_go()
+        self._groups.clear()
+        if hasattr(self, "_pool"):
+            self._pool.stop_watching()
+        if hasattr(self, "_thread"):
+            with suppress(TimeoutError, StoreError):
+                await asyncio.wait_for(self._thread.close(), UNDO_WAIT_S)
 
     async def _start(self) -> None:
         config = self._config
+        self._watched.begin()
         self._thread = StoreThread(lambda: open_store_for(config))
         self._store = await self._thread.open()
+        self._thread.look_by(partial(self._store.documents, config.name))
         registry_id = await self._thread.call_until_known(self._store.create)
-        self._high_water = HighWater(
-            config.topology_dir, registry_id, kept=not config.store_url.startswith("memory:")
-        )
+        kept = not config.store_url.startswith("memory:")
+        self._high_water = HighWater(config.topology_dir, registry_id, kept=kept)
+        # A registry in memory is another each time: nothing that it knew is missed.
+        self.accepts_loss = not kept or bool(self._high_water.accepted)
+        self._accepted = self._high_water.accepted
+        self.seal, self._seal_problem = seal_of(config.topology_dir, self._seal_key)
         snapshot = await self._thread.call_until_known(
             self._store.lead, config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
         )
         self._generation = snapshot.generation
         documents = await self._thread.call_until_known(self._store.documents, config.name)
+        self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._deployed = documents.get("deployed", "")
+        self._ends = ends_from(documents.get(ENDS_DOCUMENT, ""))
         if "config" in documents:
-            self._config = config = _config_from(documents["config"], config.store)
-        await self._keep_config()
-        self._pool = BufferPool(config.name, self._buffer_count, str(config.topology_dir))
+            self._config = config = decode(documents["config"].encode(), config.store)
+        going = self._ends
+        short = tuple(self._short(name) for name in going.groups)
+        config = without(config, short, tuple(self._short(name) for name in going.queues))
+        await self._keep_config(config)
+        folder, lease_s = str(config.topology_dir), config.lease_ttl_seconds
+        self._pool = BufferPool(config.name, self._buffer_count, folder, lease_s)
         await self._pool.start()
+        if going.topology:
+            raise NotFound(
+                f"topology {config.name} is being deleted, and nothing of it runs any more: "
+                f"`pxrs down {config.name} --delete` finishes it"
+            )
+        await self._check_identity()
         known = {name for name in documents.get("groups", "").split("\n") if name}
-        for name in sorted(known):
-            await self._open_group(name, recovering=True)
-        for name in config.queues:
-            await self._open_queue(name)
+        for name in sorted(known - going.groups.keys()):
+            self._groups[name] = shell = self._new_shell(name, config)
+            await shell.lead()
+        await self._open_queues(config)
         for shell in self._groups.values():
             await shell.go_on()
+        await self._try_to_finish()
+        self._high_water.settled()
+        self.accepts_loss = not kept
         self._pool.watch(self._reopen)
         self._drains = DrainWatch(lambda: [shell.staff for shell in self._groups.values()])
         metrics = TopologyMetrics(config.name)
-        self._reporting = asyncio.ensure_future(metrics.report_for_ever(self._metric_sources))
+        report = partial(metrics.report_for_ever, self._metric_sources)
+        self._reporting = Supervisor(config.name).keep("metrics", report)
+
+    async def _make_topology_id(self) -> str:
+        """Names are used again, this is not: it tells what is kept outside whose it is."""
+        made = uuid.uuid4().hex
+        await self._put_document("topology_id", made)
+        return made
 
     async def _metric_sources(self) -> Sources:
         recent_ms = list(self._thread.recent_ms)
@@ -131,15 +192,21 @@ class Coordinator:
     async def shutdown(self, keep_data: bool = True) -> list[str]:
         """Stop everything gracefully where it can be, and name the actors that must be killed."""
         await self._ready()
+        async with self._changing:
+            await self._shut_down()
+        actors = [name for shell in self._groups.values() for name in shell.actor_names()]
+        return [*actors, *self._pool.actor_names()]
+
+    async def _shut_down(self) -> None:
+        if self._closing:
+            return
         for shell in self._groups.values():
             await shell.close(graceful=True)
         self._closing = True
         self._drains.close()
         self._reporting.cancel()
-        actors = [name for shell in self._groups.values() for name in shell.actor_names()]
         await self._pool.close()
         await self._thread.close()
-        return [*actors, *self._pool.actor_names()]
 
     # --- configuration ----------------------------------------------------------------------------
 
@@ -149,17 +216,19 @@ class Coordinator:
         return self._config
 
     async def apply(self, wanted: PxrsConfig, dry_run: bool = False) -> tuple[Difference, ...]:
-        """Change what may be changed live; answer what differed.
+        """Change what may be changed live, one caller after the other; answer what differed.
 
-        Groups that were made while running stay, though `wanted` does not name them. Raises
-        UsageError naming every difference that cannot be had live, and changes nothing.
+        Groups and queues stay though `wanted` does not name them: commands of their own remove
+        them. Raises UsageError naming what cannot be had live, and then nothing has changed.
         """
         await self._ready()
-        unnamed = self._config.groups.keys() - wanted.groups.keys()
-        if unnamed:
-            wanted = wanted.changed(
-                groups={name: given(self._config.groups[name]) for name in unnamed}
-            )
+        async with self._changing:
+            return await self._apply(wanted, dry_run)
+
+    async def _apply(self, wanted: PxrsConfig, dry_run: bool) -> tuple[Difference, ...]:
+        if not dry_run:
+            await self._finish_removals()
+        wanted = with_what_stays(wanted, self._config)
         found = self._config.diff(wanted)
         fixed = [str(difference) for difference in found if not difference.allowed]
         if fixed:
@@ -169,21 +238,24 @@ class Coordinator:
                 + "\n  ".join(fixed)
                 + "\nDeploy under another name, or with the options it has"
             )
-        if dry_run or not found:
+        if dry_run or not (found or self._half_applied):
             return found
-        self._config = wanted
-        await self._keep_config()
-        for name in wanted.queues:
-            await self._open_queue(name)
+        # Cut off from here on (a buffer that is away), all of it is done again by the next call.
+        self._half_applied = True
+        await self._keep_config(wanted)
+        await self._open_queues(wanted)
         for name, group in wanted.groups.items():
             shell = self._groups.get(wanted.full_name(name))
             if shell is not None:
+                shell.host.history_keep = wanted.history_keep
                 await shell.reconfigure(group)
+        self._half_applied = False
         return found
 
-    async def _keep_config(self) -> None:
-        plain = self._config.model_dump_json(exclude={"store"}, exclude_defaults=True)
-        await self._put_document("config", plain)
+    async def _keep_config(self, config: PxrsConfig) -> None:
+        """Make `config` what is in force; nobody sees it before it is durable."""
+        await self._put_document("config", CONFIG.encode_text(config))
+        self._config = config
 
     async def document(self, name: str) -> str:
         """What `keep_document` kept last; '' when nothing was."""
@@ -220,68 +292,9 @@ class Coordinator:
     async def queue(self, name: str) -> tuple[QueueSpec, PxrsConfig, int]:
         """The queue as buffers and producers know it, the configuration, and how many buffers."""
         await self._ready()
-        return self._queue_spec(name), self._config, self._buffer_count
-
-    def _queue_spec(self, name: str) -> QueueSpec:
-        queue = self._config.resolved_queue(name)
-        limits, external = queue.log_limits(), queue.source is not None
-        return QueueSpec(self._config.full_name(name), queue.partitions, limits, external)
-
-    async def _open_queue(self, name: str) -> None:
-        spec = self._queue_spec(name)
-        await self._pool.open(spec, self._expected_ends(spec))
-
-    async def _reopen(self, index: int) -> None:
-        """A buffer came back: tell it what it must hold, and which epochs are over."""
-        for name in self._config.queues:
-            spec = self._queue_spec(name)
-            await self._pool.open_on(index, spec, self._expected_ends(spec))
-        for shell in self._groups.values():
-            shell.tell_buffers()
-
-    def _expected_ends(self, spec: QueueSpec) -> dict[PartitionId, Offset]:
-        ends: dict[PartitionId, Offset] = {}
-        for shell in self._groups.values():
-            if shell.spec.queue == spec.queue:
-                for row in shell.host.core.state.rows:
-                    ends[row.partition] = max(ends.get(row.partition, 0), row.checkpoint)
-        return ends
+        return queue_spec(self._config, name), self._config, self._buffer_count
 
     # --- groups -----------------------------------------------------------------------------------
-
-    async def _open_group(self, full_name: str, *, recovering: bool) -> GroupShell:
-        shell = GroupShell(
-            full_name, self._config, self._store, self._thread, self._clock, self._pool, self
-        )
-        await shell.lead(recovering=recovering)
-        self._groups[full_name] = shell
-        return shell
-
-    async def group(self, name: str, queue: str | None, options: Mapping[str, Any]) -> str:
-        """Make sure that the group exists; answer its full name. Options are for a new group."""
-        await self._ready()
-        full_name = self._config.full_name(name)
-        shell = self._groups.get(full_name)
-        if shell is not None:
-            declared = self._config.resolved_group(name)
-            if queue is not None and queue != declared.queue:
-                raise AlreadyExists(
-                    f"group {name!r} reads queue {declared.queue!r}, not {queue!r}: "
-                    "use another name"
-                )
-            return full_name
-        if name not in self._config.groups:
-            if queue is None:
-                self._config.resolved_group(name)
-            self._config.resolved_queue(str(queue))
-            self._config = self._config.changed(groups={name: {"queue": queue, **options}})
-            await self._keep_config()
-            for queue_name in self._config.queues:
-                await self._open_queue(queue_name)
-        shell = await self._open_group(full_name, recovering=False)
-        await self._put_document("groups", "\n".join(sorted(self._groups)))
-        await shell.go_on()
-        return full_name
 
     def _shell(self, group: str) -> GroupShell:
         try:
@@ -328,38 +341,40 @@ class Coordinator:
         """Raise StoreCorrupted when the registry is behind what it had accepted before."""
         self._high_water.check(group, generation, version)
 
+    async def check_leading(self) -> None:
+        """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
+        stored = await self._thread.call_until_known(self._store.load, self._config.name)
+        check_stored(WriteBatch((), 0), stored, self._generation)
+
     # --- asking -----------------------------------------------------------------------------------
 
     async def status(self) -> TopologyStatus:
         """Everything, at this moment."""
         await self._ready()
-        # Before the ends, which are asked later: lag is never told as less than it was.
-        stood = {shell: shell.checkpoints() for shell in self._groups.values()}
-        queues = {name: self._config.full_name(name) for name in self._config.queues}
-        found = await asyncio.gather(*(self._pool.ends(queue) for queue in queues.values()))
-        ends = dict(zip(queues.values(), found, strict=True))
-        groups = await asyncio.gather(
-            *(shell.status(at, ends[shell.spec.queue]) for shell, at in stood.items())
-        )
-        problems = [*self._pool.problems(), *self._high_water.problems]
-        return TopologyStatus(
-            self._config.name,
-            self._config.fingerprint(),
-            os.getpid(),
+        return await topology_status(
+            self._config,
             self._started_s,
-            self._buffer_count,
-            self._thread.status(self._store.describe()),
-            tuple(queue_status(name, ends[queue]) for name, queue in queues.items()),
-            tuple(groups),
-            tuple(problems),
+            self._pool,
+            self._groups.values(),
+            self._thread,
+            self._store.describe(),
+            self._problems(),
+            self.changes.waiting(),
         )
+
+    def _problems(self) -> list[str]:
+        sealed = [self._seal_problem] if self._seal_problem else []
+        return [*self._high_water.problems, *sealed, *problems_here()]
 
     async def group_status(self, group: str) -> GroupStatus:
         """One group, at this moment."""
         await self._ready()
         shell = self._shell(group)
         checkpoints = shell.checkpoints()
-        return await shell.status(checkpoints, await self._pool.ends(shell.spec.queue))
+        ends, _ = await asyncio.gather(
+            self._pool.ends(shell.spec.queue, ASK_WAIT_S), self._thread.look(ASK_WAIT_S)
+        )
+        return await shell.status(checkpoints, ends)
 
     async def buffer_stats(self) -> dict[int, BufferStats]:
         """What each buffer has done and holds; those that are away are missing."""
@@ -374,10 +389,3 @@ class Coordinator:
             self._store.changes, self._shell(group).key, after_version, limit
         )
         return History(group, tuple(changes))
-
-
-def _config_from(text: str, store: str) -> PxrsConfig:
-    options = json.loads(text)
-    options["store"] = store
-    options["data_dir"] = Path(options["data_dir"]) if "data_dir" in options else Path("~/.pxrs")
-    return PxrsConfig(**options)

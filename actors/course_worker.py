@@ -11,29 +11,35 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from pxrs_ray.actors.call_pool import CallPool
 from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.in_hand import Slot
 from pxrs_ray.actors.quarantine_log import QuarantineLog
 from pxrs_ray.actors.redrive import Redriver
 from pxrs_ray.actors.worker import Failure, Office, Worker
 from pxrs_ray.batch import Batch
+from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.delivery import Context, Delivery, Desk, context_at
 from pxrs_ray.errors import HandlerTimeout, PxrsError
+from pxrs_ray.forks import leave_if_child
 from pxrs_ray.model import Grant, Offset
 from pxrs_ray.processing.course import Course, Item, Standing, Task, Work
 from pxrs_ray.processing.lanes import KeyLanes
 from pxrs_ray.processing.plan import item_of, retry_rules
 from pxrs_ray.retry import FailurePolicy
+from pxrs_ray.supervision import told
 
 logger = logging.getLogger(__name__)
 
 STOPPING_LOOK_S = 0.1
+
+# How a call ended that was never begun: the worker was told to stop first.
+NOT_BEGUN = "not begun"
 
 Ended = tuple[Task, str | None]
 
@@ -54,6 +60,7 @@ class CourseWorker(Worker):
     ) -> None:
         super().__init__(grant, desk, handler, office, config, before)
         self._course = course
+        self._sought = grant.sought
         self._config = config
         fair = config.by_pack or config.fair_tenants or config.tenant_weights
         self._tenant_header = config.tenant_header if fair else None
@@ -61,6 +68,7 @@ class CourseWorker(Worker):
         self._pool = CallPool(f"pxrs-call-{self.partition}", 2 * self._slots + 1)
         self._redriver = None
         if quarantine is not None:
+            slot = office.in_hand.slot(self.partition, self.epoch, redriven=True)
             self._redriver = Redriver(
                 quarantine,
                 handler,
@@ -68,11 +76,16 @@ class CourseWorker(Worker):
                 partial(self._desk_of_redrive, quarantine.queue),
                 self._unpark,
                 self._stopping,
+                slot,
             )
         self._redriving = 0
         self._busy = 0
+        # Calls that have not said how they ended, those that are left alone not counted.
+        self._running = 0
         self._left_alone = 0
         self._ended: list[Ended] = []
+        self._slots_free: list[Slot] = []
+        self._began_s = monotonic_ms() / 1_000
         self._cancels: dict[Task, Callable[[], object]] = {}
         self._untold = 0
 
@@ -116,12 +129,13 @@ class CourseWorker(Worker):
         assert isinstance(self._course, KeyLanes)
         while not self._stopping.is_set():
             try:
-                keys = redriver.load()
+                keys = redriver.load(self._course.redriven, self._sought)
             except PxrsError as error:
                 logger.warning("the quarantine of partition %d: %s", self.partition, error)
                 self._stopping.wait(STOPPING_LOOK_S)
                 continue
             with self._wake:
+                self._course.redriving_ended()
                 for key in keys:
                     self._course.park(key)
             self.redrive()
@@ -142,9 +156,16 @@ class CourseWorker(Worker):
                     self._course.offer(items)
                     tasks = self._turn()
                 for task in tasks:
-                    self._begin(task)
+                    self._begin_or_fail(task)
         finally:
+            # After a fault too: whoever begins again must not meet a call that still runs.
+            with self._wake:
+                while self._running or self._redriving:
+                    self._wake.wait()
             self._pool.close()
+            # Of calls that were left to themselves the slots stay theirs.
+            for slot in self._slots_free:
+                self._office.in_hand.give_back(slot)
 
     def _wait(self) -> None:
         """With `_wake` held: return when there is something to do."""
@@ -156,7 +177,7 @@ class CourseWorker(Worker):
             if self._batches and self._course.has_room():
                 return
             due_ms = self._course.due_ms() if self._left_alone < self._slots else None
-            left_ms = None if due_ms is None else due_ms - _now_ms()
+            left_ms = None if due_ms is None else due_ms - monotonic_ms()
             if left_ms is not None and left_ms <= 0:
                 return
             self._wake.wait(None if left_ms is None else left_ms / 1_000)
@@ -175,7 +196,7 @@ class CourseWorker(Worker):
 
     def _turn(self) -> list[Task]:
         """With `_wake` held: tell the course everything, and take what may begin."""
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         ended, self._ended = self._ended, []
         for task, error in ended:
             self._end(task, error, now_ms)
@@ -187,6 +208,7 @@ class CourseWorker(Worker):
         closed = self._stopping.is_set() or self._left_alone >= self._slots
         tasks = self._course.take(now_ms, 0 if closed else self._slots - self._busy)
         self._busy += len(tasks)
+        self._running += len(tasks)
         return tasks
 
     def _end(self, task: Task, error: str | None, now_ms: int) -> None:
@@ -196,6 +218,8 @@ class CourseWorker(Worker):
             logger.warning("%s has ended, too late", self._context(task))
             return
         self._busy -= 1
+        if error is NOT_BEGUN:
+            return
         self._course.ended(task, error, now_ms)
         if error is not None:
             level = logging.WARNING if task.work is Work.HANDLE else logging.ERROR
@@ -213,6 +237,7 @@ class CourseWorker(Worker):
         if not task.over:
             return
         self._busy -= 1
+        self._running -= 1
         self._left_alone += 1
         cancel = self._cancels.pop(task, None)
         if cancel is not None:
@@ -231,41 +256,102 @@ class CourseWorker(Worker):
 
     # --- calls ------------------------------------------------------------------------------------
 
+    def _begin_or_fail(self, task: Task) -> None:
+        try:
+            self._begin(task)
+        except Exception as error:  # noqa: BLE001 - no thread left, the handler's loop closed
+            self._over(task, told(error), None)
+
     def _begin(self, task: Task) -> None:
         if task.work is not Work.HANDLE:
             self._pool.submit(partial(self._call, task, partial(self._put_aside, task)))
             return
-        desk = replace(self._desk, attempt=task.attempt, floor=self._course.floor)
-        delivery = Delivery(task.item.message, desk)
-        if not self._handler.is_async:
-            self._pool.submit(partial(self._call, task, partial(self._handler.call, delivery)))
+        free, in_hand = self._slots_free, self._office.in_hand
+        slot = free.pop() if free else in_hand.slot(self.partition, self.epoch)
+        try:
+            self._begin_call(task, slot)
+        except Exception:
+            slot.end()
+            free.append(slot)
+            raise
+
+    def _begin_call(self, task: Task, slot: Slot) -> None:
+        in_hand, suspect = self._office.in_hand, task.item.suspect
+        if (suspect is not None and suspect.isolated) or in_hand.closed:
+            # It may have to wait; its time begins when its call does.
+            left_ms = None if task.due_ms is None else task.due_ms - monotonic_ms()
+            task.due_ms = None
+            self._pool.submit(partial(self._await_turn, task, slot, left_ms))
             return
-        cancel = self._handler.begin(delivery, partial(self._over, task))
+        # As `Slot.begin` does for one message.
+        offset = slot.words[slot.at] = task.item.offset
+        if in_hand.closed and not in_hand.wait_open(slot, offset, self._stopping):
+            self._over(task, NOT_BEGUN, slot)
+        elif self._handler.is_async:
+            self._begin_async(task, slot)
+        else:
+            self._pool.submit(partial(self._call, task, self._calling(task), slot))
+
+    def _await_turn(self, task: Task, slot: Slot, left_ms: int | None) -> None:
+        item, suspect = task.item, task.item.suspect
+        if suspect is not None:
+            pause_s = self._began_s + (suspect.pause_ms - monotonic_ms()) / 1_000
+            self._stopping.wait(max(0.0, pause_s))
+        begun = slot.begin(item.offset, item.offset + 1, self._stopping, suspect)
+        if not begun or task.over:
+            self._over(task, NOT_BEGUN, slot)
+            return
+        with self._wake:
+            task.due_ms = None if left_ms is None else monotonic_ms() + left_ms
+            self._wake.notify_all()
+        if self._handler.is_async:
+            self._begin_async(task, slot)
+        else:
+            self._call(task, self._calling(task), slot)
+
+    def _delivery(self, task: Task) -> Delivery:
+        return Delivery(task.item.message, replace(self._desk, attempt=task.attempt))
+
+    def _calling(self, task: Task) -> Callable[[], object]:
+        return partial(self._handler.call, self._delivery(task))
+
+    def _begin_async(self, task: Task, slot: Slot) -> None:
+        cancel = self._handler.begin(self._delivery(task), partial(self._over_async, task, slot))
         with self._wake:
             self._cancels[task] = cancel
 
-    def _call(self, task: Task, call: Callable[[], object]) -> None:
+    def _call(self, task: Task, call: Callable[[], object], slot: Slot | None = None) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything
-            self._over(task, error)
+        except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
+            leave_if_child(error)
+            self._over(task, told(error), slot)
         else:
-            self._over(task, None)
+            leave_if_child()
+            self._over(task, None, slot)
+
+    def _over_async(self, task: Task, slot: Slot, error: BaseException | None) -> None:
+        self._over(task, None if error is None else told(error), slot)
 
     def _put_aside(self, task: Task) -> None:
         """Keep what the handler could not process, where the failure policy says."""
         policy = FailurePolicy(self._config.failure_policy)
-        if task.work is Work.PARK:
-            assert self._redriver is not None
-            self._redriver.park(task.items)
         failure = Failure(self._context(task), task.item.error, policy)
-        self._office.give_up(self, failure, [item.message for item in task.items])
+        try:
+            if task.work is Work.PARK:
+                assert self._redriver is not None
+                self._redriver.park(task.items)
+            self._office.give_up(self, failure, [item.message for item in task.items])
+        except Exception as error:
+            self._note_waiting(failure, error)
+            raise
+        self.waiting = None
 
-    def _over(self, task: Task, error: BaseException | None) -> None:
+    def _over(self, task: Task, error: str | None, slot: Slot | None) -> None:
+        if slot is not None:
+            slot.end()
+            self._slots_free.append(slot)
         with self._wake:
-            self._ended.append((task, None if error is None else repr(error)))
+            self._ended.append((task, error))
+            self._running -= not task.over
             self._wake.notify_all()
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -15,21 +15,27 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.autopsy import PROCESS_DIED, UNSEEN, autopsy, end_of, last_line
 from pxrs_ray.actors.consumer import ConsumerInfo, make_consumer
+from pxrs_ray.actors.ending import end_actor
 from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.hand import Hand
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.process_end import NO_PROCESS, process_end
 from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
-from pxrs_ray.errors import Fenced, HandlerError, PxrsError
+from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.events import Died, Dismiss, Join, Leave
+from pxrs_ray.incarnations import next_above
 from pxrs_ray.model import Incarnation, Member, MemberId
+from pxrs_ray.processing.suspects import Death
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import Supervisor, off_loop
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +48,6 @@ PENDING_AFTER_S = 5.0
 RESPAWN_PAUSE_S = 0.1
 RESPAWN_PAUSE_MOST_S = 10.0
 QUICK_DEATH_S = 3.0
-
-
-@dataclass(slots=True)
-class Hand:
-    """One wanted consumer. `state` is starting, pending, running, silent, leaving or failed."""
-
-    member: MemberId
-    incarnation: Incarnation = 0
-    actor: str = ""
-    state: str = "starting"
-    reason: str = ""
-    pid: int = 0
-    node: str = ""
-    handle: Any = None
-    born_s: float = 0.0
-    quick_deaths: int = 0
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class Crew:
@@ -79,6 +68,8 @@ class Crew:
         self._host = host
         self._changed = changed
         self._stopping = False
+        self._leaving: list[Hand] = []
+        self._supervisor = Supervisor("the crew")
 
     # --- what is wanted ---------------------------------------------------------------------------
 
@@ -88,10 +79,8 @@ class Crew:
         Returns when what moves to them has moved; a handler that is slow to finish is not waited
         for.
         """
-        hands = []
-        for member in members:
-            hand = self.hands[member] = Hand(member)
-            hands.append(hand)
+        hands = [Hand(member) for member in members]
+        self.hands |= {hand.member: hand for hand in hands}
         if hands:
             await self._spawn_together(hands)
             await self._moved()
@@ -109,7 +98,11 @@ class Crew:
         self._changed()
         for hand in leaving:
             hand.state = "leaving"
-        await asyncio.gather(*(self._let_go(hand, cause) for hand in leaving))
+        self._leaving += leaving
+        try:
+            await asyncio.gather(*(self._let_go(hand, cause) for hand in leaving))
+        finally:
+            self._leaving = [hand for hand in self._leaving if hand not in leaving]
 
     async def replace(self, members: Sequence[MemberId], cause: str) -> None:
         """Let these members hand over and end, and start each anew."""
@@ -121,6 +114,19 @@ class Crew:
         """Remove everybody."""
         self._stopping = True
         await self.remove(list(self.hands), cause)
+
+    async def restart(self, member: MemberId) -> None:
+        """End a consumer's process, wherever it is and frozen or not; another takes its place."""
+        hand = self.hands[member]
+        if hand.state == "failed":
+            self._task(hand, self._respawn(hand, "restarted by hand"))
+        else:
+            with suppress(NotFound):
+                await off_loop(end_actor, hand.actor)
+
+    def actors(self) -> set[str]:
+        """Every actor of a consumer that is wanted, or is handing over."""
+        return {hand.actor for hand in (*self.hands.values(), *self._leaving)}
 
     def abandon(self) -> None:
         """Kill every actor at once; the topology is being removed."""
@@ -135,7 +141,7 @@ class Crew:
         try:
             hand.handle = ray.get_actor(hand.actor, namespace=names.NAMESPACE)
         except ValueError:
-            self._task(hand, self._gone(hand, "its actor is gone"))
+            self._task(hand, self._died(hand, "its actor is gone"))
             return
         slot = self._host.core.state.members.get(hand.member)
         if slot is not None and slot.member.incarnation == hand.incarnation:
@@ -211,7 +217,7 @@ class Crew:
 
     async def _up(self, hand: Hand) -> bool:
         """Whether the actor came up. One that has no place yet is pending, and that is shown."""
-        ready = asyncio.ensure_future(_ready(hand.handle))
+        ready = asyncio.wrap_future(hand.handle.ready.remote().future())
         done, _ = await asyncio.wait([ready], timeout=PENDING_AFTER_S)
         if not done:
             hand.state = "pending"
@@ -224,9 +230,9 @@ class Crew:
         except RayActorError as error:
             if error.actor_init_failed:
                 # The constructor loads the handler: its error is what the user must see.
-                hand.state, hand.reason = "failed", _last_line(error)
+                hand.state, hand.reason = "failed", last_line(error)
             elif self.hands.get(hand.member) is hand:
-                cause = f"died while it started: {_last_line(error)}"
+                cause = f"died while it started: {last_line(error)}"
                 self._task(hand, self._respawn(hand, cause))
             return False
         return True
@@ -247,11 +253,18 @@ class Crew:
 
     async def _begin(self, hand: Hand) -> None:
         """Let a member that has joined begin, and watch it from then on; begun twice is begun."""
+        if hand.member not in self._host.core.state.members:
+            # The registry took the join so late that its lease was over: nobody else would let
+            # it begin, and it cannot miss a membership that it was never told of.
+            hand.incarnation = next_incarnation(self._host, self._incarnations, hand.member)
+            self._changed()
+            self._task(hand, self._join([hand]))
+            return
         try:
             first = self._host.core.assignment(hand.member)
             begun = hand.handle.begin.remote(hand.incarnation, first)
             hand.pid, hand.node = await asyncio.wait_for(begun, BEGIN_WAIT_S)
-        except (RayError, KeyError, TimeoutError) as error:
+        except (RayError, TimeoutError) as error:
             # Whatever is the matter with it: the watch or its lease will tell.
             logger.warning("%s#%d did not begin: %r", hand.member, hand.incarnation, error)
         self._task(hand, self._watch(hand))
@@ -267,20 +280,35 @@ class Crew:
     async def _watch(self, hand: Hand) -> None:
         """Await the end of its process: told by the kernel here, by an endless call elsewhere."""
         here = hand.node == ray.get_runtime_context().get_node_id()
-        run = asyncio.ensure_future(_end_of(hand.handle))
+        run = asyncio.ensure_future(end_of(hand.handle))
         try:
             async with process_end(hand.pid if here else NO_PROCESS) as ended:
                 either: list[asyncio.Future[Any]] = [run, ended]
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            cause = run.result() if run.done() else "its process died"
+                status = ended.result() if ended.done() else 0
+            cause = run.result() if run.done() else PROCESS_DIED
         finally:
             run.cancel()
-        await self._gone(hand, f"{cause} (pid {hand.pid})")
+        told = f"{cause} (pid {hand.pid})"
+        await (self._died(hand, told, status) if cause == PROCESS_DIED else self._gone(hand, told))
 
-    async def _gone(self, hand: Hand, cause: str) -> None:
-        await self._host.submit(Died(hand.member, hand.incarnation, cause))
+    async def _died(self, hand: Hand, cause: str, status: int = 0) -> None:
+        death = await autopsy(hand.node, hand.actor, status)
+        await self._gone(hand, f"{cause}: {death}" if death.calls else cause, death)
+
+    async def _gone(self, hand: Hand, cause: str, death: Death = UNSEEN) -> None:
+        await self._bury(Died(hand.member, hand.incarnation, cause, death))
         if self.hands.get(hand.member) is hand:
+            if death.calls:
+                hand.born_s = float("-inf")  # it had come to its work: no start that went wrong
             await self._respawn(hand, cause)
+
+    async def _bury(self, died: Died) -> None:
+        """Tell the core of a death; a group that has failed is told when it is well again."""
+        while True:
+            with suppress(DeadlineExceeded):
+                await self._host.submit(died)
+                return
 
     async def _replace_if_still_silent(self, hand: Hand, incarnation: Incarnation) -> None:
         await asyncio.sleep(self._host.core.settings.lease_ms / 1_000)
@@ -350,7 +378,7 @@ class Crew:
                 os.kill(hand.pid, signal.SIGKILL)
 
     def _task(self, hand: Hand, work: Any) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(self._guard(hand, work))
+        task = self._supervisor.once(hand.member, self._guard(hand, work))
         hand.tasks.add(task)
         task.add_done_callback(hand.tasks.discard)
 
@@ -359,33 +387,13 @@ class Crew:
             await work
         except PxrsError as error:
             logger.warning("crew of %s, %s: %s", self.spec.group, hand.member, error)
-
-
-async def _end_of(handle: Any) -> str:
-    """How a consumer ended, as Ray tells it."""
-    try:
-        return f"ended by itself: {await handle.run.remote()}"
-    except RayActorError as error:
-        logger.info("a consumer died: %s", error)
-        return "its process died"
-    except RayError as error:
-        return f"failed: {_last_line(error)}"
-
-
-async def _ready(handle: Any) -> tuple[int, str]:
-    answer: tuple[int, str] = await handle.ready.remote()
-    return answer
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__
+        except Exception as error:  # noqa: BLE001 - a new one is the way on
+            if self.hands.get(hand.member) is hand and not self._stopping:
+                await self._respawn(hand, told(error))
 
 
 def next_incarnation(
-    host: GroupHost, given: dict[MemberId, Incarnation], member: MemberId
+    host: GroupHost, given: dict[MemberId, Incarnation], member: MemberId, lost: Incarnation = 0
 ) -> Incarnation:
-    """A number above every incarnation of `member` that anybody has seen or been given."""
-    known = max(host.core.newest_incarnation(member), given.get(member, 0))
-    given[member] = known + 1
-    return known + 1
+    """A number above every incarnation of `member` that anybody has seen, been given or `lost`."""
+    return next_above(given, member, max(host.core.newest_incarnation(member), lost))

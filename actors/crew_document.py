@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +14,8 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.actors.orphans import consumers_there
+from pxrs_ray.codec import Codec, register
 from pxrs_ray.model import Incarnation, MemberId
 
 logger = logging.getLogger(__name__)
@@ -28,12 +31,17 @@ class CrewDocument:
     handler: HandlerRef | None = None
     members: Mapping[MemberId, tuple[Incarnation, str]] = field(default_factory=dict)
 
+    def without_code(self) -> CrewDocument:
+        """The same, without what would be run."""
+        return CrewDocument(self.paused, self.incarnations)
+
     def to_text(self) -> str:
         """As JSON."""
         plain = asdict(self)
         if self.handler is not None:
             pickled = self.handler.pickled
-            plain["handler"]["pickled"] = pickled and base64.b64encode(pickled).decode()
+            coded = None if pickled is None else base64.b64encode(pickled).decode()
+            plain["handler"]["pickled"] = coded
         return json.dumps(plain)
 
     @classmethod
@@ -45,17 +53,27 @@ class CrewDocument:
         handler = plain.pop("handler")
         if handler is not None:
             pickled = handler.pop("pickled")
-            handler = HandlerRef(**handler, pickled=pickled and base64.b64decode(pickled))
+            coded = None if pickled is None else base64.b64decode(pickled)
+            handler = HandlerRef(**handler, pickled=coded)
         members = {name: (int(n), str(actor)) for name, (n, actor) in plain.pop("members").items()}
         return cls(**plain, handler=handler, members=members)
 
 
+def _decode(data: bytes) -> CrewDocument:
+    try:
+        return CrewDocument.from_text(data.decode())
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a crew's document: {error!r}") from None
+
+
+CREW: Codec[CrewDocument] = register(
+    Codec("registry: crew", CrewDocument, lambda crew: crew.to_text().encode(), _decode)
+)
+
+
 def kill_orphans(topology: str, group: str, known: set[str]) -> None:
     """End consumers of a group that were spawned, and never noted before the coordinator died."""
-    prefix = names.consumers_of(topology, group)
-    for found in ray.util.list_named_actors(all_namespaces=True):
-        name = found["name"]
-        ours = found["namespace"] == names.NAMESPACE and name.startswith(prefix)
-        if ours and name not in known:
-            logger.warning("ending the orphan %s", name)
+    for name in sorted(consumers_there(topology, group) - known):
+        logger.warning("ending the orphan %s", name)
+        with suppress(ValueError):
             ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))

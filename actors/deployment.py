@@ -26,6 +26,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.calls import actors_of
 from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.topology import Topology, deploy
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.store import open_store
@@ -90,6 +91,21 @@ class Deployment:
                 f"{config.full_name(group.queue)} call {group.handler}"
             )
 
+    def stays(self) -> list[str]:
+        """What runs and the file does not name, a line each: it stays until it is removed."""
+        if not self._runs:
+            return []
+        now = Topology(self.config.name).config
+        return [
+            f"{kind} {name} stays, though {self.file} does not name it: `pxrs {kind} delete "
+            f"{name}` removes it"
+            for kind, have, wanted in (
+                ("group", now.groups, self.config.groups),
+                ("queue", now.queues, self.config.queues),
+            )
+            for name in sorted(have.keys() - wanted.keys())
+        ]
+
     @property
     def _new_code(self) -> bool:
         return self._runs and self._before.get("code", "") != self.code
@@ -126,8 +142,10 @@ class Deployment:
                 "sha256": self.sha256,
                 "fingerprint": self.config.fingerprint(),
                 "code": self.code,
+                "queues": sorted(self.config.queues),
+                "groups": sorted(self.config.groups),
                 "handlers": {n: g.handler for n, g in self.config.groups.items() if g.handler},
-                "at_ms": time.time_ns() // 1_000_000,
+                "at_ms": wall_ms(),
             }
         )
         return topology

@@ -16,6 +16,7 @@ import ray
 
 from pxrs_ray.actors.staff import Staff
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,8 @@ class DrainWatch:
         self._staffs = staffs
         self._moves: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
-        self._task = asyncio.ensure_future(self._loop())
+        self._supervisor = Supervisor("draining nodes")
+        self._task = self._supervisor.keep("watch", self._loop)
 
     def close(self) -> None:
         """Look no more."""
@@ -44,7 +46,8 @@ class DrainWatch:
             self._told = nodes
             if nodes and not self._moves:
                 for staff in self._staffs():
-                    move = asyncio.ensure_future(self._leave(staff, nodes))
+                    leave = self._leave(staff, nodes)
+                    move = self._supervisor.once(staff.spec.group, leave)
                     self._moves.add(move)
                     move.add_done_callback(self._moves.discard)
 

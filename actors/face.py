@@ -7,7 +7,10 @@ this module imports nothing heavy, and the coordinator is imported where it runs
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -17,11 +20,17 @@ from pxrs_ray.actors import names
 if TYPE_CHECKING:
     from pxrs_ray.config import PxrsConfig
 
+SEAL_KEY_BYTES = 32
+
+TOLD_CHARS_MAX = 100
 METHODS = (
     "apply",
     "buffer_stats",
     "command",
     "config",
+    "delete_group",
+    "delete_queue",
+    "delete_topology",
     "deployed",
     "document",
     "group",
@@ -30,27 +39,77 @@ METHODS = (
     "handler",
     "history",
     "keep_document",
+    "kill_orphans",
     "member",
     "note_deployed",
+    "orphans",
     "ping",
+    "plan_group_removal",
+    "plan_queue_removal",
+    "plan_topology_removal",
     "queue",
+    "recover_registry",
     "shutdown",
     "status",
 )
 
 
+# What changes something: refused, or told to wait, while the registry is away. See `Changes`.
+CHANGES = frozenset(
+    (
+        "apply",
+        "command",
+        "delete_group",
+        "delete_queue",
+        "delete_topology",
+        "group",
+        "keep_document",
+        "note_deployed",
+        "recover_registry",
+        "shutdown",
+    )
+)
+# What tells of an outage itself, once the coordinator has started.
+STATUS = frozenset(("group_status", "status"))
+
+
+def _told(name: str, arguments: tuple[Any, ...]) -> str:
+    """A call as `pxrs status` names it while it waits."""
+    words = [argument for argument in arguments if isinstance(argument, str | int)]
+    if name == "command":
+        group, command, *rest = words
+        return " ".join(str(word) for word in (command, group, *rest))[:TOLD_CHARS_MAX]
+    return " ".join(str(word) for word in (name.replace("_", " "), *words))[:TOLD_CHARS_MAX]
+
+
 class CoordinatorActor:
     """Each of `METHODS` is the coordinator's method of that name."""
 
-    def __init__(self, config: PxrsConfig, buffers: int) -> None:
+    def __init__(self, config: PxrsConfig, buffers: int, seal_key: bytes) -> None:
         from pxrs_ray.actors.coordinator import Coordinator
 
-        self.hosted = Coordinator(config, buffers)
+        self.hosted = Coordinator(config, buffers, seal_key)
+
+    async def alive(self) -> int:
+        """The process id; answered at once, whatever the coordinator is at."""
+        return os.getpid()
 
 
 def _forward(name: str) -> Callable[..., Any]:
     async def call(self: CoordinatorActor, *arguments: Any) -> Any:
-        return await getattr(self.hosted, name)(*arguments)
+        hosted = self.hosted
+        method = partial(getattr(hosted, name), *arguments)
+        if name == "member":
+            return await method()
+        changes = name in CHANGES and "plan" not in arguments[1:2]
+        if changes and not (name == "group" and hosted.has_group(str(arguments[0]))):
+            return await hosted.changes.make(_told(name, arguments), method)
+        if name in STATUS:
+            await hosted.changes.ask(
+                f"{name.replace('_', ' ')} of a coordinator that starts", hosted.ping
+            )
+            return await method()
+        return await hosted.changes.ask(_told(name, arguments), method)
 
     call.__name__, call.__qualname__ = name, f"CoordinatorActor.{name}"
     return call
@@ -60,19 +119,21 @@ for _name in METHODS:
     setattr(CoordinatorActor, _name, _forward(_name))
 
 
-def make_coordinator(config: PxrsConfig, buffers: int) -> Any:
-    """Create the topology's coordinator actor, or get the one that runs."""
-    return (
-        ray.remote(CoordinatorActor)
-        .options(
-            name=names.coordinator(config.name),
-            namespace=names.NAMESPACE,
-            get_if_exists=True,
-            lifetime="detached",
-            max_restarts=-1,
-            max_task_retries=-1,
-            max_concurrency=10_000,
-            num_cpus=0,
-        )
-        .remote(config, buffers)
+def make_coordinator(config: PxrsConfig, buffers: int) -> bool:
+    """Create the topology's coordinator actor; False when one runs already, or is being made."""
+    made = ray.remote(CoordinatorActor).options(
+        name=names.coordinator(config.name),
+        namespace=names.NAMESPACE,
+        lifetime="detached",
+        max_restarts=-1,
+        max_task_retries=-1,
+        max_concurrency=10_000,
+        num_cpus=0,
     )
+    try:
+        # Ray makes one of a name: of several who try at once, one alone is its maker.
+        made.remote(config, buffers, secrets.token_bytes(SEAL_KEY_BYTES))
+    except ValueError:
+        ray.get_actor(names.coordinator(config.name), namespace=names.NAMESPACE)
+        return False
+    return True

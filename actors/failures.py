@@ -13,11 +13,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
-from pxrs_ray.errors import NotFound, PxrsError
-
-
-class BufferAway(PxrsError):
-    """Raised when a buffer could not be asked; whether the call happened is unknown."""
+from pxrs_ray.errors import BufferAway, NotFound, PxrsError
 
 
 def ours(error: BaseException) -> PxrsError:

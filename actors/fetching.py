@@ -10,9 +10,10 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from pxrs_ray.actors.failures import BufferAway
 from pxrs_ray.actors.line import REPLY_BYTES_MAX, AsyncLine, connect, reply_bytes
+from pxrs_ray.errors import BufferAway
 from pxrs_ray.log.wire import Fetched, Refused
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class Fetching:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._line: AsyncLine | None = None
+        self._supervisor = Supervisor("a line to a buffer")
         self._asking: asyncio.Task[None] | None = None
         self._much = False
 
@@ -34,7 +36,7 @@ class Fetching:
         Raises what Ray raises for a call of an actor.
         """
         if self._asking is None:
-            self._asking = asyncio.ensure_future(self._ask())
+            self._asking = self._supervisor.keep("asking for one", self._ask)
         line = self._line
         if line is None or line.broken or self._much:
             return self._by_ray(self._handle.fetch.remote(*arguments))

@@ -3,7 +3,8 @@
 Rules of this file. Partition n of the folder is partition n of the queue, and message k of it is
 the offset k - 1: no hash is asked, so order and ownership of every message stay. Importing goes
 on at the end of the log: it can be ended anywhere and started again, and adds nothing twice. A
-group's last processed offset k is the checkpoint k: the next one to process.
+group's last processed offset k is the checkpoint k: the next one to process. A group that is
+further than the folder says stays where it is.
 """
 
 from __future__ import annotations
@@ -59,8 +60,10 @@ def import_folder(topology: Topology, folder: Path, queue: str) -> Transferred:
         count += _import_partition(client, messages)
     for name in source.groups():
         group = topology.group(name, queue=queue)
+        stands = {row.partition: row.checkpoint for row in group.status().partitions}
         for partition, offset in source.committed(name).items():
-            group.seek(offset, [partition])
+            if offset > stands[partition]:
+                group.seek(offset, [partition])
     return Transferred(queue, len(numbers), count, tuple(source.groups()))
 
 
@@ -91,7 +94,6 @@ def export_folder(topology: Topology, queue: str, folder: Path) -> Transferred:
     Files that are there already stay. Keys and headers are no part of that form: they are left
     out. What retention has dropped is not there; the names of the files still tell the offsets.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     target = FolderQueue(folder)
     spec, config, buffers = topology.queue_spec(queue)
     count = 0

@@ -16,6 +16,7 @@ from pxrs_ray.stats import GroupStatus, History
 if TYPE_CHECKING:
     from pxrs_ray.actors.pull import PullConsumer
     from pxrs_ray.actors.quarantine import GroupQuarantine
+    from pxrs_ray.removal import Removal
 
 START_WAIT_S = 120.0
 DRAIN_WAIT_S = 120.0
@@ -82,6 +83,10 @@ class Group:
         """Drain one consumer and end it."""
         self._command("remove_consumer", member, timeout_s=DRAIN_WAIT_S)
 
+    def restart_consumer(self, member: MemberId) -> None:
+        """End one consumer's process, frozen or not, and start it anew."""
+        self._command("restart_consumer", member, timeout_s=START_WAIT_S)
+
     def trigger_rebalance(self) -> None:
         """Share the partitions out anew."""
         self._command("rebalance")
@@ -97,6 +102,16 @@ class Group:
         from pxrs_ray.actors.pull import PullConsumer
 
         return PullConsumer(self.topology, self.name, member, on_assigned, on_revoked)
+
+    def delete(self, *, force: bool = False) -> Removal:
+        """Remove the group with its checkpoints and history; answers what went.
+
+        Raises UsageError while members read for it or the deployed file names it, unless `force`.
+        Its name can be used again: such a group begins anew.
+        """
+        from pxrs_ray.actors.topology import Topology
+
+        return Topology(self.topology).delete_group(self.name, force=force)
 
     # --- steering ---------------------------------------------------------------------------------
 

@@ -5,20 +5,34 @@ and one writer takes them to the store, in order. Whatever a decision says to an
 `WriteQueue.durable` has reached `decision.after`. A store that is down makes commits wait; the
 writer repeats the same batch until its outcome is known. A store that contradicts us is read
 again: a newer generation ends this process, a loss of accepted writes halts the group.
+
+Whatever else fails, fails this group alone: it goes on from what the store holds, under a new
+generation. Callers wait meanwhile, and what they asked is decided anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+import time
+from contextlib import suppress
 
+from pxrs_ray.actors.afterwards import Afterwards
+from pxrs_ray.actors.group_life import WELL_WAIT_S, GroupLife, Shell, shown
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.clock import Clock
 from pxrs_ray.coordinator import GroupCoordinator
-from pxrs_ray.errors import StoreCorrupted, StoreError, StoreUnavailable
+from pxrs_ray.draft import refusal_after
+from pxrs_ray.errors import (
+    CoordinatorDeposed,
+    Fenced,
+    NotFound,
+    StoreCorrupted,
+    StoreError,
+    StoreSchemaError,
+    StoreUnavailable,
+    UsageError,
+)
 from pxrs_ray.events import (
     Assignment,
     Decision,
@@ -33,6 +47,7 @@ from pxrs_ray.events import (
 from pxrs_ray.group_state import GroupSettings
 from pxrs_ray.journal import tell_changes
 from pxrs_ray.model import Generation, MemberId, Outcome, Snapshot
+from pxrs_ray.registry_watch import notice_ms
 from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.tally import Tally
 from pxrs_ray.write_queue import WriteBatch, WriteQueue, check_stored
@@ -43,24 +58,17 @@ BATCH_RECORDS_MAX = 1_024
 TICK_MS_MAX = 1_000
 TICK_MS_MIN = 5
 TOLD_LOOK_S = 0.005
+WATCH_AGAIN_S = 1.0
 # The history is trimmed when it has grown by this part of what is to be kept.
 TRIM_PART = 10
+# A refusal changes nothing. Any other error of a decision leaves memory in doubt.
+REFUSALS = (Fenced, NotFound, UsageError)
+# What is read from the store again says the same.
+LASTING = (StoreCorrupted, StoreSchemaError)
 
 
-class Shell(Protocol):
-    """What a group needs done by the actor that hosts it. Nothing here may block."""
-
-    def fence(self, group: str, epochs: dict[int, int]) -> None:
-        """Tell the buffers which epochs are over."""
-
-    def dismissed(self, group: str, dismiss: Dismiss) -> None:
-        """An incarnation is no member any more."""
-
-    def deposed(self, group: str, error: BaseException) -> None:
-        """A newer coordinator leads the group: this one must end."""
-
-    def led(self, group: str, generation: Generation, version: int) -> None:
-        """These are durable now."""
+class _Interrupted(Exception):
+    """What somebody waited for was forgotten after a fault: it is to be decided anew."""
 
 
 class GroupHost:
@@ -83,73 +91,141 @@ class GroupHost:
         self._thread = thread
         self._clock = clock
         self._shell = shell
-        self._history_keep = history_keep
+        self.history_keep = history_keep
         self._trim_at = 0
-        self._queue = WriteQueue()
+        self.queue = WriteQueue()
         self._wake = asyncio.Event()
         self._changes = asyncio.Event()
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._afterwards = Afterwards()
+        self._writing_since_ms: int | None = None
         self._watchers: dict[MemberId, asyncio.Event] = {}
         self._seen: dict[MemberId, tuple[Generation, int]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._life = GroupLife(
+            group,
+            (self._write_loop, self._tick_loop, self._renew_loop),
+            lambda: self._afterwards.let_go(_Interrupted()),
+            self._load,
+            self._is_over,
+        )
+
+    # --- life -----------------------------------------------------------------------------------
 
     async def start(self, snapshot: Snapshot, settings: GroupSettings) -> None:
         """Go on from what `lead` returned."""
+        self._begin(snapshot, settings)
+        self._life.start()
+
+    def _begin(self, snapshot: Snapshot, settings: GroupSettings) -> None:
         now = self._clock.now()
         self.core = GroupCoordinator(snapshot, settings, now)
-        self._tasks = [
-            asyncio.create_task(self._guard(self._write_loop())),
-            asyncio.create_task(self._guard(self._tick_loop())),
-            asyncio.create_task(self._guard(self._renew_loop())),
-        ]
-        self._take(None, self.core.start(self._clock.now()))
+        self.queue = WriteQueue()
+        self._trim_at = 0
+        self._writing_since_ms = None
+        self._take(None, self.core.start(now))
+
+    async def _load(self) -> None:
+        """Go on from what the store holds, as after a restart: it has news for everybody."""
+        snapshot = await self._shell.lead_again(self.group)
+        self._begin(snapshot, self.core.settings)
+        self._shell.led(self.group, snapshot.generation, snapshot.last_version)
+        epochs = {row.partition: row.epoch for row in self.core.state.rows if row.epoch}
+        self._shell.fence(self.group, epochs)
+        self._changes.set()
+        for member in list(self._watchers):
+            self._wake_watcher(member)
+
+    def _is_over(self, error: BaseException) -> bool:
+        if isinstance(error, CoordinatorDeposed):
+            self._shell.deposed(self.group, error)
+            return True
+        if isinstance(error, LASTING) and self.halted is None:
+            self.halt(error)
+        return self.halted is not None
 
     async def close(self) -> None:
         """End the loops; what is not durable yet is decided anew by the next incarnation."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._life.close()
 
-    async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
-        """A fault in here is our own: better a coordinator that recovers than a deaf one."""
-        try:
-            await loop
-        except Exception as error:
-            logger.exception("group %s failed", self.group)
-            self._shell.deposed(self.group, error)
+    @property
+    def problem(self) -> str:
+        """What is wrong with the group; it tells of a fault for a while after it is over."""
+        return str(self.halted) if self.halted is not None else self._life.problem
 
     # --- events ---------------------------------------------------------------------------------
 
     async def submit(self, event: Event) -> Reply:
-        """Decide `event`, and answer when what the answer rests on is durable."""
-        if self.halted is not None:
-            raise self.halted
-        decision = self.core.handle(event, self._clock.now())
-        self._take(event, decision)
-        await self.durable(decision.after)
+        """Decide `event`, and answer when what the answer rests on is durable.
+
+        Raises what the decision refuses (a refusal rests on what was decided before, and waits
+        for that as an answer does); StoreCorrupted when the group is halted; and DeadlineExceeded,
+        which says to ask again, when it has failed and is not well in time.
+        """
+        return await self._submit(event, None)
+
+    async def hear(self, heartbeat: Heartbeat, wait_s: float) -> Reply:
+        """As `submit`, but never waits long for the registry: being heard rests on no record.
+
+        Raises StoreUnavailable when there is news for the member that is not durable in time; its
+        lease has begun anew all the same.
+        """
+        return await self._submit(heartbeat, wait_s)
+
+    async def _submit(self, event: Event, wait_s: float | None) -> Reply:
+        end_s = 0.0
+        while True:
+            if not self._life.is_well:
+                end_s = end_s or time.monotonic() + WELL_WAIT_S
+                await self._life.until_well(end_s)
+            if self.halted is not None:
+                raise self.halted
+            try:
+                return await self._answer(event, wait_s)
+            except _Interrupted:
+                continue
+
+    async def _answer(self, event: Event, wait_s: float | None) -> Reply:
+        try:
+            decision = self.core.handle(event, self._clock.now())
+        except Fenced as refused:
+            await self._durable(refusal_after(refused, self.core.records_emitted), wait_s)
+            raise
+        except REFUSALS:
+            raise
+        except BaseException as error:
+            self._life.fail(error)
+            raise UsageError(
+                f"group {self.group} cannot decide on {type(event).__name__}: {shown(error)}"
+            ) from error
+        try:
+            self._take(event, decision)
+        except BaseException as error:
+            self._life.fail(error)
+            raise _Interrupted from error
+        await self._durable(decision.after, wait_s)
         assert decision.reply is not None
         return decision.reply
 
     async def durable(self, after: int) -> None:
         """Return when that many records are durable."""
-        if self._queue.durable >= after:
+        await self._durable(after, None)
+
+    async def _durable(self, after: int, wait_s: float | None) -> None:
+        if self.queue.durable >= after:
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def finish() -> None:
-            if done.done():
-                return
-            if self.halted is None:
-                done.set_result(None)
-            else:
-                done.set_exception(self.halted)
-
-        self._waiting.append((after, finish))
-        await done
+        if self.halted is not None:
+            raise self.halted
+        mark = self._afterwards.mark(after)
+        await asyncio.wait((mark,), timeout=wait_s)
+        if not mark.done():
+            raise StoreUnavailable(
+                f"what is new in {self.group} waits for the registry: {self._thread.problem}"
+            )
+        mark.result()
 
     async def settle(self) -> None:
-        """Return when everything decided so far is durable."""
-        await self.durable(self.core.records_emitted)
+        """Return when everything decided so far is durable, or forgotten after a fault."""
+        with suppress(_Interrupted):
+            await self.durable(self.core.records_emitted)
 
     async def change(self) -> None:
         """Return after the next change of ownership or membership that is durable."""
@@ -173,37 +249,32 @@ class GroupHost:
         """The member's assignment when it is newer than what it has seen, waiting for one."""
         member = heartbeat.member
         self._seen[member] = heartbeat.seen
-        newest = (await self.submit(heartbeat)).assignment
-        if newest is not None:
-            return newest
-        event = self._watchers.setdefault(member, asyncio.Event())
-        event.clear()
         try:
+            newest = (await self.hear(heartbeat, wait_ms / 1_000)).assignment
+            if newest is not None:
+                return newest
+            event = self._watchers.setdefault(member, asyncio.Event())
+            event.clear()
             await asyncio.wait_for(event.wait(), wait_ms / 1_000)
-        except TimeoutError:
+            return (await self.hear(heartbeat, WATCH_AGAIN_S)).assignment
+        except (TimeoutError, StoreUnavailable):
             return None
-        return (await self.submit(heartbeat)).assignment
 
     def _take(self, event: Event | None, decision: Decision) -> None:
-        self.tally.note(event, decision)
-        self.tally.note_hand_overs(decision, self._clock.now().monotonic_ms)
         if decision.records:
-            self._queue.push(decision.records)
+            self.queue.push(decision.records)
             self._wake.set()
             tell_changes(self.group, decision.records)
+        self.tally.note(event, decision)
+        self.tally.note_hand_overs(decision, self._clock.now().monotonic_ms)
         if decision.effects:
             effects = decision.effects
-            self._after(decision.after, lambda: self._carry_out(effects))
-
-    def _after(self, after: int, do: Callable[[], None]) -> None:
-        if self._queue.durable >= after:
-            do()
-        else:
-            self._waiting.append((after, do))
+            if self.queue.durable >= decision.after:
+                self._carry_out(effects)
+            else:
+                self._afterwards.add(decision.after, lambda: self._carry_out(effects))
 
     def _carry_out(self, effects: tuple[Effect, ...]) -> None:
-        if self.halted is not None:
-            return
         self._changes.set()
         for effect in effects:
             match effect:
@@ -224,17 +295,15 @@ class GroupHost:
     # --- the store ------------------------------------------------------------------------------
 
     async def _write_loop(self) -> None:
-        while self.halted is None:
+        while True:
             await self._wake.wait()
             self._wake.clear()
-            while (batch := self._queue.take(BATCH_RECORDS_MAX)) is not None:
-                try:
-                    await self._write(batch)
-                except StoreError as error:
-                    self._halt(error)
-                    return
-                self._queue.done()
-                self._release()
+            while (batch := self.queue.take(BATCH_RECORDS_MAX)) is not None:
+                self._writing_since_ms = self._clock.now().monotonic_ms
+                await self._write(batch)
+                self._writing_since_ms = None
+                self.queue.done()
+                self._afterwards.release(self.queue.durable)
             await self._trim()
 
     async def _write(self, batch: WriteBatch) -> None:
@@ -251,7 +320,7 @@ class GroupHost:
     async def _judge(self, batch: WriteBatch) -> None:
         """Find out what a refusal means; return when `batch` is stored all the same.
 
-        Raises CoordinatorDeposed, which ends this process (see `_guard`), or StoreCorrupted.
+        Raises CoordinatorDeposed, which ends this process (see `_live`), or StoreCorrupted.
         """
         snapshot = await self._thread.call_until_known(self._store.load, self.group)
         check_stored(batch, snapshot, self.core.state.generation)
@@ -263,35 +332,36 @@ class GroupHost:
             return
         if self._trim_at:
             try:
-                await self._thread.call(
-                    self._store.trim_changes,
-                    self.group,
-                    self.core.state.generation,
-                    self._history_keep,
-                )
+                generation = self.core.state.generation
+                trim = self._store.trim_changes
+                await self._thread.call(trim, self.group, generation, self.history_keep)
             except StoreUnavailable as error:
                 logger.info("the history of %s is trimmed later: %s", self.group, error)
-        self._trim_at = version + max(1, self._history_keep // TRIM_PART)
+        self._trim_at = version + max(1, self.history_keep // TRIM_PART)
 
-    def _release(self) -> None:
-        """Let go of everything that waited for what is durable now, in order."""
-        while self._waiting and self._waiting[0][0] <= self._queue.durable:
-            self._waiting.popleft()[1]()
-
-    def _halt(self, error: StoreError) -> None:
+    def halt(self, error: StoreError) -> None:
         """Refuse everything from now on: the registry cannot be trusted."""
         logger.error("group %s is halted: %s", self.group, error)
         self.halted = error
-        while self._waiting:
-            self._waiting.popleft()[1]()
+        self._afterwards.let_go(error)
+        self._life.fail(error)
 
     # --- time -----------------------------------------------------------------------------------
 
     async def _tick_loop(self) -> None:
-        while self.halted is None:
+        while True:
             lease_ms = self.core.settings.lease_ms
             await asyncio.sleep(self._until_tick_ms(lease_ms) / 1_000)
-            self._take(Tick(), self.core.handle(Tick(), self._clock.now()))
+            if not self._life.is_well:
+                continue
+            tick = Tick(registry_away=self.registry_away(notice_ms(lease_ms)))
+            self._take(tick, self.core.handle(tick, self._clock.now()))
+
+    def registry_away(self, notice_ms: int) -> bool:
+        """Whether the registry is away, or this group's records wait for it, longer than that."""
+        since_ms = self._writing_since_ms
+        waits = since_ms and self._clock.now().monotonic_ms - since_ms >= notice_ms
+        return bool(waits) or self._thread.away_ms(notice_ms) is not None
 
     def _until_tick_ms(self, lease_ms: int) -> float:
         """At the next deadline, yet often enough to notice that this process stood still."""
@@ -302,7 +372,7 @@ class GroupHost:
         return max(TICK_MS_MIN, min(pause_ms, due_ms - self._clock.now().monotonic_ms))
 
     async def _renew_loop(self) -> None:
-        while self.halted is None:
+        while True:
             lease_ms = self.core.settings.lease_ms
             await asyncio.sleep(lease_ms / 3_000)
             await self._renew(lease_ms)
@@ -321,7 +391,7 @@ class GroupHost:
             )
             if Outcome.FENCED in outcomes:
                 await self._judge(WriteBatch((), 0))
-        except StoreCorrupted as error:
-            self._halt(error)
+        except LASTING:
+            raise
         except StoreError as error:
             logger.warning("leases of %s are not renewed: %s", self.group, error)

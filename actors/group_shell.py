@@ -13,35 +13,47 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pxrs_ray.actors.autoscale import Autoscale
+from pxrs_ray.actors.beginning import Floor, first_rows, make_rows, settle_rows
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.crew_document import CrewDocument
 from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.group_view import group_status
+from pxrs_ray.actors.group_view import ASK_WAIT_S, group_status, unanswered
+from pxrs_ray.actors.log_witness import LogWitness
 from pxrs_ray.actors.member_desk import MemberDesk
 from pxrs_ray.actors.seeking import seek
 from pxrs_ray.actors.specs import GroupSpec
-from pxrs_ray.actors.staff import Staff
+from pxrs_ray.actors.staff import Staff, check_count
 from pxrs_ray.actors.store_thread import StoreThread
-from pxrs_ray.clock import Clock
+from pxrs_ray.clock import Clock, wall_ms
 from pxrs_ray.config import GroupConfig, PxrsConfig
+from pxrs_ray.door import check_call
 from pxrs_ray.errors import UsageError
-from pxrs_ray.events import Configure, Dismiss, Rebalance, Seek
+from pxrs_ray.events import Configure, Dismiss, Rebalance
 from pxrs_ray.group_state import GroupSettings
 from pxrs_ray.log.wire import LogEnds
-from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
+from pxrs_ray.seal import Seal
 from pxrs_ray.stats import GroupStatus
 from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
 PASSED_PAUSE_S = 1.0
+USE_LOOKED_AT = 1_000
 TOLD_WAIT_S = 2.0
 COMMANDS = frozenset(("pause", "resume", "rebalance", "seek", "release_scale"))
-STAFF_COMMANDS = frozenset(("start", "scale", "stop", "plan", "add_consumer", "remove_consumer"))
+STAFF_COMMANDS = frozenset(
+    ("start", "scale", "stop", "plan", "add_consumer", "remove_consumer", "restart_consumer")
+)
 
 
 class Owner(Protocol):
     """What a group needs of the coordinator that it belongs to."""
+
+    topology_id: str
+    seal: Seal
+    accepts_loss: bool
 
     def deposed(self, group: str, error: BaseException) -> None:
         """End this coordinator."""
@@ -51,6 +63,12 @@ class Owner(Protocol):
 
     def check_led(self, group: str, generation: int, version: int) -> None:
         """Raise StoreCorrupted when the registry has gone back."""
+
+    def floor(self, group: str) -> Floor:
+        """What was given out under this name before, by a registry that is gone or forgot it."""
+
+    async def check_leading(self) -> None:
+        """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
 
 
 class GroupShell:
@@ -72,6 +90,7 @@ class GroupShell:
         self.key = f"{config.name}/{group}"
         spec = GroupSpec(
             config.name,
+            owner.topology_id,
             group,
             config.full_name(declared.queue),
             queue.partitions,
@@ -81,7 +100,8 @@ class GroupShell:
         )
         self.host = GroupHost(self.key, store, thread, clock, self, config.history_keep)
         self.staff = Staff(spec, self.host, self._keep_crew)
-        self.members = MemberDesk(self.host, self.staff)
+        self.logs = LogWitness(spec, self.host, pool, lambda: owner.accepts_loss)
+        self.members = MemberDesk(self.host, self.staff, self.logs)
         self.autoscale = Autoscale(self.staff, self.host, pool)
         self._store = store
         self._thread = thread
@@ -89,37 +109,56 @@ class GroupShell:
         self._owner = owner
         self._documents: Mapping[str, str] = {}
         self._passed: asyncio.Task[None] | None = None
-        self._is_new = False
+        self.used_ms = wall_ms()
+        self.distrusted = ""
 
     # --- life -------------------------------------------------------------------------------------
 
-    async def lead(self, *, recovering: bool) -> None:
+    async def begin(self) -> None:
+        """Make the group, and lead it: nothing of it is known to anybody before this returns."""
+        floor = self._owner.floor(self.key)
+        rows = await first_rows(self.spec, self._pool, floor)
+        await make_rows(self.key, rows, floor, self._store, self._thread)
+        await self.lead()
+        await settle_rows(self.host, rows)
+
+    async def lead(self) -> None:
         """Take the next generation, and go on from what the registry holds."""
-        call = self._thread.call_until_known
-        snapshot = await call(
-            self._store.lead, self.key, self.spec.partitions, f"pid {os.getpid()}"
-        )
-        self._owner.check_led(self.key, snapshot.generation, snapshot.last_version)
-        self._documents = await call(self._store.documents, self.key)
-        self._is_new = not recovering and snapshot.generation == 1
+        snapshot = await self._lead()
+        self._documents = await self._thread.call_until_known(self._store.documents, self.key)
         await self.host.start(snapshot, _settings(self.spec.config, self._kept_crew().paused))
         self._owner.led(self.key, snapshot.generation, snapshot.last_version)
 
+    async def _lead(self) -> Snapshot:
+        over = self._owner.floor(self.key).generation if self._owner.accepts_loss else 0
+        while True:
+            snapshot = await self._thread.call_until_known(
+                self._store.lead, self.key, self.spec.partitions, f"pid {os.getpid()}"
+            )
+            # A registry that went back has given generations out before: on above them.
+            if snapshot.generation > over:
+                break
+        self._owner.check_led(self.key, snapshot.generation, snapshot.last_version)
+        return snapshot
+
     async def go_on(self) -> None:
         """Register with the logs, and find the consumers that a former coordinator left."""
-        checkpoints = self.checkpoints()
-        if self._is_new:
-            # A group of that name in a former registry may have left fences of higher epochs.
-            await self._pool.drop_group(self.spec.queue, self.spec.group)
-        if self._is_new and self.spec.config.start == "end":
-            ends = await self._pool.ends(self.spec.queue)
-            checkpoints = {p: end.end_offset for p, end in ends.items()}
-            await self.host.submit(Seek(checkpoints, "starts at the end"))
-        await self._pool.passed(self.spec.queue, self.spec.group, checkpoints)
+        await self.logs.check()
+        await self._remember_use()
+        await self._pool.passed(self.spec.queue, self.spec.group, self.checkpoints())
         self.tell_buffers()
-        self._passed = asyncio.ensure_future(self._passed_loop())
+        supervisor = Supervisor(f"group {self.key}")
+        self._passed = supervisor.keep("telling the logs", self._passed_loop)
         self.staff.restore(self._kept_crew())
         self.autoscale.configure(self.spec.config.scaling)
+
+    async def _remember_use(self) -> None:
+        """When anybody was last a member, as the history tells; coordinators come and go."""
+        after = max(0, self.host.core.state.version - USE_LOOKED_AT)
+        call = self._thread.call_until_known
+        changes = await call(self._store.changes, self.key, after, USE_LOOKED_AT)
+        used = [change.at_ms for change in changes if change.kind != "led"]
+        self.used_ms = max(used) if used else min((c.at_ms for c in changes), default=wall_ms())
 
     @property
     def spec(self) -> GroupSpec:
@@ -129,11 +168,26 @@ class GroupShell:
     async def _keep_crew(self, text: str) -> None:
         generation = self.host.core.state.generation
         await self._thread.call_until_known(
-            self._store.put_document, self.key, generation, "crew", text
+            self._store.put_document,
+            self.key,
+            generation,
+            "crew",
+            self._owner.seal.sealed(f"{self.key}/crew", text),
         )
 
     def _kept_crew(self) -> CrewDocument:
-        return CrewDocument.from_text(self._documents.get("crew", ""))
+        """What a former coordinator kept; of what nobody of ours wrote, nothing that is code."""
+        kept = self._documents.get("crew", "")
+        text, ours = self._owner.seal.opened(f"{self.key}/crew", kept)
+        crew = CrewDocument.from_text(text)
+        if ours or not kept:
+            return crew
+        self.distrusted = (
+            "what the registry says of this group's consumers bears no seal of this topology, as "
+            "it is on another node, or when somebody else wrote it: start them again with `pxrs "
+            "up FILE`, or with group.start(handler)"
+        )
+        return crew.without_code()
 
     async def close(self, *, graceful: bool) -> None:
         """End everything of this group, its consumers included."""
@@ -141,7 +195,17 @@ class GroupShell:
         await self.staff.close(graceful=graceful)
         if self._passed is not None:
             self._passed.cancel()
-        await self.host.settle()
+        try:
+            await self.host.settle()
+            await self._pool.passed(self.spec.queue, self.spec.group, self.checkpoints())
+        except Exception as error:  # noqa: BLE001 - halted, or a buffer is away: it ends all the same
+            logger.info("%s ends without a last word: %s", self.spec.group, error)
+        await self.host.close()
+
+    async def let_go(self) -> None:
+        """Give up a group that could not be begun: nobody has heard of it."""
+        if self._passed is not None:
+            self._passed.cancel()
         await self.host.close()
 
     def actor_names(self) -> list[str]:
@@ -157,6 +221,9 @@ class GroupShell:
         told = self.checkpoints()
         while True:
             await asyncio.sleep(PASSED_PAUSE_S)
+            await self.logs.try_again()
+            if self.host.core.state.members:
+                self.used_ms = wall_ms()
             now = self.checkpoints()
             moved = {p: offset for p, offset in now.items() if told[p] != offset}
             if not moved:
@@ -166,6 +233,12 @@ class GroupShell:
                 told = now
             except Exception as error:  # noqa: BLE001 - told again in the next round
                 logger.info("a buffer is away, %s is told later: %s", self.spec.group, error)
+
+    @property
+    def registry_away_s(self) -> float | None:
+        """For how long the registry has been away; None while it is not known to be."""
+        away_ms = self._thread.away_ms()
+        return None if away_ms is None else away_ms / 1_000
 
     def checkpoints(self) -> dict[PartitionId, Offset]:
         """Where each partition stands now."""
@@ -186,6 +259,11 @@ class GroupShell:
         """Pass it on."""
         self._owner.deposed(group, error)
 
+    async def lead_again(self, group: str) -> Snapshot:
+        """Lead anew after a fault, unless a newer coordinator does."""
+        await self._owner.check_leading()
+        return await self._lead()
+
     def led(self, group: str, generation: int, version: int) -> None:
         """Pass it on."""
         self._owner.led(group, generation, version)
@@ -194,13 +272,14 @@ class GroupShell:
 
     async def command(self, name: str, *arguments: Any) -> Any:
         """Carry out one of COMMANDS or STAFF_COMMANDS."""
-        if name in COMMANDS:
-            return await getattr(self, name)(*arguments)
+        if name not in COMMANDS | STAFF_COMMANDS:
+            raise UsageError(f"groups have no command {name!r}")
+        method = getattr(self if name in COMMANDS else self.staff, name)
+        check_call(method, arguments)
         if name == "scale":
+            check_count(arguments[0])
             self.autoscale.pin(arguments[0])
-        if name in STAFF_COMMANDS:
-            return await getattr(self.staff, name)(*arguments)
-        raise UsageError(f"groups have no command {name!r}")
+        return await method(*arguments)
 
     async def pause(self) -> None:
         """Let consumers finish what they hold, and fetch nothing more.
@@ -248,9 +327,17 @@ class GroupShell:
             for partition, checkpoint in checkpoints.items()
             if partition in ends and checkpoint < ends[partition].end_offset
         }
-        ages = await self._pool.ages(self.spec.queue, behind) if behind else {}
-        infos = await self.staff.crew.infos() if self.staff.crew is not None else {}
-        return group_status(self, checkpoints, ends, ages, infos)
+        crew = self.staff.crew
+        ages, infos = await asyncio.gather(
+            self._pool.ages(self.spec.queue, behind, ASK_WAIT_S) if behind else _nothing(),
+            crew.infos() if crew is not None else _nothing(),
+        )
+        unknown = unanswered(self._pool, self.spec.queue, self.spec.partitions, ends)
+        return group_status(self, checkpoints, ends, ages, infos, unknown)
+
+
+async def _nothing() -> dict[Any, Any]:
+    return {}
 
 
 def _settings(config: GroupConfig, paused: bool) -> GroupSettings:

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.consumer import ConsumerInfo
+from pxrs_ray.clock import monotonic_ms, wall_ms
+from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import MemberId, Offset, PartitionId, PartitionRow
+from pxrs_ray.processing.suspects import decode_detail
 from pxrs_ray.stats import ConsumerStatus, GroupStatus, PartitionStatus, QueueStatus
+from pxrs_ray.transitions import PartitionPhase
+from pxrs_ray.write_queue import StoredOwner, stored_owners
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.buffers import BufferPool
     from pxrs_ray.actors.group_shell import GroupShell
+    from pxrs_ray.coordinator import GroupCoordinator
+
+# Whoever asks for a status has it within three seconds, with what did not answer named.
+ASK_WAIT_S = 1.0
 
 
-def queue_status(name: str, ends: Mapping[PartitionId, LogEnds]) -> QueueStatus:
-    """One queue at this moment, with what is wrong with its logs."""
-    problems = [
+def unanswered(
+    pool: BufferPool, queue: str, partitions: int, ends: Mapping[PartitionId, LogEnds]
+) -> tuple[str, ...]:
+    """Which buffers did not tell where their logs stand, and of which partitions."""
+    if pool.is_external(queue):
+        return ()
+    missing: dict[int, list[str]] = {}
+    for partition in range(partitions):
+        if partition not in ends:
+            missing.setdefault(partition % pool.count, []).append(f"P{partition}")
+    return tuple(
+        f"{pool.told(index)} does not answer for {', '.join(those)}"
+        for index, those in sorted(missing.items())
+    )
+
+
+def queue_status(
+    name: str, partitions: int, ends: Mapping[PartitionId, LogEnds], unknown: tuple[str, ...]
+) -> QueueStatus:
+    """One queue at this moment, with what is wrong with its logs, or not known of them."""
+    problems = [*unknown]
+    problems += [
         f"P{end.partition} {end.state}: {end.problem}" for end in ends.values() if end.problem
     ]
     problems += [
@@ -27,7 +55,7 @@ def queue_status(name: str, ends: Mapping[PartitionId, LogEnds]) -> QueueStatus:
     ]
     return QueueStatus(
         name,
-        len(ends),
+        partitions,
         sum(end.end_offset - end.start_offset for end in ends.values()),
         sum(end.bytes for end in ends.values()),
         tuple(problems),
@@ -41,28 +69,42 @@ def group_status(
     ends: Mapping[PartitionId, LogEnds],
     ages: Mapping[PartitionId, int],
     infos: Mapping[MemberId, ConsumerInfo],
+    unknown: tuple[str, ...] = (),
 ) -> GroupStatus:
-    """One group at this moment. What could not be asked is None."""
+    """One group at this moment. What could not be asked is None, and `unknown` says why."""
     core = shell.host.core
+    pending = tuple(shell.host.queue.pending())
+    stored = stored_owners(pending)
+    # The longest comes first.
+    calls = {call.partition: call for info in infos.values() for call in reversed(info.calls)}
     failures = {f.context.partition: f.error for info in infos.values() for f in info.failures}
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
 
     def partition(row: PartitionRow) -> PartitionStatus:
         end = ends.get(row.partition)
         since = ages.get(row.partition)
         checkpoint = checkpoints[row.partition]
+        owner, _, epoch = stored.get(row.partition, (row.owner, row.incarnation, row.epoch))
+        phase = core.state.phase(row.partition).value
+        if row.partition in stored:
+            phase = PartitionPhase.UNOWNED.value if owner is None else PartitionPhase.OWNED.value
+        call = calls.get(row.partition)
         lag = max(0, end.end_offset - checkpoint) if end is not None else None
         return PartitionStatus(
             row.partition,
-            core.state.phase(row.partition).value,
-            row.owner,
-            row.epoch,
+            phase,
+            owner,
+            epoch,
             checkpoint,
             end.end_offset if end is not None else None,
             lag,
             0 if lag == 0 else max(0, now_ms - since) if since is not None else None,
             row.attempts,
-            failures.get(row.partition, ""),
+            failures.get(row.partition, "")
+            or suspected(row)
+            or shell.logs.problems.get(row.partition, ""),
+            call.seconds if call is not None else None,
+            call.offset if call is not None else None,
         )
 
     return GroupStatus(
@@ -74,10 +116,32 @@ def group_status(
         core.settings.paused,
         len(shell.staff.hands),
         tuple(partition(row) for row in core.state.rows),
-        _consumers(shell, infos),
-        str(shell.host.halted) if shell.host.halted is not None else "",
+        _consumers(shell, infos, stored),
+        _problem(shell),
         _scaling(shell),
+        unused_since_ms=0 if core.state.members else shell.used_ms,
+        unknown=unknown,
+        records_waiting=sum(record.version > 0 for record in pending),
+        registry_away_s=shell.registry_away_s,
     )
+
+
+def suspected(row: PartitionRow) -> str:
+    """Which message of a partition is said to have killed a process; '' when none is."""
+    try:
+        _, failing, suspicion = decode_detail(row.checkpoint, row.detail)
+    except StoreCorrupted:
+        return ""
+    for suspect in suspicion.suspects:
+        if suspect.alone and suspect.isolated:
+            attempt = failing.get(suspect.first, 0)
+            return f"offset {suspect.first}, attempt {attempt}: {suspect.told()}"
+    return ""
+
+
+def _problem(shell: GroupShell) -> str:
+    distrusted = shell.distrusted if shell.staff.crew is None else ""
+    return "; ".join(filter(None, (shell.host.problem, distrusted)))
 
 
 def _scaling(shell: GroupShell) -> str:
@@ -89,26 +153,48 @@ def _scaling(shell: GroupShell) -> str:
 
 
 def _consumers(
-    shell: GroupShell, infos: Mapping[MemberId, ConsumerInfo]
+    shell: GroupShell,
+    infos: Mapping[MemberId, ConsumerInfo],
+    stored: Mapping[PartitionId, StoredOwner],
 ) -> tuple[ConsumerStatus, ...]:
     core = shell.host.core
     hands = shell.staff.hands
-    now_ms = time.monotonic_ns() // 1_000_000
+    now_ms = monotonic_ms()
+    owned: dict[MemberId, list[PartitionId]] = {}
+    for row in core.state.rows:
+        owner = stored[row.partition][0] if row.partition in stored else row.owner
+        if owner is not None:
+            owned.setdefault(owner, []).append(row.partition)
     found = []
     for member in sorted(hands.keys() | core.state.members.keys()):
         slot, hand, info = core.state.members.get(member), hands.get(member), infos.get(member)
+        state = hand.state if hand else slot.phase.value if slot else "gone"
+        reason = (hand.reason if hand else "") or (info.problem if info else "")
+        if hand is not None and hand.state == "running" and info is None and slot is not None:
+            # It has been asked and has not answered: before its lease ends that is silence.
+            silent_ms = max(0, core.settings.lease_ms - (slot.until_ms - now_ms))
+            state = "silent"
+            reason = f"silent for {silent_ms / 1_000:.0f} s, its lease is {_lease(core)}"
         incarnation = slot.member.incarnation if slot else hand.incarnation if hand else 0
         found.append(
             ConsumerStatus(
                 member,
                 incarnation,
-                hand.state if hand else slot.phase.value if slot else "gone",
-                tuple(sorted(core.state.owned.get(member, ()))),
+                state,
+                tuple(owned.get(member, ())),
                 info.processed if info else None,
                 slot.until_ms - now_ms if slot else None,
-                info.pid if info else None,
+                info.pid if info else hand.pid or None if hand else None,
                 info.node if info else hand.node if hand else "",
-                (hand.reason if hand else "") or (info.problem if info else ""),
+                reason,
+                info.calls if info else (),
+                info.given_up if info else (),
+                info.given_up_count if info else 0,
+                hand.actor if hand else "",
             )
         )
     return tuple(found)
+
+
+def _lease(core: GroupCoordinator) -> str:
+    return f"{core.settings.lease_ms / 1_000:g} s"

@@ -9,7 +9,6 @@ import path ('package.module:name'). A batch is meant where the one parameter is
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import threading
@@ -21,7 +20,9 @@ from typing import Any
 from ray import cloudpickle
 
 from pxrs_ray.errors import HandlerError
+from pxrs_ray.forks import leave_if_child
 from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.supervisor import LoopThread
 
 MODES = ("auto", "message", "batch")
 HANDLER_BYTES_MAX = 512 * 1024
@@ -111,18 +112,29 @@ class Handler:
         if ref.mode == "auto" and not self.wants_batch:
             self.wants_batch = _takes_batch(function)
         self._one_at_a_time = False
-        self._loop = _LoopThread() if inspect.iscoroutinefunction(function) else None
+        self._check: Callable[[Any], None] | None = None
+        self._loop = LoopThread("pxrs-async-handler") if _is_async(function) else None
         self.call: Callable[[Any], object] = self._run_async if self._loop else function
         self._function: Callable[[Any], Coroutine[Any, Any, object]] = function
 
     def _run_async(self, argument: Any) -> object:
         assert self._loop is not None
-        return self._loop.run(self._function(argument))
+        return self._loop.begin(self._function(argument)).result()
 
     @property
     def is_async(self) -> bool:
         """Whether calls run on an event loop, and can be ended before they are over."""
         return self._loop is not None and not self._one_at_a_time
+
+    def check_first(self, check: Callable[[Any], None]) -> None:
+        """Call `check` with each argument before the handler: what it raises fails the message."""
+        call = self.call
+
+        def checked(argument: Any) -> object:
+            check(argument)
+            return call(argument)
+
+        self.call, self._check = checked, check
 
     def one_at_a_time(self) -> None:
         """Never make two calls at once, whichever threads ask for them."""
@@ -139,6 +151,8 @@ class Handler:
     ) -> Callable[[], object]:
         """Call an async handler without waiting; answers how to cancel. `done` is told the end."""
         assert self._loop is not None
+        if self._check is not None:
+            self._check(argument)
         future = self._loop.begin(self._function(argument))
 
         def tell(ended: Future[object]) -> None:
@@ -159,20 +173,36 @@ class Handler:
         """Tell the handler, if it asks for it, that nothing more of a partition will come."""
         self._notify("on_revoked", partition)
 
+    def problems(self) -> tuple[str, ...]:
+        """What of its event loop went wrong lately."""
+        return self._loop.problems() if self._loop is not None else ()
+
     def close(self) -> None:
         """Let the handler give back what it holds."""
-        self._notify("close")
-        if self._loop is not None:
-            self._loop.close()
+        try:
+            self._notify("close")
+        finally:
+            if self._loop is not None:
+                self._loop.close()
 
     def _notify(self, name: str, *arguments: object) -> None:
         method = getattr(self._target, name, None)
         if method is None:
             return
-        if inspect.iscoroutinefunction(method) and self._loop is not None:
-            self._loop.run(method(*arguments))
-        else:
-            method(*arguments)
+        try:
+            if inspect.iscoroutinefunction(method) and self._loop is not None:
+                self._loop.begin(method(*arguments)).result()
+            else:
+                method(*arguments)
+        except BaseException as error:
+            leave_if_child(error)
+            raise
+        leave_if_child()
+
+
+def _is_async(function: Any) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async one
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def _takes_batch(function: Callable[..., object]) -> bool:
@@ -182,24 +212,3 @@ def _takes_batch(function: Callable[..., object]) -> bool:
         return False
     note = parameters[0].annotation if parameters else None
     return "DeliveredBatch" in (note if isinstance(note, str) else getattr(note, "__name__", ""))
-
-
-class _LoopThread:
-    """An event loop of its own thread, so that an async handler never blocks the actor's."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="pxrs-async-handler", daemon=True
-        )
-        self._thread.start()
-
-    def begin(self, coroutine: Coroutine[Any, Any, object]) -> Future[object]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def run(self, coroutine: Coroutine[Any, Any, object]) -> object:
-        return self.begin(coroutine).result()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)

@@ -1,62 +1,147 @@
 """`HighWater`: what the registry had accepted, noted on this node's disk.
 
 A registry that comes back with less than this has lost accepted writes (a server without
-persistence, a restored backup). Going on would hand out epochs a second time, so it is refused.
-On a node that has no note there is nothing to compare; then the registry is believed.
+persistence, a restored backup). Going on would hand out epochs a second time, so it is refused,
+until somebody accepts it: that is noted here too, for the one start that goes on with it, and
+then what was noted says above which generations. On a node that has no note there is nothing to
+compare; then the registry is believed, and the logs are asked (`LogWitness`).
 """
 
 from __future__ import annotations
 
-import json
+import logging
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pxrs_ray.errors import StoreCorrupted
+from pxrs_ray.codec import json_codec
+from pxrs_ray.errors import DiskFull, StoreCorrupted
+from pxrs_ray.log.files import Files
+
+logger = logging.getLogger(__name__)
+
+NAME = "registry-high-water.json"
+RECOVER = "`pxrs recover registry FILE --accept-loss`"
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Registry id ('' where none was seen), per group generation and version, and whether what
+    the registry lost was accepted: by whom, '' for nobody."""
+
+    registry_id: str
+    groups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    accepted: str = ""
+
+
+NOTED = json_codec(f"node: {NAME}", Noted)
 
 
 class HighWater:
-    """One small file beside the logs: registry id, and per group generation and version.
+    """One small file beside the logs.
 
     A registry that is not `kept` (it lives in the cluster's memory) may be another each time.
     """
 
-    def __init__(self, folder: Path, registry_id: str, *, kept: bool = True) -> None:
+    def __init__(
+        self, folder: Path, registry_id: str, *, kept: bool = True, files: Files | None = None
+    ) -> None:
         self.problems: list[str] = []
-        self._file = folder / "registry-high-water.json"
-        self._registry_id = registry_id
-        self._groups: dict[str, tuple[int, int]] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / NAME
+        self._noted = Noted(registry_id)
+        self._files = files or Files()
+        self._led: set[str] = set()
         try:
-            noted = json.loads(self._file.read_text())
+            self._files.make_folder(folder)
+            noted: Noted = NOTED.decode(self._files.read_file(self._file))
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
             self.problems.append(f"{self._file} cannot be read ({error}): a loss is not noticed")
             return
-        if noted["registry_id"] != registry_id and not kept:
+        other = noted.registry_id not in ("", registry_id)
+        if other and not kept:
             return
-        self._groups = {name: (int(g), int(v)) for name, (g, v) in noted["groups"].items()}
-        if noted["registry_id"] != registry_id:
+        if other and not noted.accepted:
             raise StoreCorrupted(
                 f"the registry is not the one that this topology used before (id {registry_id}, "
-                f"before {noted['registry_id']}): it was emptied or replaced. Restore it, or "
-                f"remove {self._file} to start every group from its first message"
+                f"before {noted.registry_id}): it was emptied or replaced. Restore it, or run "
+                f"{RECOVER}: groups that it does not know begin anew (by their `start`)"
             )
+        self._noted = replace(noted, registry_id=registry_id)
+
+    @property
+    def accepted(self) -> str:
+        """Who accepted what this registry has lost; '' when nobody did."""
+        return self._noted.accepted
 
     def check(self, group: str, generation: int, version: int) -> None:
         """Compare what `lead` brought with what was noted; raises StoreCorrupted."""
-        noted_generation, noted_version = self._groups.get(group, (0, 0))
+        noted_generation, noted_version = self._noted.groups.get(group, (0, 0))
+        if self.accepted:
+            return
         if generation <= noted_generation or version < noted_version:
             raise StoreCorrupted(
                 f"the registry of {group} went back from generation {noted_generation}, version "
                 f"{noted_version} to {generation}, {version}: it has lost accepted writes. Restore "
-                f"it, or remove {self._file} to go on with what it holds (messages are delivered "
-                "again from the older checkpoints)"
+                f"it, or run {RECOVER} to go on with what it holds (messages are delivered again "
+                "from the older checkpoints)"
             )
+
+    def generation(self, group: str) -> int:
+        """The highest generation that was noted for a group; 0 when none was."""
+        return self._noted.groups.get(group, (0, 0))[0]
 
     def note(self, group: str, generation: int, version: int) -> None:
         """These are durable in the registry now. Not synced: it is a witness, not a promise."""
-        self._groups[group] = (generation, version)
-        text = json.dumps({"registry_id": self._registry_id, "groups": self._groups})
-        scratch = self._file.with_suffix(".tmp")
-        scratch.write_text(text)
-        scratch.replace(self._file)
+        self._led.add(group)
+        self._write(groups={**self._noted.groups, group: (generation, version)})
+
+    def forget(self, group: str) -> None:
+        """A group was removed on purpose."""
+        self._write(groups={g: n for g, n in self._noted.groups.items() if g != group})
+
+    def settled(self) -> None:
+        """What was accepted is dealt with: from now on nothing may be lost again."""
+        if self.accepted:
+            # A group that the registry does not know begins anew: above what it had, from 0.
+            groups = {
+                name: (generation, version if name in self._led else 0)
+                for name, (generation, version) in self._noted.groups.items()
+            }
+            self._write(accepted="", groups=groups)
+
+    def _write(self, **changed: object) -> None:
+        """Note it. A disk that takes no note is a problem, shown until it takes one again."""
+        self._noted = replace(self._noted, **changed)  # type: ignore[arg-type]
+        try:
+            write_note(self._file, self._noted, self._files)
+        except (OSError, DiskFull) as error:
+            if not self.problems:
+                logger.warning("%s: %s", self._file, error)
+            self.problems = [f"{self._file} cannot be written ({error}): a loss is not noticed"]
+        else:
+            self.problems = []
+
+
+def accept_loss(folder: Path, who: str) -> None:
+    """Note that the next start shall go on with what the registry holds."""
+    Files().make_folder(folder)
+    write_note(folder / NAME, replace(_noted_in(folder), accepted=who))
+
+
+def who_accepted(folder: Path) -> str:
+    """Who accepted a loss that no start has dealt with yet; '' when nobody did."""
+    return _noted_in(folder).accepted
+
+
+def _noted_in(folder: Path) -> Noted:
+    try:
+        found: Noted = NOTED.decode((folder / NAME).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return Noted("")
+    return found
+
+
+def write_note(file: Path, noted: Noted, files: Files | None = None) -> None:
+    """Replace the note, as a whole. Not synced. Raises OSError, DiskFull."""
+    (files or Files()).replace(file, NOTED.encode(noted), sync=False)

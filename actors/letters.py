@@ -1,65 +1,74 @@
-"""`DeadLetters`: where messages go that no attempt could process."""
+"""`DeadLetters`: sends what no attempt could process to a group's dead-letter queue."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from pxrs_ray.actors.partition_client import PartitionClient
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.actors.worker import Failure
-from pxrs_ray.errors import UsageError
-from pxrs_ray.model import Message
+from pxrs_ray.clock import wall_ms
+from pxrs_ray.errors import SequenceConflict, UsageError
+from pxrs_ray.letters import letter_identity, letter_of, letter_partition
+from pxrs_ray.model import Message, PartitionId
+from pxrs_ray.partitioning import Spread
 
-SEND_WAIT_S = 60.0
+# Not for long: whoever waits must hear soon that it shall stop, and tries again by itself.
+TRY_FOR_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    queue: str
+    buffers: int
+    spread: Spread
 
 
 class DeadLetters:
-    """Sends messages to a group's dead-letter queue, with what went wrong in their headers."""
+    """One group's way to its dead-letter queue. Called from worker threads, several at once."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec
         self._lock = threading.Lock()
-        self._producer: Any = None
+        self._address: _Address | None = None
+        # A client belongs to one thread at a time.
+        self._clients = threading.local()
 
     def send(self, messages: Iterable[Message], failure: Failure) -> None:
-        """Return when the messages are in the dead-letter queue. Called from worker threads."""
-        producer = self._open()
-        context = failure.context
-        extra = (
-            ("pxrs-queue", context.queue.encode()),
-            ("pxrs-group", context.group.encode()),
-            ("pxrs-partition", str(context.partition).encode()),
-            ("pxrs-attempts", str(context.attempt).encode()),
-            ("pxrs-error", failure.error.encode()),
-        )
-        receipts = [
-            producer.send(
-                message.key,
-                message.payload,
-                headers=(*message.headers, *extra, ("pxrs-offset", str(message.offset).encode())),
-                id=message.id,
+        """Return when the messages are in the dead-letter queue, each of them once.
+
+        Raises what keeps them out, soon; sending them again is harmless.
+        """
+        address = self._find()
+        for message in messages:
+            client = self._client(address, letter_partition(address.spread, message))
+            letter = letter_of(message, failure.context, failure.error, wall_ms())
+            try:
+                client.append(letter, letter_identity(message, failure.context), 0, 0)
+            except SequenceConflict:
+                continue  # it is there, from another time that the message failed
+
+    def _client(self, address: _Address, partition: PartitionId) -> PartitionClient:
+        known: dict[Any, PartitionClient] = self._clients.__dict__
+        if partition not in known:
+            topology, queue = self._spec.topology, address.queue
+            known[partition] = PartitionClient(
+                topology, address.buffers, queue, partition, try_for_s=TRY_FOR_S
             )
-            for message in messages
-        ]
-        producer.flush(SEND_WAIT_S)
-        for receipt in receipts:
-            receipt.result(SEND_WAIT_S)
+        return known[partition]
 
-    def close(self) -> None:
-        """Close the producer, if there was need of one."""
-        with self._lock:
-            if self._producer is not None:
-                self._producer.close()
-                self._producer = None
-
-    def _open(self) -> Any:
+    def _find(self) -> _Address:
         from pxrs_ray.actors.topology import attach
 
         with self._lock:
-            if self._producer is None:
+            if self._address is None:
                 queue = self._spec.config.dead_letter_queue
                 if queue is None:
                     raise UsageError(f"group {self._spec.group} has no dead-letter queue")
-                self._producer = attach(self._spec.topology).producer(queue)
-            return self._producer
+                spec, config, buffers = attach(self._spec.topology).queue_spec(queue)
+                spread = config.resolved_queue(queue).spread()
+                self._address = _Address(spec.queue, buffers, spread)
+            return self._address

@@ -24,8 +24,10 @@ from concurrent.futures import Future
 from itertools import count
 from typing import Any
 
-from pxrs_ray.actors.failures import BufferAway
+from pxrs_ray.errors import BufferAway
 from pxrs_ray.log.wire import Fetched, Refused
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -154,8 +156,12 @@ class _ServerEnd(asyncio.Protocol):
             reply = (number, True, await method(*arguments))
         except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
             reply = (number, False, error)
+        try:
+            packed = _packed(reply)
+        except Exception as error:  # noqa: BLE001 - an answer that cannot travel is told as such
+            packed = _packed((number, False, RuntimeError(told(error))))
         if not self._transport.is_closing():
-            self._transport.write(_packed(reply))
+            self._transport.write(packed)
 
     def hang_up(self) -> None:
         """End the line; calls under way run to their end and are not answered."""
@@ -190,7 +196,7 @@ class Line:
         self._numbers = count()
         self._lock = threading.Lock()
         self._calls: dict[int, Future[Any]] = {}
-        self._thread = threading.Thread(target=self._receive, name="pxrs-line", daemon=True)
+        self._thread = Supervisor("a line").thread("pxrs-line", self._receive)
         self._thread.start()
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
@@ -222,7 +228,7 @@ class Line:
                         answer.set_exception(value)
         except OSError:
             pass  # what it means is told to the calls
-        except Exception:
+        except BaseException:  # whatever it is, the calls under way are answered
             logger.exception("a line got what is no answer")
         with self._lock:
             self.broken = True

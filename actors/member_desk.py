@@ -13,7 +13,9 @@ from typing import Any
 
 from pxrs_ray.actors.crew import next_incarnation
 from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.log_witness import LogWitness
 from pxrs_ray.actors.staff import Staff
+from pxrs_ray.door import check_call
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
 from pxrs_ray.events import (
     Assignment,
@@ -25,23 +27,31 @@ from pxrs_ray.events import (
     Progress,
     Release,
 )
-from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, PartitionId
+from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Outcome, PartitionId
 
-CALLS = frozenset(("join", "heartbeat", "watch", "commit", "release", "prepared", "leave"))
+HEARD_WAIT_S = 1.0
+CALLS = frozenset(
+    ("join", "heartbeat", "watch", "commit", "release", "prepared", "leave", "refused")
+)
+# Of each partition: itself, epoch, checkpoint; then attempts and detail, where there are any.
+Row = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, int, str]
 
 
 class MemberDesk:
     """The calls of one group's members, whether actors of the crew or consumers that pull."""
 
-    def __init__(self, host: GroupHost, staff: Staff) -> None:
+    def __init__(self, host: GroupHost, staff: Staff, logs: LogWitness) -> None:
         self._host = host
         self._staff = staff
+        self._logs = logs
 
     async def call(self, name: str, *arguments: Any) -> Any:
         """Carry out one of CALLS."""
         if name not in CALLS:
             raise UsageError(f"members have no call {name!r}")
-        return await getattr(self, name)(*arguments)
+        method = getattr(self, name)
+        check_call(method, arguments)
+        return await method(*arguments)
 
     async def join(
         self, member: MemberId, token: str, lost: Incarnation = 0
@@ -61,7 +71,7 @@ class MemberDesk:
         elif lost and core.newest_incarnation(member) > lost:
             raise Fenced(f"{member}#{lost} was replaced by a newer incarnation")
         else:
-            number = next_incarnation(self._host, self._staff.incarnations, member)
+            number = next_incarnation(self._host, self._staff.incarnations, member, lost)
         grace_ms = self._staff.spec.config.grace_ms
         joining = Member(member, number, grace_ms=grace_ms, labels=(label,))
         reply = await self._host.submit(Join((joining,)))
@@ -77,8 +87,13 @@ class MemberDesk:
     async def heartbeat(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int]
     ) -> Assignment | None:
-        """Renew a lease; the assignment comes along when the member has not seen it."""
-        return (await self._host.submit(Heartbeat(member, incarnation, seen))).assignment
+        """Renew a lease; the assignment comes along when the member has not seen it.
+
+        Raises StoreUnavailable when the lease is renewed and news for it waits for the registry.
+        """
+        lease_ms = self._host.core.settings.lease_ms
+        wait_s = min(HEARD_WAIT_S, lease_ms / 10_000)
+        return (await self._host.hear(Heartbeat(member, incarnation, seen), wait_s)).assignment
 
     async def watch(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int], wait_ms: int
@@ -87,14 +102,14 @@ class MemberDesk:
         return await self._host.watch(Heartbeat(member, incarnation, seen), wait_ms)
 
     async def commit(
-        self, member: MemberId, incarnation: Incarnation, rows: Sequence[tuple[Any, ...]]
+        self, member: MemberId, incarnation: Incarnation, rows: Sequence[Row]
     ) -> tuple[Outcome, ...]:
         """Move checkpoints on; answered when they are durable."""
         progress = tuple(Progress(*row) for row in rows)
         return (await self._host.submit(Commit(member, incarnation, progress))).outcomes
 
     async def release(
-        self, member: MemberId, incarnation: Incarnation, rows: Sequence[tuple[Any, ...]]
+        self, member: MemberId, incarnation: Incarnation, rows: Sequence[Row]
     ) -> tuple[Outcome, ...]:
         """Hand partitions back with their final checkpoints."""
         progress = tuple(Progress(*row) for row in rows)
@@ -105,6 +120,23 @@ class MemberDesk:
     ) -> None:
         """A member is ready to take partitions over."""
         await self._host.submit(Prepared(member, incarnation, tuple(partitions)))
+
+    async def refused(
+        self,
+        member: MemberId,
+        incarnation: Incarnation,
+        epochs: Sequence[tuple[PartitionId, Epoch]],
+    ) -> None:
+        """Logs refused a member as one whose time is over, under these epochs.
+
+        Mostly they are right, and its newer assignment is on the way. Where it owns them yet,
+        the registry knows less than the logs: they are taken back, and granted above.
+        """
+        state = self._host.core.state
+        known = [(p, epoch) for p, epoch in epochs if 0 <= p < len(state.rows)]
+        ours = [p for p, epoch in known if state.holds(p, member, incarnation, epoch)]
+        if ours:
+            await self._logs.refused(ours)
 
     async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:
         """Begin to leave: the member's partitions are asked back."""

@@ -16,6 +16,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.link import answer_of
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import PxrsError, StoreUnavailable
+from pxrs_ray.log.files import Files
 from pxrs_ray.model import (
     Change,
     Generation,
@@ -131,8 +132,11 @@ class StoreProxy(RegistryStore):
     ) -> None:
         self._call("restore", snapshot, changes, documents)
 
-    def remove_group(self, group: str) -> None:  # noqa: D102
-        self._call("remove_group", group)
+    def remove_group(  # noqa: D102
+        self, group: str, generation: Generation | None = None
+    ) -> Outcome:
+        found: Outcome = self._call("remove_group", group, generation)
+        return found
 
     def describe(self) -> StoreInfo:  # noqa: D102
         found: StoreInfo = self._call("describe")
@@ -145,7 +149,7 @@ class StoreProxy(RegistryStore):
 def open_store_for(config: PxrsConfig) -> RegistryStore:
     """The registry of a topology. Call it on the thread that will use it."""
     url = config.store_url
-    config.topology_dir.mkdir(parents=True, exist_ok=True)
+    Files().make_folder(config.topology_dir)
     if url.partition(":")[0] == "memory":
         return StoreProxy(config.name, config.store_deadline_ms)
     return open_store(

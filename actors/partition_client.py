@@ -11,9 +11,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from pxrs_ray.actors.failures import BufferAway, find_buffer, ours
+from pxrs_ray.actors.failures import find_buffer, ours
 from pxrs_ray.batch import Batch, batches
-from pxrs_ray.errors import DeadlineExceeded, NotFound, OffsetOutOfRange, PxrsError
+from pxrs_ray.errors import (
+    BufferAway,
+    DeadlineExceeded,
+    NotFound,
+    OffsetOutOfRange,
+    PxrsError,
+)
 from pxrs_ray.log.wire import Appended, Fetched, LogEnds, Refused
 from pxrs_ray.model import Epoch, Offset, PartitionId
 
@@ -39,6 +45,7 @@ class PartitionClient:
         partition: PartitionId,
         reader: str = "?tool",
         epoch: Epoch = 0,
+        try_for_s: float = TRY_FOR_S,
     ) -> None:
         self.queue = queue
         self.partition = partition
@@ -46,10 +53,11 @@ class PartitionClient:
         self._index = partition % buffers
         self._reader = reader
         self._epoch = epoch
+        self._try_for_s = try_for_s
         self._buffer: Any = None
 
     def _call(self, what: str, make: Callable[[Any], Any]) -> Any:
-        end_s = time.monotonic() + TRY_FOR_S
+        end_s = time.monotonic() + self._try_for_s
         while True:
             try:
                 if self._buffer is None:
@@ -63,7 +71,7 @@ class PartitionClient:
                 if time.monotonic() > end_s:
                     raise DeadlineExceeded(
                         f"partition {self.partition} of {self.queue}: {what} was not possible in "
-                        f"{TRY_FOR_S:g} s: {answer}"
+                        f"{self._try_for_s:g} s: {answer}"
                     ) from error
             time.sleep(PAUSE_S)
 

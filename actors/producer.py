@@ -8,7 +8,6 @@ them: the frames' numbers put that right. Nothing waits without a deadline.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import queue as queues
 import threading
@@ -17,33 +16,43 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
-
-import pyarrow as pa
+from typing import Any, NoReturn, Self
 
 from pxrs_ray.actors.appending import Appending
 from pxrs_ray.actors.failures import is_away, ours
 from pxrs_ray.batch import Batch, Headers
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PartitionFull, ProducerError, UsageError
+from pxrs_ray.clock import Instant, SystemClock, monotonic_ms, wall_ms
+from pxrs_ray.errors import (
+    DeadlineExceeded,
+    NotFound,
+    PartitionFull,
+    ProducerError,
+    ProducerFenced,
+)
 from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.outbox import Call, Outbox
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import Accumulator, ProducerLimits
 from pxrs_ray.receipt import BatchReceipt, Receipt
+from pxrs_ray.supervisor import Supervisor, off_loop
+from pxrs_ray.tables import batch_of_table
 
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
 FAULT_PAUSE_S = 0.1
 _WAKE = None
+_CLOCK = SystemClock()
+_NO_TIME = Instant(0, 0)
 
 
 class Producer:
     """A producer of one queue. Close it (or use `with`): closing sends what was not sent yet.
 
-    `producer_id` is for who must be the same producer after a restart (see the routers); by
-    default each producer is a new one. `buffers` is the topology's number of buffer actors.
+    `producer_id` is the identity that its frames bear: that of a block that is sent again (see
+    the routers), or of one life of a producer that comes back (see `begin_producer`); by default
+    each producer is a new one. `buffers` is the topology's number of buffer actors.
     """
 
     def __init__(
@@ -67,7 +76,9 @@ class Producer:
         self._progress = threading.Condition(self._lock)
         self._events: queues.SimpleQueue[tuple[Call, Future[Any]] | None] = queues.SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="pxrs-producer", daemon=True)
+        self._thread = Supervisor(f"producer of {queue}").thread(
+            "pxrs-producer", self._run, again=lambda: not self._closed
+        )
         self._thread.start()
 
     # ---- sending
@@ -89,17 +100,17 @@ class Producer:
         of a queue whose strategy is one of these. Waits while too much is
         unacknowledged, up to `timeout_s` (the limits' `block_ms` when left out); then raises
         PartitionFull or DeadlineExceeded, naming the fullest partition. Raises MessageTooLarge
-        and UsageError at once.
+        and UsageError at once, and ProducerFenced once a newer producer of this id took over.
         """
         with self._lock:
-            if self._closed:
-                raise ProducerError("the producer is closed")
+            if self._closed or self._outbox.fenced:
+                self._refuse()
             accumulator = self._accumulator
             if accumulator.pending_bytes >= self._limits.pending_bytes_max:
                 self._wait_for_room(timeout_s)
             first = not accumulator.opened
             receipt = accumulator.add(
-                key, payload, _now_ms() if first else 0, headers, timestamp, id, scope
+                key, payload, _CLOCK.now() if first else _NO_TIME, headers, timestamp, id, scope
             )
             at_once = accumulator.full() or (first and self._idle())
             calls = self._close_open() if at_once else []
@@ -123,15 +134,17 @@ class Producer:
         """Send columns: lists, Arrow, numpy or pandas columns of bytes or str.
 
         Or one table, in the place of `keys`: a Batch, an Arrow Table or RecordBatch or a pandas
-        frame with a column `payload` and, where there are, `key`, `timestamp_ms`, `headers`, `id`.
+        frame with a column `payload` and, where there are, `key`, `timestamp_ms`, `headers`, `id`,
+        `scope`.
         Waits and raises as `send`; on an error in the middle of large columns, what was sent
         stays sent.
         """
-        now_ms = _now_ms()
+        now_ms = wall_ms()
         if isinstance(keys, Batch):
             batch = keys
         elif payloads is None:
-            batch = batch_of_table(keys, now_ms)
+            batch, found = batch_of_table(keys, now_ms)
+            scopes = found if scopes is None else scopes
         else:
             batch = Batch.of(
                 keys,
@@ -142,14 +155,13 @@ class Producer:
                 ids=ids,
             )
         shipments = []
-        start = 0
-        for piece in self._accumulator.pieces(batch):
-            part = scopes[start : start + len(piece)] if scopes is not None else None
-            start += len(piece)
+        for piece, part in self._accumulator.pieces(batch, scopes):
             with self._lock:
+                if self._closed or self._outbox.fenced:
+                    self._refuse()
                 self._wait_for_room(timeout_s)
-                shipments.append(self._accumulator.add_batch(piece, _now_ms(), part))
-                calls = list(self._outbox.calls(_now_ms()))
+                shipments.append(self._accumulator.add_batch(piece, monotonic_ms(), part))
+                calls = list(self._outbox.calls(monotonic_ms()))
             self._make(calls)
         return BatchReceipt(shipments)
 
@@ -157,11 +169,13 @@ class Producer:
         self, payload: bytes | str, key: bytes | str | None = None, headers: Headers = None
     ) -> BatchReceipt:
         """Send one message to every partition."""
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         batch = Batch.of(
-            [key], [payload], timestamp_ms=now_ms, headers=[headers] if headers else None
+            [key], [payload], timestamp_ms=wall_ms(), headers=[headers] if headers else None
         )
         with self._lock:
+            if self._closed or self._outbox.fenced:
+                self._refuse()
             self._wait_for_room(None)
             shipment = self._accumulator.add_everywhere(batch, range(self._partitions), now_ms)
             calls = list(self._outbox.calls(now_ms))
@@ -180,7 +194,7 @@ class Producer:
     ) -> Receipt:
         """As `send`, for event loops: a wait for room does not hold up the loop."""
         if self.pending_bytes >= self._limits.pending_bytes_max:
-            await asyncio.to_thread(self._wait_for_room_unlocked)
+            await off_loop(self._wait_for_room_unlocked)
         return self.send(key, payload, headers, timestamp, id, scope=scope)
 
     # ---- waiting
@@ -211,11 +225,16 @@ class Producer:
 
     async def flush_async(self, timeout_s: float | None = 30.0) -> None:
         """As `flush`, for event loops."""
-        await asyncio.to_thread(self.flush, timeout_s)
+        await off_loop(self.flush, timeout_s)
 
     def _wait_for_room_unlocked(self) -> None:
         with self._lock:
             self._wait_for_room(None)
+
+    def _refuse(self) -> NoReturn:
+        if self._outbox.fenced is not None:
+            raise ProducerFenced(*self._outbox.fenced.args)
+        raise ProducerError("the producer is closed")
 
     def _wait_for_room(self, timeout_s: float | None) -> None:
         """With the lock held: return when more may be given. Raises PartitionFull."""
@@ -264,7 +283,7 @@ class Producer:
         return self._limits.linger_ms == 0 and not self._outbox.busy()
 
     def _close_open(self) -> list[Call]:
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         self._accumulator.close_open(now_ms)
         return list(self._outbox.calls(now_ms))
 
@@ -272,7 +291,7 @@ class Producer:
         for call in calls:
             answer: Future[Any]
             try:
-                answer = self._appending.append(self._queue, call, call.wait_ms(_now_ms()))
+                answer = self._appending.append(self._queue, call, call.wait_ms(monotonic_ms()))
             except Exception as error:  # noqa: BLE001 - it is told to the call's frames
                 answer = Future()
                 answer.set_exception(error)
@@ -292,7 +311,7 @@ class Producer:
                 time.sleep(FAULT_PAUSE_S)
 
     def _step(self, event: tuple[Call, Future[Any]] | None) -> None:
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         with self._progress:
             while event is not None:
                 self._take_in(*event, now_ms)
@@ -309,10 +328,10 @@ class Producer:
         with self._lock:
             moments = (self._accumulator.due_ms, self._outbox.next_look_ms())
         # What is sent from now on, by other threads, has its deadline no sooner than this.
-        soonest = _now_ms() + self._limits.outbox.append_timeout_ms
+        soonest = monotonic_ms() + self._limits.outbox.append_timeout_ms
         nearest = min((moment for moment in moments if moment is not None), default=soonest)
         try:
-            return self._events.get(timeout=max(0, nearest - _now_ms()) / 1_000)
+            return self._events.get(timeout=max(0, nearest - monotonic_ms()) / 1_000)
         except queues.Empty:
             return None
 
@@ -351,37 +370,3 @@ class Producer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def batch_of_table(table: Any, now_ms: int) -> Batch:
-    """A batch of a table's columns `payload`, `key`, `timestamp_ms`, `headers` and `id`.
-
-    Raises UsageError naming the columns when there is no `payload`, or an unknown one.
-    """
-    if not isinstance(table, (pa.Table, pa.RecordBatch)):
-        try:
-            table = pa.Table.from_pandas(table, preserve_index=False)
-        except (AttributeError, TypeError) as error:
-            raise UsageError(
-                f"send_batch takes keys and payloads, or a table, not {type(table).__name__}"
-            ) from error
-    known = ("key", "payload", "timestamp_ms", "headers", "id")
-    unknown = [name for name in table.schema.names if name not in known]
-    if unknown or "payload" not in table.schema.names:
-        raise UsageError(f"a table needs 'payload' and may have {known}, not {unknown}")
-    if isinstance(table, pa.RecordBatch):
-        table = pa.Table.from_batches([table])
-    columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
-    headers = columns.get("headers")
-    return Batch.of(
-        columns.get("key", pa.nulls(table.num_rows, pa.binary())),
-        columns["payload"],
-        timestamp_ms=now_ms,
-        timestamps_ms=columns.get("timestamp_ms"),
-        headers=headers.to_pylist() if headers is not None else None,
-        ids=columns.get("id"),
-    )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

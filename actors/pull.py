@@ -14,7 +14,6 @@ again to its next owner.
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 import time
@@ -34,6 +33,8 @@ from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
 from pxrs_ray.events import Assignment
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.processing.course import Standing
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import LoopThread
 
 T = TypeVar("T")
 
@@ -83,11 +84,8 @@ class PullConsumer:
         self._spec: GroupSpec = call("group_spec", group)
         token = uuid.uuid4().hex
         incarnation, assignment = call("member", group, "join", self.member, token)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name=f"pxrs-pull-{self.member}", daemon=True
-        )
-        self._thread.start()
+        self._thread = LoopThread(f"pxrs-pull-{self.member}")
+        self._loop = self._thread.loop
         self._runtime = self._run(self._begin(incarnation, token, assignment))
 
     async def _begin(
@@ -100,7 +98,7 @@ class PullConsumer:
 
     def _run(self, work: Coroutine[Any, Any, T], timeout_s: float = CALL_WAIT_S) -> T:
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+            return self._thread.begin(work).result(timeout_s)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"consumer {self.member} of {self._spec.group}: not done in {timeout_s:g} s"
@@ -155,6 +153,7 @@ class PullConsumer:
             batch.partition,
             epoch,
             place.grant.attempts + 1,
+            topology_id=self._spec.topology_id,
         )
         return DeliveredBatch(batch, desk)
 
@@ -208,9 +207,7 @@ class PullConsumer:
                 self._run(self._runtime.leave("closed", LEAVE_WAIT_S), LEAVE_WAIT_S * 2 + 1)
         finally:
             self._run(self._runtime.close())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(5)
-            self._loop.close()
+            self._thread.close()
             self._tell_news()
 
     def _check(self) -> None:
@@ -218,7 +215,7 @@ class PullConsumer:
             error = self._runtime.failed
             if isinstance(error, PxrsError):
                 raise error
-            raise UsageError(f"consumer {self.member} has failed: {error!r}") from error
+            raise UsageError(f"consumer {self.member} has failed: {told(error)}") from error
 
     def _tell_news(self) -> None:
         """Call the caller's callbacks, on the caller's own thread."""
@@ -242,7 +239,8 @@ class PullConsumer:
 
     def preparing(self, grant: Grant) -> None:
         """There is nothing to load."""
-        self._preparation = asyncio.ensure_future(self._runtime.prepared(grant.partition))
+        place = f"being ready for partition {grant.partition}"
+        self._runtime.supervisor.once(place, self._runtime.prepared(grant.partition))
 
     def unprepared(self, partition: PartitionId) -> None:
         """There is nothing to drop."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import threading
 import time
 
+from pxrs_ray.forks import in_children, leave_if_child
+
 # A part of the lease that is surely shorter than the time after which others take over.
 STILL_PART = 0.5
 LOOK_PAUSE_S = 0.01
@@ -25,6 +27,11 @@ class Pulse:
         self._in_doubt = False
         self._valid_s = float("inf")
         self._beaten_s = time.monotonic()
+        in_children(self._stop)
+
+    def _stop(self) -> None:
+        """In a process that a handler forked: nothing more is begun there."""
+        self._sure_until_s = float("-inf")
 
     def beat(self, lease_s: float) -> bool:
         """Say that the loop runs; False when it had stood still since it last did."""
@@ -50,6 +57,7 @@ class Pulse:
     def may_begin(self, stopping: threading.Event) -> bool:
         """Whether work may begin, as soon as that is sure; False when `stopping` comes first."""
         while time.monotonic() > self._sure_until_s:
+            leave_if_child()
             if stopping.wait(LOOK_PAUSE_S):
                 return False
         return not stopping.is_set()

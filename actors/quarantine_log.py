@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 import uuid
 from collections.abc import Sequence
 from itertools import chain, islice
@@ -18,6 +17,7 @@ from itertools import chain, islice
 from pxrs_ray.actors.partition_client import PartitionClient
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.batch import Batch
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.processing.quarantine import Quarantine, Record, headers_of
 
@@ -39,7 +39,7 @@ class QuarantineLog:
             spec.topology, spec.buffers, self.queue, partition, reader, epoch
         )
         self._producer = producer
-        self._epoch = epoch
+        self.epoch = epoch
         self._sequence = 0
 
     @classmethod
@@ -77,7 +77,7 @@ class QuarantineLog:
                 headers=[message.headers for message in messages],
                 ids=[message.id for message in messages],
             )
-            self._log.append(batch, self._producer, self._epoch, self._sequence)
+            self._log.append(batch, self._producer, self.epoch, self._sequence)
             self._sequence += 1
             self.refresh()
 
@@ -89,9 +89,4 @@ class QuarantineLog:
 
     def note(self, kind: Record, key: bytes | None, **values: object) -> None:
         """Append one record about `key` that carries no message."""
-        self.append([Message(self.partition, -1, key, b"", now_ms(), headers_of(kind, **values))])
-
-
-def now_ms() -> int:
-    """The wall clock, for people."""
-    return time.time_ns() // 1_000_000
+        self.append([Message(self.partition, -1, key, b"", wall_ms(), headers_of(kind, **values))])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,6 +12,9 @@ from typing import Any, TypeVar
 from pxrs_ray.batch import batches
 from pxrs_ray.errors import (
     Fenced,
+    LockHeld,
+    LogAway,
+    LogError,
     LogLost,
     NotFound,
     OffsetOutOfRange,
@@ -23,9 +25,13 @@ from pxrs_ray.errors import (
 from pxrs_ray.log.fence import ReadFence
 from pxrs_ray.log.library import LogLibrary
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.view import Run
 from pxrs_ray.log.wire import Appended, Fetched, Position, Refused
 from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import off_loop
+from pxrs_ray.trouble import passes
 
 READ_THREADS = 4
 OUT_OF_BAND_BYTES = 4 << 10
@@ -44,7 +50,7 @@ class Reader:
 
     async def run(self, call: Callable[[], Answer]) -> Answer:
         """Make a call that may read files, on a thread of its own."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await off_loop(call, threads=self._threads)
 
     async def fetch(
         self,
@@ -68,7 +74,8 @@ class Reader:
                     self._counts["cold_reads"] += 1
                     run = await self.run(partial(log.read, offset, bytes_max=share))
                     self._fence.check(queue, group, partition, epoch)
-            except PxrsError as error:
+            except Exception as raised:  # noqa: BLE001 - one partition's trouble is its own
+                error = answerable(raised)
                 if final or not may_pass(error, log):
                     self._counts["fenced" if isinstance(error, Fenced) else "refused"] += 1
                     found.append(refused(partition, error, log))
@@ -108,15 +115,29 @@ def message_at(log: PartitionLog, offset: Offset) -> Message:
 
 
 def append_frame(
-    log: PartitionLog, partition: PartitionId, header: bytes, body: Any, now_ms: int
+    log: PartitionLog,
+    producers: ProducerFence,
+    now_ms: int,
+    partition: PartitionId,
+    header: bytes,
+    body: Any,
 ) -> Appended | Refused:
     """Append one frame, with a refusal as the answer that travels."""
     try:
+        producers.check(log.queue, header)
         return log.append(header, body, now_ms)
     except SequenceGap as error:
-        return Refused(partition, error, expected_sequence=log.expected_sequence(header))
-    except PxrsError as error:
-        return refused(partition, error, log)
+        expected, heard = log.expected_sequence(header), log.heard(header)
+        return Refused(partition, error, expected_sequence=expected, heard=heard)
+    except Exception as error:  # noqa: BLE001 - one partition's trouble is its own
+        return refused(partition, answerable(error), log)
+
+
+def answerable(error: Exception) -> PxrsError:
+    """The error as one of ours: what a reply can carry and its reader can judge."""
+    if isinstance(error, PxrsError):
+        return error
+    return (LogAway if passes(error) else LogError)(told(error))
 
 
 def refused(partition: PartitionId, error: PxrsError, log: PartitionLog | None) -> Refused:
@@ -130,4 +151,6 @@ def may_pass(error: PxrsError, log: PartitionLog | None) -> bool:
     """Whether a change of the log (or of what logs there are) may end this refusal."""
     if isinstance(error, LogLost):
         return log is not None and log.state == "waiting"
+    if isinstance(error, (LogAway, LockHeld)):
+        return log is None or log.state != "open"
     return isinstance(error, (NotFound, PartitionFull, SequenceGap))

@@ -2,7 +2,9 @@
 
 Rules of this file: what comes is offered to the session, which refuses what is not ours or not
 next. When what should be read changes, the poll that waits is left and asked anew at once; the
-buffer ends the older one. A buffer that is away is asked again, with growing pauses.
+buffer ends the older one. A buffer that is away is asked again, with growing pauses. A partition
+that cannot be read (a broken disk, no descriptors left, a frame that is none) rests alone, and
+says why; all others are read on.
 """
 
 from __future__ import annotations
@@ -13,29 +15,37 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.fetching import Fetching
 from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import answer_of
+from pxrs_ray.actors.resting import Resting
 from pxrs_ray.batch import batches
-from pxrs_ray.errors import Fenced, LogCorrupted, OffsetOutOfRange
+from pxrs_ray.errors import BufferAway, Fenced, OffsetOutOfRange
 from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.supervisor import contained
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.runtime import ConsumerRuntime
 
 logger = logging.getLogger(__name__)
 
+Positions = dict[PartitionId, tuple[Epoch, Offset]]
+
 FETCH_WAIT_MS = 2_000
+# A buffer answers a fetch after its wait at the latest: whoever takes so long is asked anew.
+FETCH_ANSWER_S = 30.0
 RETRY_FIRST_S = 0.05
 RETRY_MOST_S = 1.0
 
 
 class Reading:
     """The fetch loops of one `ConsumerRuntime`."""
+
+    problem = ""
 
     def __init__(self, runtime: ConsumerRuntime, hooks: Hooks) -> None:
         self.log_ends: dict[PartitionId, Offset] = {}
@@ -45,6 +55,7 @@ class Reading:
         self._hooks = hooks
         self._buffers: dict[int, Fetching] = {}
         self._wakes = [asyncio.Event() for _ in range(runtime.spec.buffers)]
+        self._resting = Resting(self._wake_later)
 
     def wake(self, partitions: Iterable[PartitionId] | None = None) -> None:
         """What is to be fetched of these partitions (None: of all) has changed."""
@@ -53,10 +64,16 @@ class Reading:
         for partition in partitions:
             self._wakes[partition % len(self._wakes)].set()
 
+    def _wake_later(self, pause_s: float) -> None:
+        asyncio.get_running_loop().call_later(pause_s, self.wake)
+
     def _buffer(self, index: int) -> Fetching:
         if index not in self._buffers:
             name = names.buffer(self._spec.topology, index)
-            handle = ray.get_actor(name, namespace=names.NAMESPACE)
+            try:
+                handle = ray.get_actor(name, namespace=names.NAMESPACE)
+            except ValueError as error:  # nobody has the name now
+                raise BufferAway(str(error)) from None
             self._buffers[index] = Fetching(handle)
         return self._buffers[index]
 
@@ -83,26 +100,52 @@ class Reading:
                 await wake.wait()
                 continue
             try:
-                fetched = await self._fetch(index, positions, wake)
-            except (RayActorError, ValueError) as error:
+                fetched = await self._fetch_what_can_be(index, positions, wake)
+            except (RayError, BufferAway) as error:
                 logger.info("buffer %d is away: %s", index, error)
                 self._forget(index)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_MOST_S)
                 continue
             pause_s = RETRY_FIRST_S
-            current = session is self._runtime.session and not session.paused
-            if current and self._take(fetched or [], positions):
-                await asyncio.sleep(RETRY_FIRST_S)
+            if session is self._runtime.session and not session.paused:
+                self._take(fetched or [], positions)
 
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
         for partition, held in self._runtime.session.holdings.items():
             held.buffered_bytes = self._hooks.queued_bytes(partition)
         wanted = self._runtime.session.to_fetch(2 * self._spec.config.pull_bytes_max)
-        return {p: at for p, at in wanted.items() if p % self._spec.buffers == index}
+        mine = {p: at for p, at in wanted.items() if p % self._spec.buffers == index}
+        return self._resting.awake(mine)
+
+    async def _fetch_what_can_be(
+        self, index: int, positions: Positions, wake: asyncio.Event
+    ) -> list[Fetched | Refused] | None:
+        """Read all; when that fails, each alone, and let those rest that fail."""
+        try:
+            return await self._fetch(index, positions, wake, FETCH_WAIT_MS)
+        except (RayError, BufferAway):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of one of them
+            if len(positions) == 1:
+                self._cannot_read(next(iter(positions)), error)
+                return None
+        found = []
+        for partition, at in positions.items():
+            try:
+                found += await self._fetch(index, {partition: at}, asyncio.Event(), 0) or []
+            except (RayError, BufferAway):
+                raise
+            except Exception as error:  # noqa: BLE001
+                self._cannot_read(partition, error)
+        return found
+
+    def _cannot_read(self, partition: PartitionId, error: BaseException) -> None:
+        self._resting.rest(partition)
+        self._runtime.supervisor.note(f"reading of partition {partition}", error)
 
     async def _fetch(
-        self, index: int, positions: dict[PartitionId, tuple[Epoch, Offset]], wake: asyncio.Event
+        self, index: int, positions: Positions, wake: asyncio.Event, wait_ms: int
     ) -> list[Fetched | Refused] | None:
         """Read, or return None as soon as something else should be read instead."""
         coming = self._buffer(index).fetch(
@@ -110,46 +153,54 @@ class Reading:
             self._spec.group,
             positions,
             self._spec.config.pull_bytes_max,
-            FETCH_WAIT_MS,
+            wait_ms,
             self._runtime.name,
         )
-        reply = asyncio.ensure_future(_result(coming))
+        reply = asyncio.ensure_future(contained(_result(coming)))
         woken = asyncio.ensure_future(wake.wait())
         try:
-            await asyncio.wait({reply, woken}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                {reply, woken}, timeout=FETCH_ANSWER_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                logger.warning("buffer %d took over %g s to answer", index, FETCH_ANSWER_S)
+                self._forget(index)
             return reply.result() if reply.done() else None
         finally:
             woken.cancel()
             if not reply.done():
                 reply.cancel()
 
-    def _take(
-        self,
-        fetched: list[Fetched | Refused],
-        positions: dict[PartitionId, tuple[Epoch, Offset]],
-    ) -> bool:
-        """Hand messages on; True when a refusal asks for a pause before the next fetch."""
-        pause = False
+    def _take(self, fetched: list[Fetched | Refused], positions: Positions) -> None:
+        """Hand messages on."""
         for part in fetched:
             epoch, offset = positions[part.partition]
             if isinstance(part, Refused):
-                pause |= self._refused(part, epoch, offset)
+                self._refused(part, epoch, offset)
                 continue
-            self.log_ends[part.partition] = part.end_offset
-            share = sum(len(chunk) for chunk in part.chunks)
-            found = batches(part, offset)
-            for batch in found:
-                if batch.base_offset > offset:
-                    self._skip(part.partition, epoch, offset, batch.base_offset)
-                size = share // len(found)
-                if self._runtime.session.fetched(
-                    part.partition, epoch, batch.base_offset, len(batch), size
-                ):
-                    self._hooks.received(part.partition, epoch, batch, size)
-                offset = batch.end_offset
-            if part.next_offset > offset:
-                self._skip(part.partition, epoch, offset, part.next_offset)
-        return pause
+            try:
+                self._hand_on(part, epoch, offset)
+            except Exception as error:  # noqa: BLE001 - one partition's bytes are no other's
+                self._cannot_read(part.partition, error)
+            else:
+                if self._resting.over(part.partition):
+                    self._runtime.supervisor.over(f"reading of partition {part.partition}")
+
+    def _hand_on(self, part: Fetched, epoch: Epoch, offset: Offset) -> None:
+        self.log_ends[part.partition] = part.end_offset
+        share = sum(len(chunk) for chunk in part.chunks)
+        found = batches(part, offset)
+        for batch in found:
+            if batch.base_offset > offset:
+                self._skip(part.partition, epoch, offset, batch.base_offset)
+            size = share // len(found)
+            if self._runtime.session.fetched(
+                part.partition, epoch, batch.base_offset, len(batch), size
+            ):
+                self._hooks.received(part.partition, epoch, batch, size)
+            offset = batch.end_offset
+        if part.next_offset > offset:
+            self._skip(part.partition, epoch, offset, part.next_offset)
 
     def _skip(self, partition: PartitionId, epoch: Epoch, offset: Offset, to: Offset) -> None:
         """Go on behind offsets that the log no longer has. Never silently."""
@@ -164,19 +215,17 @@ class Reading:
             self.skipped.append((partition, offset, to))
             self._hooks.skipped(partition, epoch, to)
 
-    def _refused(self, refused: Refused, epoch: Epoch, offset: Offset) -> bool:
+    def _refused(self, refused: Refused, epoch: Epoch, offset: Offset) -> None:
         partition = refused.partition
         if isinstance(refused.error, Fenced):
             # Somebody else reads under a higher epoch: ours is over, whatever we were told.
             self._runtime.lose(partition, epoch)
-            return False
+            return
         start = refused.start_offset
         if isinstance(refused.error, OffsetOutOfRange) and start is not None and offset < start:
             self._skip(partition, epoch, offset, start)
-            return False
-        level = logging.ERROR if isinstance(refused.error, LogCorrupted) else logging.WARNING
-        logger.log(level, "partition %d cannot be read: %s", partition, refused.error)
-        return True
+            return
+        self._cannot_read(partition, refused.error)
 
 
 async def _result(coming: Awaitable[list[Fetched | Refused]]) -> list[Fetched | Refused]:

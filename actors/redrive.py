@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pxrs_ray.actors.handler import Handler
-from pxrs_ray.actors.quarantine_log import QuarantineLog, now_ms
+from pxrs_ray.actors.in_hand import Slot
+from pxrs_ray.actors.quarantine_log import QuarantineLog
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.delivery import Delivery, Desk, context_at
-from pxrs_ray.errors import PxrsError
-from pxrs_ray.model import Message, Offset
+from pxrs_ray.errors import HandlerKilled
+from pxrs_ray.forks import leave_if_child
+from pxrs_ray.model import Epoch, Message, Offset
 from pxrs_ray.processing.course import Item
 from pxrs_ray.processing.quarantine import Parked, Record, headers_of, restored
 from pxrs_ray.retry import RetryAfter, RetryRules, after_failure
+from pxrs_ray.supervision import told
 
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.01
+# After a fault (a buffer that is away, a full disk): what an operator asked for is not forgotten.
+AGAIN_S = 1.0
 
 DeskFor = Callable[[bytes | None, int, Offset], Desk]
 
@@ -39,6 +45,7 @@ class Redriver:
         desk_for: DeskFor,
         unpark: Callable[[bytes | None], bool],
         stopping: threading.Event,
+        slot: Slot,
     ) -> None:
         self._log = log
         self._handler = handler
@@ -46,12 +53,30 @@ class Redriver:
         self._desk_for = desk_for
         self._unpark = unpark
         self._stopping = stopping
+        self._slot = slot
         self._busy = False
         self._wanted = False
 
-    def load(self) -> set[bytes]:
-        """Read the log, and answer the keys that are parked."""
-        return {key for key in self._log.refresh().keys if key is not None}
+    def load(
+        self, killed: Collection[Offset] = (), sought: tuple[Offset, Epoch] | None = None
+    ) -> set[bytes]:
+        """Read the log, and answer the keys that are parked.
+
+        Re-driving the messages at positions `killed` ended their process: that is a failure. What
+        was parked before a seek (`sought`: to which offset, with which epoch) comes again.
+        """
+        if sought is not None and self._log.refresh().comes_again(*sought):
+            offset, epoch = sought
+            self._log.note(Record.SOUGHT, None, offset=offset, epoch=epoch)
+        for key, aside in list(self._log.refresh().keys.items()):
+            entry = aside.first
+            if entry is not None and aside.retrying and entry.position in killed:
+                error = repr(HandlerKilled("its process died while the message was re-driven"))
+                self._note_failed(key, entry, entry.attempts + 1, error)
+        return {key for key in self._log.state.keys if key is not None}
+
+    def _note_failed(self, key: bytes | None, entry: Parked, attempts: int, error: str) -> None:
+        self._log.note(Record.FAILED, key, position=entry.position, attempts=attempts, error=error)
 
     def park(self, items: tuple[Item, ...]) -> None:
         """Put messages of one key aside; returns when they are kept.
@@ -72,7 +97,8 @@ class Redriver:
             offset=item.offset,
             attempts=item.attempts,
             error=item.error,
-            at_ms=now_ms(),
+            at_ms=wall_ms(),
+            epoch=self._log.epoch,
         )
         return Message(
             self._log.partition,
@@ -100,8 +126,10 @@ class Redriver:
                 self._wanted = False
             try:
                 self._round()
-            except PxrsError as error:
-                logger.error("re-driving partition %d ended: %s", self._log.partition, error)
+            except Exception as error:  # noqa: BLE001 - or nothing would ever be re-driven again
+                logger.error("re-driving partition %d waits: %s", self._log.partition, told(error))
+                self._stopping.wait(AGAIN_S)
+                self._wanted = True
 
     def _round(self) -> None:
         keys = self._log.refresh().keys
@@ -135,23 +163,23 @@ class Redriver:
         while not self._stopping.is_set():
             attempt = entry.attempts + failed + 1
             desk = self._desk_for(key, attempt, entry.position)
+            if not self._slot.begin(entry.position, entry.position + 1, self._stopping):
+                return False
             try:
                 self._handler.call(Delivery(message, desk))
-            except Exception as error:  # noqa: BLE001 - a handler may raise anything
+            except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
+                leave_if_child(error)
                 failed += 1
-                logger.warning("%s, re-driven: %r", context_at(desk, message.offset), error)
+                logger.warning("%s, re-driven: %s", context_at(desk, message.offset), told(error))
                 verdict = after_failure(self._rules, failed)
                 if isinstance(verdict, RetryAfter):
                     self._stopping.wait(verdict.delay_ms / 1_000)
                     continue
-                self._log.note(
-                    Record.FAILED,
-                    key,
-                    position=entry.position,
-                    attempts=attempt,
-                    error=repr(error),
-                )
+                self._note_failed(key, entry, attempt, told(error))
                 return False
+            finally:
+                self._slot.end()
+            leave_if_child()
             self._log.note(Record.REDRIVEN, key, position=entry.position)
             return True
         return False

@@ -16,12 +16,14 @@ from typing import Any
 
 import ray
 
-from pxrs_ray.actors.producer import Producer, batch_of_table
+from pxrs_ray.actors.producer import Producer
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.log.frame import producer_id
 from pxrs_ray.model import PartitionId
 from pxrs_ray.partitioning import Spread
 from pxrs_ray.producer import ProducerLimits
 from pxrs_ray.receipt import Placed
+from pxrs_ray.tables import batch_of_table
 
 BLOCKS_AHEAD = 4
 
@@ -60,13 +62,13 @@ def route_block(spec: RouterSpec, feed_id: str, block: int, table: Any) -> Route
     wait_s = limits.outbox.append_timeout_ms / 1_000
     partitioner = spec.spread.partitioner(block)
     identity = producer_id(f"{feed_id}/{block}")
-    batch = batch_of_table(table, time.time_ns() // 1_000_000)
+    batch, scopes = batch_of_table(table, wall_ms())
     placed: list[Placed] = []
     if len(batch):
         with Producer(
             spec.topology, spec.queue, spec.buffers, partitioner, limits, producer_id=identity
         ) as producer:
-            placed = producer.send_batch(batch, timeout_s=wait_s).result(wait_s)
+            placed = producer.send_batch(batch, scopes=scopes, timeout_s=wait_s).result(wait_s)
     rows: Counter[PartitionId] = Counter()
     for each in placed:
         rows[each.partition] += each.messages

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from pxrs_ray.actors.hooks import Hooks
@@ -20,15 +22,19 @@ from pxrs_ray.actors.reading import Reading
 from pxrs_ray.actors.source_reading import SourceReading
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.consumer import Changes, ConsumerSession
-from pxrs_ray.errors import DeadlineExceeded, PxrsError, UnknownMember
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, StoreUnavailable, UnknownMember
 from pxrs_ray.events import Assignment, Progress
-from pxrs_ray.model import Epoch, Incarnation, MemberId, PartitionId
+from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
+from pxrs_ray.supervision import RestartRules, told
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
 WATCH_WAIT_MS = 10_000
-CANCEL_AGAIN_S = 0.1
+AT_ONCE_S = 0.001
 RELEASE_GATHER_S = 0.002
+# A loop that failed begins again; after so many faults in a row the member is given up.
+LOOPS = RestartRules(pause_first_s=0.05, pause_most_s=1.0, faults_max=8, quiet_s=10.0)
 
 
 class ConsumerRuntime:
@@ -56,13 +62,15 @@ class ConsumerRuntime:
         self._heartbeat_wake = asyncio.Event()
         self._commit_wake = asyncio.Event()
         self._release_wake = asyncio.Event()
+        self._refused: dict[PartitionId, Epoch] = {}
+        self._refused_wake = asyncio.Event()
         self._committed = asyncio.Condition()
         self._commit_rounds = 0
         self._committing = False
         self._rejoining = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.supervisor = Supervisor(self.name, LOOPS)
         self.ended = asyncio.Event()
 
     @property
@@ -76,18 +84,18 @@ class ConsumerRuntime:
         """Begin with the assignment that joining brought."""
         if assignment is not None:
             self._assigned(assignment)
-        loops: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            self._heartbeat_loop,
-            self._pulse_loop,
-            self._watch_loop,
-            self._commit_loop,
-            self._release_loop,
-        ]
-        self._tasks = [asyncio.create_task(self._guard(loop())) for loop in loops]
-        self._tasks += [
-            asyncio.create_task(self._guard(self.reading.loop(index)))
-            for index in range(self.spec.buffers)
-        ]
+        loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "heartbeat": self._heartbeat_loop,
+            "pulse": self._pulse_loop,
+            "watch": self._watch_loop,
+            "commit": self._commit_loop,
+            "release": self._release_loop,
+            "refusals": self._refused_loop,
+        }
+        for index in range(self.spec.buffers):
+            loops[f"reading of buffer {index}"] = partial(self.reading.loop, index)
+        for place, loop in loops.items():
+            self.supervisor.keep(place, loop, self._fail)
 
     async def leave(self, cause: str, timeout_s: float) -> bool:
         """Hand everything back and leave; False when that was not over in time."""
@@ -102,28 +110,28 @@ class ConsumerRuntime:
     async def close(self) -> None:
         """End every loop. What was not committed or released stays so."""
         self.ended.set()
-        pending = set(self._tasks)
-        while pending:
-            # Again and again: in Python 3.11 `wait_for` may swallow a cancellation.
-            for task in pending:
-                task.cancel()
-            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+        await self.supervisor.close()
 
-    async def _guard(self, loop: Coroutine[Any, Any, None]) -> None:
-        try:
-            await loop
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            logger.exception("a loop of %s ended by a fault", self.name)
-            self.failed = error
-            self.ended.set()
+    def _fail(self, error: BaseException) -> None:
+        """A loop fails again and again: better a new member than a lame one."""
+        self.failed = error
+        self.ended.set()
+
+    def problems(self) -> list[str]:
+        """What is wrong with this member now."""
+        failed = [told(self.failed)] if self.failed is not None else []
+        reading = [self.reading.problem] if self.reading.problem else []
+        return [*failed, *reading, *self.supervisor.problems()]
 
     async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
-        """Make one of the calls of `MemberDesk`."""
-        return await self._link.call(
-            "member", self.spec.group, name, *arguments, timeout_s=timeout_s
-        )
+        """Make one of the calls of `MemberDesk`; a group that was removed ends this member."""
+        try:
+            return await self._link.call(
+                "member", self.spec.group, name, *arguments, timeout_s=timeout_s
+            )
+        except NotFound as error:
+            self._fail(error)
+            raise
 
     # --- ownership ------------------------------------------------------------------------------
 
@@ -165,11 +173,28 @@ class ConsumerRuntime:
             logger.warning("%s is ready for partition %d, untold: %s", self.name, partition, error)
 
     def lose(self, partition: PartitionId, epoch: Epoch) -> None:
-        """Drop one partition whose epoch is over, whatever we were told."""
-        if self.session.holds(partition, epoch):
-            del self.session.holdings[partition]
+        """Drop one partition whose epoch is over, whatever we were told, and say so."""
+        if self.session.lost(partition, epoch):
             self._hooks.dropped(partition)
             self._note_idle()
+            self._refused[partition] = epoch
+            self._refused_wake.set()
+
+    async def _refused_loop(self) -> None:
+        """Tell which partitions our log refuses us: where we are the owner, somebody is wrong."""
+        while not self.ended.is_set():
+            await self._refused_wake.wait()
+            self._refused_wake.clear()
+            session, told = self.session, dict(self._refused)
+            epochs = sorted(told.items())
+            try:
+                await self._call("refused", session.member, session.incarnation, epochs)
+            except DeadlineExceeded:
+                self._refused_wake.set()
+                continue
+            for partition, epoch in epochs:
+                if self._refused.get(partition) == epoch:
+                    del self._refused[partition]
 
     def _note_idle(self) -> None:
         if self.session.holdings:
@@ -178,13 +203,16 @@ class ConsumerRuntime:
             self._idle.set()
 
     async def _heartbeat_loop(self) -> None:
+        due_s = time.monotonic() + self.lease_s / 3
         while not self.ended.is_set():
-            pause_s = self.lease_s / 3
+            # From one to the next, however long the answer takes: a lease is three of them.
+            left_s = min(self.lease_s / 3, due_s - time.monotonic())
             try:
-                await asyncio.wait_for(self._heartbeat_wake.wait(), pause_s)
+                await asyncio.wait_for(self._heartbeat_wake.wait(), max(AT_ONCE_S, left_s))
             except TimeoutError:
                 pass
             self._heartbeat_wake.clear()
+            due_s = time.monotonic() + self.lease_s / 3
             session, doubts = self.session, self.pulse.doubts
             try:
                 assignment = await self._call(
@@ -192,11 +220,12 @@ class ConsumerRuntime:
                     session.member,
                     session.incarnation,
                     session.seen,
-                    timeout_s=pause_s * 2,
+                    timeout_s=self.lease_s / 2,
                 )
             except UnknownMember:
                 await self._rejoin(session)
-            except DeadlineExceeded:
+            except (DeadlineExceeded, StoreUnavailable):
+                # Unheard, or heard while news for us waits for the registry: no proof of anything.
                 continue
             else:
                 if assignment is not None and session is self.session:
@@ -283,6 +312,13 @@ class ConsumerRuntime:
         self.session.stopped(partition, epoch)
         self._release_wake.set()
 
+    def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
+        """How to begin a partition anew whose worker is gone; None when that is not ours to do."""
+        self._note_progress()
+        grant = self.session.begin_again(partition, epoch)
+        self.reading.wake([partition])
+        return grant
+
     def _note_progress(self) -> None:
         for partition, held in list(self.session.holdings.items()):
             done = self._hooks.progress(partition, held.epoch)
@@ -304,8 +340,10 @@ class ConsumerRuntime:
                 pass
             self._commit_wake.clear()
             self._committing = True
-            await self._commit()
-            self._committing = False
+            try:
+                await self._commit()
+            finally:
+                self._committing = False
             async with self._committed:
                 self._commit_rounds += 1
                 self._committed.notify_all()
@@ -340,15 +378,16 @@ class ConsumerRuntime:
             rows = session.to_release()
             if not rows:
                 continue
+            # Until it is answered it is to be made again, whatever ends this loop meanwhile.
+            self._release_wake.set()
             try:
                 await self._call("release", session.member, session.incarnation, _plain(rows))
             except DeadlineExceeded:
-                self._release_wake.set()
                 continue
             except UnknownMember:
                 await self._rejoin(session)
-                continue
-            session.released(rows)
+            else:
+                session.released(rows)
             self._note_idle()
 
 

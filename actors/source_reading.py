@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.hooks import Hooks
@@ -20,6 +20,9 @@ from pxrs_ray.batch import Batch
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.sources.base import Source, SourceRecord
 from pxrs_ray.sources.opening import SourceSpec, open_source
+from pxrs_ray.sources.soundness import runs, sound
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import off_loop
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.runtime import ConsumerRuntime
@@ -38,9 +41,9 @@ class SourceReading:
     def __init__(self, runtime: ConsumerRuntime, hooks: Hooks, spec: SourceSpec) -> None:
         self.log_ends: dict[PartitionId, Offset] = {}
         self.skipped: list[tuple[PartitionId, Offset, Offset]] = []
+        self.problem = ""
         self._runtime, self._hooks, self._spec = runtime, hooks, spec
         self._partitioner = spec.spread.partitioner()
-        self._thread = ThreadPoolExecutor(1, "pxrs-source")
         self._woken = asyncio.Event()
 
     def wake(self, partitions: Iterable[PartitionId] | None = None) -> None:
@@ -53,7 +56,8 @@ class SourceReading:
             return
         source: Source | None = None
         pause_s = RETRY_FIRST_S
-        run = asyncio.get_running_loop().run_in_executor
+        thread = ThreadPoolExecutor(1, "pxrs-source")
+        run = partial(off_loop, threads=thread)
         try:
             while not self._runtime.ended.is_set():
                 self._woken.clear()
@@ -64,23 +68,25 @@ class SourceReading:
                 lowest = min(offset for _, offset in positions.values())
                 try:
                     if source is None:
-                        source = await run(self._thread, open_source, self._spec.address)
-                    records = await run(self._thread, source.read, lowest, RECORDS_MAX, WAIT_MS)
+                        source = await run(open_source, self._spec.address)
+                    records = await run(source.read, lowest, RECORDS_MAX, WAIT_MS)
+                    records = [sound(record) for record in records]
                 except Exception as error:  # noqa: BLE001 - a source is anybody's code
-                    logger.warning("source of %s: %r", self._runtime.name, error)
+                    self.problem = f"source: {told(error)}"
+                    logger.warning("source of %s: %s", self._runtime.name, told(error))
                     if source is not None:
-                        await run(self._thread, source.close)
+                        thread.submit(source.close)
                         source = None
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, RETRY_MOST_S)
                     continue
-                pause_s = RETRY_FIRST_S
+                pause_s, self.problem = RETRY_FIRST_S, ""
                 if records:
                     self._offer(records, positions)
         finally:
             if source is not None:
-                self._thread.submit(source.close)
-            self._thread.shutdown(wait=False)
+                thread.submit(source.close)
+            thread.shutdown(wait=False)
 
     def _positions(self) -> dict[PartitionId, tuple[Epoch, Offset]]:
         session = self._runtime.session
@@ -102,7 +108,7 @@ class SourceReading:
         for partition, (epoch, offset) in positions.items():
             at = offset
             mine = [record for record in split.get(partition, ()) if record.offset >= offset]
-            for run in _dense(mine):
+            for run in runs(mine):
                 at = self._pass(partition, epoch, at, run[0].offset)
                 batch = _batch(partition, run)
                 size_bytes = sum(len(record.payload) for record in run)
@@ -119,13 +125,6 @@ class SourceReading:
         if to > at and self._runtime.session.skip(partition, epoch, at, to):
             self._hooks.skipped(partition, epoch, to)
         return max(at, to)
-
-
-def _dense(records: Sequence[SourceRecord]) -> Iterator[list[SourceRecord]]:
-    """Runs of consecutive offsets."""
-    numbered = enumerate(records)
-    for _, run in groupby(numbered, key=lambda pair: pair[1].offset - pair[0]):
-        yield [record for _, record in run]
 
 
 def _batch(partition: PartitionId, records: Sequence[SourceRecord]) -> Batch:

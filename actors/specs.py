@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pxrs_ray.actors.handler import HandlerRef
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, PxrsConfig
+from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.sources.opening import SourceSpec
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """One group of one topology, as its consumers must know it."""
+    """One group of one topology, as its consumers must know it.
+
+    `topology_id` is random, and made once with the topology's registry: whatever is kept outside
+    carries it, for a name can be used again by another topology.
+    """
 
     topology: str
+    topology_id: str
     group: str
     queue: str
     partitions: int
@@ -38,3 +44,10 @@ class ConsumerSpec:
     incarnation: Incarnation
     handler: HandlerRef
     actor: str
+
+
+def queue_spec(config: PxrsConfig, name: str) -> QueueSpec:
+    """A queue as buffers know it. Raises NotFound."""
+    queue = config.resolved_queue(name)
+    limits, external = queue.log_limits(), queue.source is not None
+    return QueueSpec(config.full_name(name), queue.partitions, limits, external)

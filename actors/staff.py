@@ -9,6 +9,7 @@ the next start.
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -17,9 +18,10 @@ from typing import Any
 
 import ray
 
-from pxrs_ray.actors.crew import Crew, Hand
+from pxrs_ray.actors.crew import Crew
 from pxrs_ray.actors.crew_document import CrewDocument, kill_orphans
 from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.hand import Hand
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.room import free_by_node, needs_of, unplaced
 from pxrs_ray.actors.specs import GroupSpec
@@ -27,7 +29,10 @@ from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.base import CONSUMERS_MAX
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
 from pxrs_ray.events import Configure, Plan
+from pxrs_ray.incarnations import forget
 from pxrs_ray.model import Incarnation, Member, MemberId
+from pxrs_ray.store.rules import check_member
+from pxrs_ray.supervisor import Supervisor, off_loop
 
 # Options that only the coordinator, or each new assignment, carries: no consumer is replaced.
 COORDINATORS_OWN = frozenset(
@@ -58,7 +63,7 @@ class Staff:
         self._given_options: dict[str, Any] = {}
         self._changing = asyncio.Lock()
         self._saving = asyncio.Lock()
-        self._savings: set[asyncio.Future[None]] = set()
+        self._supervisor = Supervisor(f"group {spec.group}")
 
     @property
     def hands(self) -> Mapping[MemberId, Hand]:
@@ -72,6 +77,7 @@ class Staff:
     ) -> None:
         """Start `consumers` with `handler`; a group that runs another handler is replaced."""
         check_count(consumers)
+        check_ray_options(ray_options)
         async with self._changing:
             self._given_options.update(ray_options)
             spec = replace(self.spec, config=self._with_given(self.spec.config))
@@ -107,6 +113,7 @@ class Staff:
 
     async def add_consumer(self, member: MemberId) -> None:
         """Start one more consumer, by this name."""
+        check_member(Member(member or " ", 1))
         async with self._changing:
             crew = self._running()
             if member in crew.hands or member in self._host.core.state.members:
@@ -124,6 +131,19 @@ class Staff:
                     f"no consumer {member!r} in {self.spec.group}; there are {sorted(crew.hands)}"
                 )
             await crew.remove([member], "removed")
+
+    async def restart_consumer(self, member: MemberId) -> None:
+        """End one consumer's process, and start it anew; returns when it is on its way."""
+        crew = self._running()
+        if member not in crew.hands:
+            raise NotFound(
+                f"no consumer {member!r} in {self.spec.group}; there are {sorted(crew.hands)}"
+            )
+        await crew.restart(member)
+
+    def actors(self) -> set[str]:
+        """Every actor that belongs to a consumer of now, one that hands over included."""
+        return self.crew.actors() if self.crew is not None else set()
 
     async def leave_nodes(self, nodes: Collection[str]) -> None:
         """Let the consumers on these nodes hand over, and start them anew elsewhere."""
@@ -167,7 +187,7 @@ class Staff:
         gone = [name for name in self._least_loaded(have - consumers) if name in members]
         found = self._host.core.plan(f"{have} to {consumers} consumers", add=add, remove=gone)
         needs = needs_of(self.spec.config.ray_options)
-        free = await asyncio.to_thread(free_by_node) if needs and add else {}
+        free = await off_loop(free_by_node) if needs and add else {}
         hand_overs = self._host.tally.hand_overs_ms
         return replace(
             found,
@@ -212,13 +232,12 @@ class Staff:
     # --- keeping ----------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        saving = asyncio.ensure_future(self.save())
-        self._savings.add(saving)
-        saving.add_done_callback(self._savings.discard)
+        self._supervisor.once("keeping the crew", self.save())
 
     async def save(self) -> None:
         """Keep everything as it is now; saves of one group follow one another."""
         async with self._saving:
+            forget(self.incarnations, self.hands.keys() | self._host.core.state.members.keys())
             document = CrewDocument(
                 self._host.core.settings.paused,
                 self.incarnations,
@@ -242,12 +261,30 @@ class Staff:
             newest = max(incarnation, self._host.core.newest_incarnation(member))
             self.crew.reattach(Hand(member, newest, actor))
 
+    def let_go(self) -> None:
+        """Watch nobody any more; every consumer goes on, and is found by the next start."""
+        for hand in self.hands.values():
+            for task in list(hand.tasks):
+                task.cancel()
+        self.crew = None
+
     async def close(self, *, graceful: bool) -> None:
         """End every consumer; what is kept stays as it is, for the next start."""
         if self.crew is not None:
             if graceful:
                 await self.crew.stop("the topology shuts down")
             self.crew.abandon()
+
+
+def check_ray_options(options: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that the registry cannot keep for the next coordinator."""
+    try:
+        json.dumps(options, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"Ray options of a group must be numbers, texts, lists and tables, so that a consumer "
+            f"can be replaced at any time: {error}"
+        ) from None
 
 
 def check_count(consumers: int) -> None:

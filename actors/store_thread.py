@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import ParamSpec, TypeVar
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.registry_watch import NOTICE_MS_MAX, RegistryWatch
 from pxrs_ray.stats import StoreStatus
 from pxrs_ray.store.base import RegistryStore, StoreInfo
+from pxrs_ray.supervisor import Supervisor, off_loop
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,6 +29,8 @@ WRITING = frozenset(("lead", "write", "put_document", "trim_changes", "restore",
 PAUSE_FIRST_S = 0.05
 PAUSE_MOST_S = 1.0
 RECENT_KEPT = 10_000
+# An answer so young tells that the store is there.
+FRESH_S = 1.0
 
 
 class StoreThread:
@@ -30,30 +40,57 @@ class StoreThread:
         self._make = make
         self._store: RegistryStore | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="pxrs-store")
+        self._supervisor = Supervisor("the registry")
         self.calls = 0
         self.writes = 0
         self.busy_ms = 0.0
         self.recent_ms: deque[float] = deque(maxlen=RECENT_KEPT)
         self.down_since_s: float | None = None
         self.problem = ""
+        self._watch = RegistryWatch()
+        self._answered = asyncio.Event()
+        self._answered_s = time.monotonic()
+        self._probe: Callable[[], object] | None = None
+        self._looking: asyncio.Future[None] | None = None
+        self._back: asyncio.Future[None] | None = None
 
     async def open(self) -> RegistryStore:
         """Make the store, on its thread."""
-        loop = asyncio.get_running_loop()
-        self._store = await loop.run_in_executor(self._pool, self._make)
+        self._store = await off_loop(self._make, threads=self._pool)
         return self._store
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a method of the store once."""
-        loop = asyncio.get_running_loop()
         started_s = time.perf_counter()
+
+        def make() -> T:
+            # On the thread, where calls follow one another: a call that waits its turn is not
+            # asked, and one that hangs is noticed from here on.
+            self._watch.asked(_monotonic_ms())
+            try:
+                found = method(*args, **kwargs)
+            except StoreUnavailable:
+                self._watch.failed(_monotonic_ms())
+                raise
+            except BaseException:
+                self._watch.answered()
+                raise
+            self._watch.answered()
+            return found
+
         try:
-            answer = await loop.run_in_executor(self._pool, lambda: method(*args, **kwargs))
+            answer = await off_loop(make, threads=self._pool)
         except StoreUnavailable as error:
             if self.down_since_s is None:
-                self.down_since_s = time.time()
+                self.down_since_s = wall_ms() / 1_000
             self.problem = str(error)
+            self._look_until_back()
             raise
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # SystemExit on that thread is no wish to end this process.
+            raise RuntimeError(f"the store ended a call with {error!r}") from error
         finally:
             self.calls += 1
             self.writes += getattr(method, "__name__", "") in WRITING
@@ -61,6 +98,8 @@ class StoreThread:
             self.busy_ms += took_ms
             self.recent_ms.append(took_ms)
         self.down_since_s, self.problem = None, ""
+        self._answered_s = time.monotonic()
+        self._answered.set()
         return answer
 
     async def call_until_known(
@@ -75,11 +114,52 @@ class StoreThread:
             try:
                 return await self.call(method, *args, **kwargs)
             except StoreUnavailable:
-                await asyncio.sleep(pause_s)
+                # Whoever else is answered tells that it is worth another try.
+                self._answered.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._answered.wait(), pause_s)
                 pause_s = min(pause_s * 2, PAUSE_MOST_S)
+
+    # --- whether it is there ----------------------------------------------------------------------
+
+    def away_ms(self, notice_ms: int = NOTICE_MS_MAX) -> int | None:
+        """For how long the store has not answered; None while it is not known to be away."""
+        return self._watch.away_ms(_monotonic_ms(), notice_ms)
+
+    def look_by(self, probe: Callable[[], object]) -> None:
+        """What to ask the store, where it matters whether it is there and nobody else asks."""
+        self._probe = probe
+
+    async def look(self, wait_s: float) -> None:
+        """Find out whether the store is there, unless it has just answered; within `wait_s`."""
+        if self._probe is None or time.monotonic() - self._answered_s < FRESH_S:
+            return
+        if self._looking is None or self._looking.done():
+            self._looking = self._supervisor.once("a look", self._look(self._probe))
+        await asyncio.wait((self._looking,), timeout=wait_s)
+
+    async def _look(self, probe: Callable[[], object]) -> None:
+        try:
+            await self.call(probe)
+        except StoreUnavailable as error:
+            logger.debug("the registry is away: %s", error)
+
+    def _look_until_back(self) -> None:
+        """An idle coordinator calls nobody: it would take the store for away when it is back."""
+        if self._probe is not None and (self._back is None or self._back.done()):
+            self._back = self._supervisor.keep("looks", partial(self._look_on, self._probe))
+
+    async def _look_on(self, probe: Callable[[], object]) -> None:
+        while self.away_ms() is not None:
+            await asyncio.sleep(PAUSE_MOST_S)
+            await self._look(probe)
 
     def status(self, info: StoreInfo) -> StoreStatus:
         """How the store is doing."""
+        away_ms = self.away_ms()
+        problem = self.problem
+        if away_ms is not None and not problem:
+            problem = "it is asked and does not answer"
         return StoreStatus(
             info.backend,
             info.url,
@@ -87,14 +167,21 @@ class StoreThread:
             self.calls,
             self.writes,
             self.busy_ms / max(1, self.calls),
-            self.down_since_s,
-            self.problem,
+            self.down_since_s if away_ms is None else wall_ms() / 1_000 - away_ms / 1_000,
+            problem,
             info.warnings,
+            None if away_ms is None else away_ms / 1_000,
         )
 
     async def close(self) -> None:
         """Close the store and end the thread."""
+        for looking in (self._looking, self._back):
+            if looking is not None:
+                looking.cancel()
         if self._store is not None:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._pool, self._store.close)
+            await off_loop(self._store.close, threads=self._pool)
         self._pool.shutdown(wait=False)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -3,24 +3,26 @@
 Rules of this file: a shell around `TenantMove`. One detached actor for each pair of a queue and
 its group; what it must not forget is in a document of the topology, kept before anybody is told.
 Producers renew a lease here and say which route they follow, whatever else is under way; after a
-restart nobody is believed to be gone until a whole lease has passed.
+restart nobody is believed to be gone until a whole lease has passed. A silence proves nothing: who
+was silent for longer than its lease is fenced in the logs before anybody goes on without it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.tenant_document import PRODUCERS, TENANTS, KeptMove
 from pxrs_ray.actors.topology import Topology
 from pxrs_ray.stats import GroupStatus
+from pxrs_ray.supervisor import Supervisor, off_loop
 from pxrs_ray.tenants.move import Phase, Route, TenantMove
 from pxrs_ray.tenants.resolve import TenantProfile, isolated_queue
 
@@ -30,6 +32,8 @@ LEASE_S = 3.0
 # After its lease a producer's last calls may still be on their way for so long.
 GRACE_S = 2.0
 LOOK_EVERY_S = 0.1
+START_WAIT_S = 10.0
+STATUS_WAIT_S = 10.0
 
 Routes = dict[str, tuple[Route, int]]
 
@@ -58,27 +62,40 @@ class TenantRoutes:
         self._alarms: dict[str, str] = {}
         self._opened_s: dict[str, float] = {}
         self._leases: dict[str, float] = {}
+        self._keeping = asyncio.Lock()
         self._sure_s = 0.0
         # One operation at a time; producers are answered beside it, and never wait for it.
         self._operating = asyncio.Lock()
         self._opening = asyncio.Lock()
+        self._supervisor = Supervisor(f"tenants of {queue}")
         self._loop: asyncio.Task[None] | None = None
 
     async def _ready(self) -> None:
         async with self._opening:
             if self._loop is None:
-                text = await asyncio.to_thread(self._topology.document, self._document)
-                for tenant, kept in json.loads(text or "{}").items():
+                text = await off_loop(self._topology.document, self._document)
+                for tenant, kept in TENANTS.decode_text(text or "{}").items():
                     self._moves[tenant] = TenantMove(
-                        Phase(kept["phase"]),
-                        kept["version"],
-                        barrier={int(p): offset for p, offset in kept["barrier"].items()},
+                        kept.phase, kept.version, barrier=dict(kept.barrier)
                     )
-                    self._profiles[tenant] = TenantProfile(**kept["profile"])
+                    self._profiles[tenant] = kept.profile
+                known = await off_loop(self._topology.document, self._known)
+                until_s = time.monotonic() + LEASE_S + GRACE_S
+                # Producers that a former incarnation knew are heard first, or fenced.
+                self._leases |= dict.fromkeys(PRODUCERS.decode_text(known or "[]"), until_s)
                 if self._moves:
-                    # Producers that a former incarnation knew must all be heard first.
-                    self._sure_s = time.monotonic() + LEASE_S + GRACE_S
-                self._loop = asyncio.ensure_future(self._look_for_ever())
+                    self._sure_s = until_s
+                self._loop = self._supervisor.keep("moves", self._look_for_ever)
+
+    @property
+    def _known(self) -> str:
+        return f"tenants/{self._queue}/{self._group}/producers"
+
+    async def _keep_known(self) -> None:
+        """Who may have messages under way is kept before it may send any."""
+        async with self._keeping:
+            text = PRODUCERS.encode_text(sorted(self._leases))
+            await off_loop(self._topology.keep_document, self._known, text)
 
     @property
     def _document(self) -> str:
@@ -92,15 +109,11 @@ class TenantRoutes:
         if (fresh.phase, fresh.version) == before:
             return False
         kept = {
-            name: {
-                "phase": move.phase.value,
-                "version": move.version,
-                "barrier": move.barrier,
-                "profile": asdict(self._profiles[name]),
-            }
+            name: KeptMove(move.phase, move.version, move.barrier, self._profiles[name])
             for name, move in {**self._moves, tenant: fresh}.items()
         }
-        await asyncio.to_thread(self._topology.keep_document, self._document, json.dumps(kept))
+        text = TENANTS.encode_text(kept)
+        await off_loop(self._topology.keep_document, self._document, text)
         # Who follows which version may have changed meanwhile. Of a tenant that was never moved
         # every producer there is follows 0: it sends to the shared queue, and must hear of this.
         known = self._moves.get(tenant)
@@ -121,7 +134,11 @@ class TenantRoutes:
         a tenant that is not named it is 0, the shared queue. A new one has sent nothing yet.
         """
         await self._ready()
+        known = producer in self._leases
         self._leases[producer] = time.monotonic() + LEASE_S + GRACE_S
+        if not known:
+            await self._keep_known()
+            self._leases[producer] = time.monotonic() + LEASE_S + GRACE_S
         for tenant, move in self._moves.items():
             if is_new:
                 move.joined(producer)
@@ -132,6 +149,7 @@ class TenantRoutes:
     async def leave(self, producer: str) -> None:
         """A producer has closed; all it sent is in the logs."""
         self._forget(producer)
+        await self._keep_known()
 
     def _forget(self, producer: str) -> None:
         self._leases.pop(producer, None)
@@ -144,7 +162,7 @@ class TenantRoutes:
         """Begin to give a tenant a queue and consumers of its own."""
         await self._ready()
         async with self._operating:
-            await asyncio.to_thread(self._make_queue, tenant, profile)
+            await off_loop(self._make_queue, tenant, profile)
             self._profiles[tenant] = profile
             await self._change(tenant, TenantMove.promote)
 
@@ -184,21 +202,25 @@ class TenantRoutes:
     async def _look(self) -> None:
         now_s = time.monotonic()
         for producer in [p for p, until_s in self._leases.items() if until_s < now_s]:
-            self._forget(producer)
+            await off_loop(self._fence, producer)
+            if self._leases.get(producer, 0.0) < now_s:  # else it came back, and is told
+                self._forget(producer)
+                await self._keep_known()
         if now_s < self._sure_s:
             return
         for tenant, move in list(self._moves.items()):
-            if move.phase is Phase.ISOLATED:
+            # Also on its way back: until nothing is unread there, somebody has to read it.
+            if move.isolated_is_read:
                 await self._serve(tenant)
-            elif not move.settled:
+            if not move.settled:
                 await self._advance(tenant, move)
 
     async def _advance(self, tenant: str, move: TenantMove) -> None:
         # What is read below must be read after the last producer has switched.
         if move.phase in (Phase.LEAVING, Phase.HOLDING) and not move.all_switched:
             return
-        shared = await asyncio.to_thread(self._status_of, self._group)
-        own = await asyncio.to_thread(self._status_of, isolated_queue(self._group, tenant))
+        shared = await off_loop(self._status_of, self._group)
+        own = await off_loop(self._status_of, isolated_queue(self._group, tenant))
         rows = shared.partitions
         if any(row.end_offset is None for row in (*rows, *own.partitions)):
             return
@@ -206,19 +228,19 @@ class TenantRoutes:
         passed = {row.partition: row.checkpoint for row in rows}
         looked = await self._change(tenant, lambda fresh: fresh.look(ends, passed, own.lag))
         if looked and self._moves[tenant].phase is Phase.SHARED:
-            await asyncio.to_thread(self._group_of(tenant).stop)
+            await off_loop(self._group_of(tenant).stop)
             self._opened_s.pop(tenant, None)
 
     async def _serve(self, tenant: str) -> None:
         """See that somebody reads an isolated queue: its own consumers, or as many shared ones."""
         if tenant not in self._opened_s:
             self._opened_s[tenant] = time.monotonic()
-            await asyncio.to_thread(self._start, tenant, dict(self._options(tenant)))
+            await self._begin(tenant, self._options(tenant))
             return
         if time.monotonic() - self._opened_s[tenant] < self._served_after_s:
             return
         self._opened_s[tenant] = time.monotonic()
-        status = await asyncio.to_thread(self._status_of, isolated_queue(self._group, tenant))
+        status = await off_loop(self._status_of, isolated_queue(self._group, tenant))
         if any(consumer.state == "running" for consumer in status.consumers):
             return
         self._alarms[tenant] = (
@@ -226,13 +248,28 @@ class TenantRoutes:
             f"{self._profiles[tenant].name!r} runs; it is served as the shared ones are"
         )
         logger.error(self._alarms[tenant])
-        await asyncio.to_thread(self._start, tenant, {"resources": {}})
+        await self._begin(tenant, {"resources": {}})
+
+    async def _begin(self, tenant: str, ray_options: Mapping[str, Any]) -> None:
+        """Have a tenant's consumers started; a start that takes long holds up nobody's move."""
+        # What it raises is told; it is looked at again when it should be served: see `_serve`.
+        work = off_loop(self._start, tenant, dict(ray_options))
+        starting = self._supervisor.once(f"the consumers of tenant {tenant}", work)
+        await asyncio.wait([starting], timeout=START_WAIT_S)
 
     def _options(self, tenant: str) -> Mapping[str, Any]:
         resources = self._profiles[tenant].resources
         return {"resources": dict(resources)} if resources else {}
 
     # --- blocking calls, each on a thread ---------------------------------------------------------
+
+    def _fence(self, producer: str) -> None:
+        """Let nothing in any more of what a silent producer may still have on its way."""
+        queues = self._topology.config.queues
+        for queue in (self._queue, *(isolated_queue(self._queue, t) for t in self._moves)):
+            if queue in queues:
+                self._topology.begin_producer(queue, producer)
+        logger.warning("producer %s of %s was silent, and is fenced", producer, self._queue)
 
     def _make_queue(self, tenant: str, profile: TenantProfile) -> None:
         name, config = isolated_queue(self._queue, tenant), self._topology.config
@@ -249,7 +286,11 @@ class TenantRoutes:
         return self._topology.group(isolated_queue(self._group, tenant))
 
     def _status_of(self, group: str) -> GroupStatus:
-        return self._topology.group(group).status()
+        # Looked at again soon: an answer that does not come must not hold up every move.
+        call = self._topology._call
+        name: str = call("group", group, None, {}, timeout_s=STATUS_WAIT_S)
+        found: GroupStatus = call("group_status", name, timeout_s=STATUS_WAIT_S)
+        return found
 
     def _start(self, tenant: str, ray_options: Mapping[str, Any]) -> None:
         handler = self._topology.group(self._group).handler

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 import uuid
+from collections import Counter, deque
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,10 +24,13 @@ from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.tenant_routes import LEASE_S, Routes, TenantStatus, routes_actor
 from pxrs_ray.actors.topology import Topology
 from pxrs_ray.batch import Headers
-from pxrs_ray.errors import DeadlineExceeded, ProducerError
+from pxrs_ray.errors import DeadlineExceeded, ProducerError, ProducerFenced, PxrsError
+from pxrs_ray.log.producer_fence import named_producer_id
+from pxrs_ray.message_form import checked_headers, checked_name
 from pxrs_ray.receipt import Receipt
+from pxrs_ray.supervisor import Supervisor
 from pxrs_ray.tenants.move import Route
-from pxrs_ray.tenants.resolve import TenantProfile, isolated_queue
+from pxrs_ray.tenants.resolve import Service, TenantDirectory, TenantProfile, isolated_queue
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,9 @@ CALL_WAIT_S = 60.0
 MOVE_WAIT_S = 120.0
 SEND_WAIT_S = 60.0
 LOOK_EVERY_S = 0.05
+HEADER = "tenant"
+# What the routes fence is this one; a producer that begins anew has another name.
+FIRST_LIFE = 1
 
 
 class Tenants:
@@ -75,6 +82,20 @@ class Tenants:
         found: list[TenantStatus] = ray.get(self._routes.status.remote(), timeout=CALL_WAIT_S)
         return found
 
+    def directory(self) -> TenantDirectory:
+        """Who is isolated now, and where each message belongs: `resolve(group, tenant, entity)`."""
+        config = Topology(self.topology).config
+        queue = config.resolved_queue(self.queue)
+        service = Service(self.group, self.queue, queue.partitions, config.prefix, queue.hash)
+        profiles = {
+            found.tenant: TenantProfile(
+                found.tenant, isolated=True, partitions=config.queues[found.queue].partitions
+            )
+            for found in self.status()
+            if found.phase != "shared" and found.queue in config.queues
+        }
+        return TenantDirectory({self.group: service}, profiles, {name: name for name in profiles})
+
     def _await(self, tenant: str, phase: str, wait_s: float) -> TenantStatus:
         end_s = time.monotonic() + wait_s
         while True:
@@ -91,22 +112,37 @@ class Tenants:
 
 
 class TenantProducer:
-    """Sends for many tenants. One thread of its own hears of moves, also while nothing is sent."""
+    """Sends for many tenants. One thread of its own hears of moves, also while nothing is sent.
+
+    It renews its lease whatever is under way. A tenant that moves is held back until everything it
+    sent before is acknowledged or given up; the others go on. Who was silent for longer than the
+    lease is fenced: what it had under way is refused with ProducerFenced, and it begins anew.
+    """
 
     def __init__(self, topology: str, queue: str, routes: Any, **limits: Any) -> None:
         self._topology = Topology(topology)
         self._queue = queue
         self._routes = routes
         self._limits = limits
-        self._name = uuid.uuid4().hex
-        self._follows: Routes = {}
-        self._producers: dict[str, Any] = {}
         self._changed = threading.Condition()
-        self._sure_until_s = 0.0
         self._closing = threading.Event()
+        self._anew()
         self._sync(is_new=True)
-        self._thread = threading.Thread(target=self._run, name="pxrs-tenants", daemon=True)
+        self._thread = Supervisor(f"tenants of {queue}").thread(
+            "pxrs-tenants", self._run, again=lambda: not self._closing.is_set()
+        )
         self._thread.start()
+
+    def _anew(self) -> None:
+        """Be a producer that has sent nothing yet, and is not known to the routes."""
+        self._name = f"tenants/{uuid.uuid4().hex}"
+        self._fenced = False
+        self._follows: Routes = {}
+        self._held: Routes = {}
+        self._producers: dict[str, Any] = {}
+        self._sending: Counter[str] = Counter()
+        self._under_way: dict[str, deque[Receipt]] = {}
+        self._sure_until_s = 0.0
 
     def send(
         self,
@@ -118,31 +154,60 @@ class TenantProducer:
     ) -> Receipt:
         """Send one message of a tenant; its header `tenant` says whose it is.
 
-        Waits while the tenant is on its way back to the shared queue. Raises DeadlineExceeded.
+        Waits while the tenant is moving. Raises DeadlineExceeded, and ProducerFenced when nothing
+        was heard of the routes for so long that they went on without this producer: what was not
+        acknowledged is refused, and the next message begins anew.
         """
+        whose = checked_name(tenant, "a tenant").encode()
+        pairs = [pair for pair in checked_headers(headers or ())[0] if pair[0] != HEADER]
+        pairs.append((HEADER, whose))
         end_s = time.monotonic() + timeout_s
         with self._changed:
-            while True:
-                if self._closing.is_set():
-                    raise ProducerError("the producer is closed")
-                route = self._follows.get(tenant, (Route.SHARED, 0))[0]
-                left_s = end_s - time.monotonic()
-                sure = time.monotonic() < self._sure_until_s
-                if sure and route is not Route.HOLD:
-                    break
-                if left_s <= 0:
-                    why = "is moving" if sure else "may be moving: nobody answers about it"
-                    raise DeadlineExceeded(f"tenant {tenant!r} {why}, for {timeout_s:g} s")
-                self._changed.wait(min(left_s, SYNC_EVERY_S))
+            self._wait_for_route(tenant, end_s, timeout_s)
+            route = self._follows.get(tenant, (Route.SHARED, 0))[0]
             queue = self._queue if route is Route.SHARED else isolated_queue(self._queue, tenant)
-            pairs = dict(headers or ())
-            pairs["tenant"] = tenant.encode()
-            receipt: Receipt = self._producer(queue).send(key, payload, pairs)
+            producer = self._producer(queue)
+            name, sending = self._name, self._sending
+            sending[tenant] += 1
+        receipt: Receipt | None = None
+        try:
+            receipt = producer.send(key, payload, pairs)
             return receipt
+        except ProducerFenced:
+            with self._changed:
+                self._fenced = self._fenced or name == self._name
+                self._sure_until_s = 0.0 if self._fenced else self._sure_until_s
+            raise
+        finally:
+            with self._changed:
+                sending[tenant] -= 1
+                if receipt is not None and name == self._name:
+                    self._note(tenant, receipt)
+
+    def _note(self, tenant: str, receipt: Receipt) -> None:
+        receipts = self._under_way.setdefault(tenant, deque())
+        while receipts and receipts[0].done():
+            receipts.popleft()
+        receipts.append(receipt)
+
+    def _wait_for_route(self, tenant: str, end_s: float, timeout_s: float) -> None:
+        while True:
+            if self._closing.is_set():
+                raise ProducerError("the producer is closed")
+            route = self._follows.get(tenant, (Route.SHARED, 0))[0]
+            left_s = end_s - time.monotonic()
+            sure = time.monotonic() < self._sure_until_s and not self._fenced
+            if sure and route is not Route.HOLD and tenant not in self._held:
+                return
+            if left_s <= 0:
+                why = "is moving" if sure else "may be moving: nobody answers about it"
+                raise DeadlineExceeded(f"tenant {tenant!r} {why}, for {timeout_s:g} s")
+            self._changed.wait(min(left_s, SYNC_EVERY_S))
 
     def _producer(self, queue: str) -> Any:
         if queue not in self._producers:
-            self._producers[queue] = self._topology.producer(queue, **self._limits)
+            identity = named_producer_id(self._name, FIRST_LIFE)
+            self._producers[queue] = self._topology.producer_with(queue, identity, **self._limits)
         return self._producers[queue]
 
     def flush(self, timeout_s: float = SEND_WAIT_S) -> None:
@@ -155,29 +220,48 @@ class TenantProducer:
     def _run(self) -> None:
         while not self._closing.wait(SYNC_EVERY_S):
             try:
-                self._sync(is_new=False)
-            except (RayError, GetTimeoutError, DeadlineExceeded) as error:
+                self._sync(is_new=self._fenced)
+            except (RayError, GetTimeoutError, PxrsError) as error:
                 logger.warning("routes of tenants: asking again, for %s", error)
 
     def _sync(self, *, is_new: bool) -> None:
-        """Hear of moves, follow them, and say so: everything sent before is in the logs first."""
+        """Renew the lease, hear of moves, and follow those before which everything is in the logs.
+
+        Nothing here waits for a log: a lease must not end because a partition is full.
+        """
+        if is_new:
+            with self._changed:
+                former = list(self._producers.values())
+                self._anew()
+            for producer in former:
+                producer.close()  # fenced: nothing of it is under way any more
         while True:
             asked_s = time.monotonic()
             follows = {tenant: version for tenant, (_, version) in self._follows.items()}
             call = self._routes.sync.remote(self._name, follows, is_new)
             lease_s, routes = ray.get(call, timeout=CALL_WAIT_S if is_new else LEASE_S)
             with self._changed:
-                if any(self._follows.get(t, (None, 0))[1] != v for t, (_, v) in routes.items()):
-                    for producer in self._producers.values():
-                        producer.flush(SEND_WAIT_S)
-                    again = not is_new
-                else:
-                    again = False
-                self._follows = routes
+                moved = {t: r for t, r in routes.items() if self._version(t) != r[1]}
+                if is_new:
+                    self._follows, moved = routes, {}
+                self._held = moved
+                ready = [tenant for tenant in moved if self._all_there(tenant)]
+                for tenant in ready:
+                    self._follows[tenant] = self._held.pop(tenant)
                 self._sure_until_s = asked_s + lease_s
                 self._changed.notify_all()
-            if not again:
+            if not ready:
                 return
+            is_new = False
+
+    def _version(self, tenant: str) -> int:
+        return self._follows.get(tenant, (Route.SHARED, 0))[1]
+
+    def _all_there(self, tenant: str) -> bool:
+        """Whether everything that was sent of a tenant is acknowledged or given up."""
+        if self._sending[tenant]:
+            return False
+        return all(receipt.done() for receipt in self._under_way.get(tenant, ()))
 
     def close(self) -> None:
         """Send everything, and say goodbye, so that nobody waits for this producer."""

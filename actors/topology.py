@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +24,38 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, running_topologies
 from pxrs_ray.actors.group import Group
 from pxrs_ray.actors.joining import join
-from pxrs_ray.errors import DeadlineExceeded, NotFound
+from pxrs_ray.codec import Codec, register
+from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
+from pxrs_ray.trouble import passes
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.log_witness import Recovered
     from pxrs_ray.actors.producer import Producer
     from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
     from pxrs_ray.log.wire import BufferStats, QueueSpec
+    from pxrs_ray.removal import Removal
     from pxrs_ray.stats import TopologyStatus
 
 START_WAIT_S = 120.0
 SHUTDOWN_WAIT_S = 120.0
 GONE_WAIT_S = 20.0
+
+
+def _decode_note(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except RecursionError as error:
+        raise ValueError(f"nested too deeply: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"a note of what was deployed is an object, not {type(found).__name__}")
+    return found
+
+
+DEPLOYED: Codec[dict[str, Any]] = register(
+    Codec(
+        "topology: deployed", dict[str, Any], lambda note: json.dumps(note).encode(), _decode_note
+    )
+)
 
 
 class Topology:
@@ -69,12 +91,12 @@ class Topology:
     def deployed(self) -> dict[str, Any]:
         """Which file was deployed last, its hash and when; empty when none was."""
         text: str = self._call("deployed")
-        found: dict[str, Any] = json.loads(text or "{}")
+        found: dict[str, Any] = DEPLOYED.decode_text(text or "{}")
         return found
 
     def note_deployed(self, note: Mapping[str, Any]) -> None:
         """Keep beside the topology what was deployed; see `pxrs_ray.actors.deployment`."""
-        self._call("note_deployed", json.dumps(note))
+        self._call("note_deployed", DEPLOYED.encode_text(dict(note)))
 
     def queue_spec(self, queue: str) -> tuple[QueueSpec, PxrsConfig, int]:
         """A queue as buffers know it, the configuration, and how many buffers there are."""
@@ -90,19 +112,34 @@ class Topology:
         """Keep a text under a name like 'tenants/orders', durably."""
         self._call("keep_document", name, text)
 
-    def producer(self, queue: str, **limits: Any) -> Producer:
+    def producer(self, queue: str, producer_id: str | None = None, **limits: Any) -> Producer:
         """A producer of `queue`; close it, or use it with `with`.
 
-        `limits` are fields of `ProducerLimits` that shall differ from the configuration's.
+        With a `producer_id`, it is the one of that name: its start fences the former one, whose
+        messages that are still on their way are refused with ProducerFenced, so that the order
+        of each key holds across a restart. `limits` are fields of `ProducerLimits` that shall
+        differ from the configuration's.
         """
-        spec, config, buffers = self.queue_spec(queue)
-        declared = config.resolved_queue(queue)
+        identity = self.begin_producer(queue, producer_id) if producer_id is not None else None
+        return self.producer_with(queue, identity, **limits)
+
+    def begin_producer(self, queue: str, producer_id: str) -> bytes:
+        """Fence every former producer of this name; answers the identity of the next one."""
+        from pxrs_ray.actors.producer_start import begin_producer
+
+        spec, _, buffers = self.queue_spec(queue)
+        return begin_producer(self.name, spec.queue, min(buffers, spec.partitions), producer_id)
+
+    def producer_with(self, queue: str, identity: bytes | None, **limits: Any) -> Producer:
+        """A producer whose frames bear this identity; see `producer`."""
         from pxrs_ray.actors.producer import Producer
         from pxrs_ray.producer import ProducerLimits
 
+        spec, config, buffers = self.queue_spec(queue)
+        declared = config.resolved_queue(queue)
         given = ProducerLimits(**{**_producer_limits(config, declared), **limits})
         partitioner = declared.spread().partitioner()
-        return Producer(self.name, spec.queue, buffers, partitioner, given)
+        return Producer(self.name, spec.queue, buffers, partitioner, given, producer_id=identity)
 
     def group(self, name: str, queue: str | None = None, **options: Any) -> Group:
         """The group of that name; made, reading `queue` with these options, if there is none.
@@ -122,6 +159,16 @@ class Topology:
         found: dict[int, BufferStats] = self._call("buffer_stats")
         return found
 
+    def kill_orphans(self) -> list[str]:
+        """End consumer actors that belong to no member of a group; answer which."""
+        found: list[str] = self._call("kill_orphans")
+        return found
+
+    def orphans(self) -> list[str]:
+        """Consumer actors that belong to no member of a group, as the coordinator knows them."""
+        found: list[str] = self._call("orphans")
+        return found
+
     def shutdown(self) -> None:
         """Drain and end every consumer, close the logs, and remove every actor of the topology.
 
@@ -132,6 +179,48 @@ class Topology:
         except (NotFound, DeadlineExceeded):
             if not actors_of(self.name):
                 raise
+        self.kill()
+
+    def plan_group_removal(self, group: str) -> Removal:
+        """What removing a group would take away, and what stands in its way. Raises NotFound."""
+        found: Removal = self._call("plan_group_removal", group)
+        return found
+
+    def plan_queue_removal(self, queue: str) -> Removal:
+        """What removing a queue would take away, and what stands in its way. Raises NotFound."""
+        found: Removal = self._call("plan_queue_removal", queue)
+        return found
+
+    def plan_removal(self) -> Removal:
+        """What removing the whole topology would take away."""
+        found: Removal = self._call("plan_topology_removal")
+        return found
+
+    def delete_group(self, group: str, *, force: bool = False) -> Removal:
+        """Remove a group with its checkpoints; retention waits for it no longer.
+
+        Raises NotFound, and UsageError while it is in use or the deployed file names it, unless
+        `force`. Cut off anywhere, it is finished by the next coordinator, or by calling it again.
+        """
+        removal = self.plan_group_removal(group)
+        self._call("delete_group", group, force, timeout_s=SHUTDOWN_WAIT_S)
+        return removal
+
+    def delete_queue(self, queue: str, *, force: bool = False) -> Removal:
+        """Remove a queue with all its messages; with `force` also the groups that read it.
+
+        Raises as `delete_group`. A queue that takes another group's dead letters always stays.
+        """
+        removal = self.plan_queue_removal(queue)
+        self._call("delete_queue", queue, force, timeout_s=SHUTDOWN_WAIT_S)
+        return removal
+
+    def delete(self) -> None:
+        """Remove the topology: every actor, every message, its rows in the registry, its folders.
+
+        Cut off anywhere, it is to be called again: until then nothing of it runs.
+        """
+        self._call("delete_topology", timeout_s=SHUTDOWN_WAIT_S)
         self.kill()
 
     def kill(self) -> None:
@@ -153,11 +242,13 @@ class Topology:
 def _producer_limits(config: PxrsConfig, queue: QueueConfig) -> dict[str, Any]:
     from pxrs_ray.outbox import OutboxLimits
 
+    logs = queue.log_limits()
     return {
         "linger_ms": config.linger_ms,
         "batch_records_max": config.batch_records_max,
         "batch_bytes_max": config.batch_bytes_max,
         "message_bytes_max": queue.message_bytes_max,
+        "frame_bytes_max": min(logs.frame_bytes_max, logs.bytes_max),
         "outbox": OutboxLimits(
             calls_max=config.inflight_appends_max, append_timeout_ms=config.append_timeout_ms
         ),
@@ -168,24 +259,62 @@ def deploy(config: PxrsConfig) -> Topology:
     """Start the topology, or join the one that runs under its name.
 
     When it runs with another configuration, what may change live is changed, and UsageError
-    names what may not, with nothing changed.
+    names what may not, with nothing changed. Groups that name a handler are started, unless they
+    have consumers. A topology that waits for something (its registry, a log that is slow to open)
+    goes on starting after the DeadlineExceeded that says so.
     """
     from pxrs_ray.actors.buffers import buffer_count
     from pxrs_ray.actors.face import make_coordinator
 
     join()
     partitions_max = max((q.partitions for q in config.queues.values()), default=1)
-    fresh = not actors_of(config.name)
-    make_coordinator(config, buffer_count(config.buffers, partitions_max))
+    ours = make_coordinator(config, buffer_count(config.buffers, partitions_max))
     topology = Topology(config.name)
     try:
         topology._call("ping", timeout_s=START_WAIT_S)
-    except BaseException:
-        if fresh:
+    except Exception as error:
+        # What was made here, and cannot start, goes again. What may start yet stays, and so does
+        # what another has made or may have joined meanwhile: an interrupt ends only the waiting.
+        if ours and not passes(error):
             topology.kill()
         raise
     topology.apply(config)
+    _start_declared(topology, config)
     return topology
+
+
+def _start_declared(topology: Topology, config: PxrsConfig) -> None:
+    wanted = {name: g for name, g in config.groups.items() if g.handler and g.consumers}
+    have = {g.group: g.wanted for g in topology.status().groups} if wanted else {}
+    for name, group in wanted.items():
+        if not have.get(config.full_name(name)):
+            topology.group(name).start(str(group.handler), consumers=group.consumers)
+
+
+def recover_registry(
+    config: PxrsConfig, *, accept_loss: bool, timeout_s: float = START_WAIT_S
+) -> dict[str, Recovered]:
+    """Go on with a registry that has lost accepted writes (a restored backup, an emptied server).
+
+    The topology is started if it does not run. Epochs are raised above all that the logs and
+    this node have seen, so that no late reader of the lost time is believed; checkpoints stay as
+    the registry has them. Answers, by group, what is delivered again as far as the logs know.
+    Raises UsageError without `accept_loss`, for it cannot be undone.
+    """
+    if not accept_loss:
+        raise UsageError(
+            "messages are delivered again from the registry's older checkpoints, and groups that "
+            "it does not know begin anew: say that you accept the loss"
+        )
+    from pxrs_ray.actors.buffers import buffer_count
+    from pxrs_ray.actors.face import make_coordinator
+
+    join()
+    partitions_max = max((q.partitions for q in config.queues.values()), default=1)
+    make_coordinator(config, buffer_count(config.buffers, partitions_max))
+    topology, who = Topology(config.name), f"request {uuid.uuid4().hex[:8]}"
+    found: dict[str, Recovered] = topology._call("recover_registry", who, timeout_s=timeout_s)
+    return found
 
 
 def attach(name: str, *, timeout_s: float = START_WAIT_S) -> Topology:
@@ -194,8 +323,9 @@ def attach(name: str, *, timeout_s: float = START_WAIT_S) -> Topology:
     Raises NotFound naming those that do, DeadlineExceeded when it does not answer in time.
     """
     topology = Topology(name)
+    topology._call.check_alive(timeout_s)
     topology._call("ping", timeout_s=timeout_s)
     return topology
 
 
-__all__ = ["Topology", "attach", "deploy", "running_topologies"]
+__all__ = ["Topology", "attach", "deploy", "recover_registry", "running_topologies"]

@@ -2,32 +2,41 @@
 
 Rules of this file. The event loop puts batches in, and a thread of the worker's own takes them
 out in order. It never talks to Ray. When it is told to stop it begins nothing new; what it had
-not begun is simply forgotten, for the next owner reads it again from the log.
+not begun is simply forgotten, for the next owner reads it again from the log. Whatever a handler
+raises fails its message; whatever else is raised fails this worker alone, which ends with a
+`fault`: its consumer tells of it, and begins the partition again (see `Workers`).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pxrs_ray.actors.handler import Handler
+from pxrs_ray.actors.in_hand import InHand
 from pxrs_ray.batch import Batch
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.delivery import Context, Desk, context_at
+from pxrs_ray.forks import leave_if_child
 from pxrs_ray.model import Grant, Message, Offset, PartitionId
 from pxrs_ray.processing.course import Standing
 from pxrs_ray.retry import FailurePolicy
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
 
 class Office(Protocol):
     """What a worker needs of the consumer that it works for. Called from the worker's threads."""
+
+    in_hand: InHand
 
     def may_begin(self, stopping: threading.Event) -> bool:
         """Whether a message may be begun; waits while it is in doubt, until `stopping`."""
@@ -79,6 +88,11 @@ class Worker(ABC):
         self.checkpoint: Offset = grant.checkpoint
         self.queued_bytes = 0
         self.failed: Failure | None = None
+        # What it has given up, and cannot put where it must be kept yet.
+        self.waiting: Failure | None = None
+        self.fault: Failure | None = None
+        self.told_to_stop = False
+        self._at_work_s = float("inf")
         self._desk = desk
         self._handler = handler
         self._office = office
@@ -89,8 +103,8 @@ class Worker(ABC):
         self._batches: deque[tuple[Batch | Offset, int]] = deque()
         self._wake = threading.Condition()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"pxrs-partition-{self.partition}", daemon=True
+        self._thread = Supervisor(str(context_at(desk, self.checkpoint))).thread(
+            f"pxrs-partition-{self.partition}", self._run
         )
 
     # --- the event loop's side --------------------------------------------------------------------
@@ -102,7 +116,12 @@ class Worker(ABC):
     @property
     def passed(self) -> int:
         """How many offsets it has passed since it began."""
-        return self.standing().checkpoint - self.checkpoint
+        return self._where().offset - self.checkpoint
+
+    def is_well(self, healed_s: float) -> bool:
+        """Whether it has begun, and come further or worked for so long."""
+        at_work_s = time.monotonic() - self._at_work_s
+        return at_work_s > healed_s or (at_work_s > 0 and self.passed > 0)
 
     def start(self) -> None:
         """Begin; the handler hears `on_assigned` first."""
@@ -124,6 +143,16 @@ class Worker(ABC):
 
     def stop(self) -> None:
         """Begin nothing more, and end when what is in hand is over; does not wait."""
+        self.told_to_stop = True
+        self._end_soon()
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot go on: let it end with this fault."""
+        if self.fault is None:
+            self.fault = Failure(self._where(), told(error), FailurePolicy.STOP)
+            self._end_soon()
+
+    def _end_soon(self) -> None:
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
@@ -146,14 +175,28 @@ class Worker(ABC):
                 self._before._thread.join()
                 self._before = None
             self._handler.on_assigned(self.partition, self.checkpoint)
+            self._at_work_s = time.monotonic()
             self._work_on()
             self._handler.on_revoked(self.partition)
-        except Exception as error:
-            context = context_at(self._desk, self.standing().checkpoint)
-            logger.exception("worker of %s ended by a fault", context)
-            self.failed = Failure(context, repr(error), FailurePolicy.STOP)
+        except BaseException as error:  # also `sys.exit()` in one of the handler's methods
+            leave_if_child(error)
+            self.fault = Failure(self._where(), told(error), FailurePolicy.STOP)
+            logger.exception("worker of %s ended by a fault", self.fault.context)
         finally:
             self._office.ended(self)
+
+    def _where(self) -> Context:
+        """How far it has come, as far as that can be told."""
+        try:
+            return context_at(self._desk, self.standing().checkpoint)
+        except Exception:  # noqa: BLE001 - this tells of a fault, which may be in the standing
+            return context_at(self._desk, self.checkpoint)
+
+    def _note_waiting(self, failure: Failure, error: BaseException) -> None:
+        """What was given up cannot be kept now; that is told, and tried again."""
+        text = f"{failure.error}; it cannot be kept yet ({failure.policy.value}): {told(error)}"
+        self.waiting = replace(failure, error=text)
+        logger.error("%s: %s", failure.context, text)
 
     def _popped(self) -> Batch | Offset:
         """With `_wake` held: the next of what waits; fetching goes on when there is room again."""

@@ -4,6 +4,8 @@ It shows what a store has to do, and how to prove that it does it:
 
     python examples/own_store.py            # runs the contract suite on it, and tells
 
+A topology uses it by `store = "python:own_store:open_json?path=/data/registry.json"`.
+
 The compare-and-set rules come from `pxrs_ray.store.rules`, so that only reading, writing and the
 lock are left. Every call takes the lock, reads the file, and writes it anew when it changed
 anything: right, and slow.
@@ -245,6 +247,11 @@ def _is_live(group: Any, name: str, incarnation: int) -> bool:
 def _now_ms() -> int:
     """The machine's clock since its start, which all processes share and nobody can set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def open_json(path: str, **_prefix_and_deadline: object) -> JsonFileStore:
+    """What `store = "python:own_store:open_json?path=..."` calls."""
+    return JsonFileStore(Path(path))
 
 
 def _show(result: ContractResult) -> None:

@@ -9,6 +9,7 @@ objects are sugar. Payloads stay bytes: nothing of a message is evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,24 +32,10 @@ from pxrs_ray.log.frame import (
     unpack_header,
 )
 from pxrs_ray.log.wire import Fetched
+from pxrs_ray.message_form import binary_column, header_column, id_column, timestamp_column
 from pxrs_ray.model import Message, Offset, PartitionId
 
 Headers = Mapping[str, bytes] | Sequence[tuple[str, bytes]] | None
-
-
-def binary_column(column: Any, name: str) -> pa.Array:
-    """Make an Arrow binary array of a list, Arrow, numpy or pandas column of bytes or str.
-
-    Raises UsageError naming the column when its values are neither.
-    """
-    try:
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if not isinstance(column, pa.Array):
-            return pa.array(column, pa.binary())
-        return column if column.type == pa.binary() else column.cast(pa.binary())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise UsageError(f"column {name!r} must hold bytes or str: {error}") from error
 
 
 class Batch:
@@ -93,17 +80,13 @@ class Batch:
         flags, arrays = 0, [key_column, payload_column]
         if timestamps_ms is not None:
             flags |= HAS_TIMESTAMPS
-            stamps = timestamps_ms
-            if not isinstance(stamps, pa.Array):
-                stamps = pa.array(stamps, pa.int64())
-            arrays.append(pc.fill_null(stamps.cast(pa.int64()), timestamp_ms))
+            arrays.append(pc.fill_null(timestamp_column(timestamps_ms), timestamp_ms))
         if headers is not None:
             flags |= HAS_HEADERS
-            pairs = [list(h.items()) if isinstance(h, Mapping) else h for h in headers]
-            arrays.append(pa.array(pairs, HEADERS_TYPE))
+            arrays.append(header_column(headers))
         if ids is not None:
             flags |= HAS_IDS
-            arrays.append(pa.array(ids, pa.utf8()) if not isinstance(ids, pa.Array) else ids)
+            arrays.append(id_column(ids))
         try:
             columns = pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[flags])
         except ValueError as error:
@@ -203,15 +186,24 @@ class Batch:
         """Each message's headers; None when no message of the batch has any."""
         if not self.flags & HAS_HEADERS:
             return None
-        return [tuple(pairs or ()) for pairs in self.columns.column("headers").to_pylist()]
+        column = self.columns.column("headers")
+        try:
+            return [tuple(pairs or ()) for pairs in column.to_pylist()]
+        except UnicodeDecodeError:
+            found = [row.values for row in column]  # None where a message has no headers
+            return [
+                tuple(zip(read_names(row.field(0)), row.field(1).to_pylist(), strict=True))
+                if row is not None
+                else ()
+                for row in found
+            ]
 
     @property
     def ids(self) -> list[str | None] | None:
         """Each message's id; None when no message of the batch has one."""
         if not self.flags & HAS_IDS:
             return None
-        found: list[str | None] = self.columns.column("id").to_pylist()
-        return found
+        return read_names(self.columns.column("id"))
 
     def rows(self) -> Iterator[tuple[bytes | None, bytes]]:
         """Iterate (key, payload) pairs: the fastest per-message loop, about 30 ns a message."""
@@ -227,17 +219,29 @@ class Batch:
             self.partition, self.base_offset + start, self.flags, columns, self.timestamp_fixed_ms
         )
 
+    def pick(self, runs: Sequence[tuple[Offset, Offset]]) -> Batch:
+        """The messages whose offsets are in `runs` (first and end of each) alone."""
+        inside = np.zeros(len(self), bool)
+        for first, end in runs:
+            inside |= (self.offsets >= first) & (self.offsets < end)
+        rows = np.flatnonzero(inside)
+        return PickedBatch(self, self.columns.take(pa.array(rows)), self.offsets[rows])
+
+    @property
+    def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The offset of each message."""
+        return np.arange(self.base_offset, self.end_offset, dtype=np.int64)
+
     def to_arrow(self) -> pa.RecordBatch:
         """All that is known, as columns partition, offset, key, timestamp_ms, payload, headers, id.
 
         Headers and ids are all null where the batch has none, so that batches concatenate.
         """
         count = len(self)
-        offsets = np.arange(self.base_offset, self.end_offset, dtype=np.int64)
         return pa.RecordBatch.from_arrays(
             [
                 pa.array(np.full(count, self.partition, np.int32)),
-                pa.array(offsets),
+                pa.array(self.offsets),
                 self.keys,
                 pa.array(self.timestamps_ms),
                 self.payloads,
@@ -251,6 +255,40 @@ class Batch:
         return self.columns.column(name) if self.flags & flag else pa.nulls(len(self), kind)
 
 
+class PickedBatch(Batch):
+    """Some messages of a batch, each with the offset that it has there; it ends where that ends."""
+
+    __slots__ = ("_end", "_offsets")
+
+    def __init__(
+        self, whole: Batch, columns: pa.RecordBatch, offsets: np.ndarray[Any, np.dtype[np.int64]]
+    ) -> None:
+        super().__init__(
+            whole.partition, whole.base_offset, whole.flags, columns, whole.timestamp_fixed_ms
+        )
+        self._offsets = offsets
+        self._end = whole.end_offset
+
+    @property
+    def offsets(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The offset of each message."""
+        return self._offsets
+
+    @property
+    def end_offset(self) -> Offset:
+        """The checkpoint when all are processed: that of the batch that these are from."""
+        return self._end
+
+    def __iter__(self) -> Iterator[Message]:
+        for message, offset in zip(super().__iter__(), self._offsets.tolist(), strict=True):
+            yield replace(message, offset=offset)
+
+    def slice(self, start: int, end: int | None = None) -> Batch:
+        """The messages `start` up to, not including, `end` of these."""
+        plain = super().slice(start, end)
+        return PickedBatch(self, plain.columns, self._offsets[start : start + len(plain)])
+
+
 ARROW_SCHEMA = pa.schema(
     [
         ("partition", pa.int32()),
@@ -262,6 +300,18 @@ ARROW_SCHEMA = pa.schema(
         ("id", pa.utf8()),
     ]
 )
+
+
+def read_names(column: pa.StringArray) -> list[Any]:
+    """Texts that somebody else may have written: what is no UTF-8 is told by its bytes.
+
+    Arrow does not look, and a message that nobody can read could not be dealt with at all.
+    """
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError:
+        raw = column.cast(pa.binary()).to_pylist()
+        return [None if name is None else name.decode(errors="backslashreplace") for name in raw]
 
 
 def _serialize(columns: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None) -> pa.Buffer:

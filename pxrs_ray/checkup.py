@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.stats import GroupStatus, PartitionStatus, TopologyStatus
 
 STORE_SLOW_MS = 100.0
 # How a status tells of a gap in a log that works again.
 LOST_OFFSETS = " lost offsets "
+# How a status begins to tell of a buffer that does not answer.
+BUFFER = re.compile(r"buffer (\d+)\b.*does not answer")
+# What calls a paid service may take seconds; half a minute in one call is worth a look.
+CALL_LONG_S = 30.0
 LAG_MS_LARGE = 10 * 60_000
 # One partition with so many times its share is no accident, once there are so many messages.
 SKEW_LARGE = 4.0
+DAY_MS = 86_400_000
+UNUSED_DAYS = 3
 SKEW_MESSAGES_MIN = 10_000
 
 
@@ -39,7 +47,7 @@ def check_topology(status: TopologyStatus) -> list[Finding]:
     """Everything that a topology's status tells; one OK when nothing is wrong."""
     found = [*_check_store(status), *_check_queues(status)]
     for group in status.groups:
-        found += _check_group(group)
+        found += _check_group(group, status.topology)
     if not found:
         told = f"{len(status.queues)} queues, {len(status.groups)} groups, nothing to report"
         found.append(Finding(Level.OK, f"topology {status.topology}", told))
@@ -48,12 +56,15 @@ def check_topology(status: TopologyStatus) -> list[Finding]:
 
 def _check_store(status: TopologyStatus) -> Iterator[Finding]:
     store, subject = status.store, f"store of {status.topology}"
-    if store.problem:
+    if store.problem or store.away_s is not None:
+        told = "; ".join(status.away_told()) or store.problem
         yield Finding(
             Level.PROBLEM,
             subject,
-            store.problem,
-            f"bring {store.url} back; until then work goes on and checkpoints wait",
+            told,
+            f"bring {store.url} back (`pxrs status -t {status.topology}` tells when it answers): "
+            "work goes on, "
+            "checkpoints wait, ownership stands still, changes are refused",
         )
     elif store.mean_ms > STORE_SLOW_MS:
         yield Finding(
@@ -75,15 +86,21 @@ def _check_store(status: TopologyStatus) -> Iterator[Finding]:
 
 def _check_queues(status: TopologyStatus) -> Iterator[Finding]:
     for problem in status.problems:
-        yield Finding(
-            Level.PROBLEM,
-            f"topology {status.topology}",
-            problem,
-            "a buffer that was restarted comes back by itself within seconds; if it does not, look "
-            "for its node in `ray status` and for its log with `ray logs`",
+        buffer = BUFFER.match(problem)
+        remedy = (
+            f"`pxrs restart buffer/{buffer[1]} -t {status.topology}`; one that is frozen is ended "
+            "and started anew by its node within half a lease, one whose node is gone waits for it"
+            if buffer
+            else "see docs/guarantees.md, 'Stores'"
         )
+        yield Finding(Level.PROBLEM, f"topology {status.topology}", problem, remedy)
     for queue in status.queues:
         for problem in queue.problems:
+            buffer = BUFFER.match(problem)
+            if buffer:
+                remedy = f"`pxrs restart buffer/{buffer[1]} -t {status.topology}`"
+                yield Finding(Level.PROBLEM, f"queue {queue.queue}", problem, remedy)
+                continue
             if LOST_OFFSETS in problem:
                 yield Finding(
                     Level.WARNING,
@@ -97,19 +114,19 @@ def _check_queues(status: TopologyStatus) -> Iterator[Finding]:
                 f"queue {queue.queue}",
                 problem,
                 "bring the lost disk back, or go on above the gap with "
-                f"`pxrs accept-loss {queue.queue}`",
+                f"`pxrs accept-loss {queue.queue} -t {status.topology}`",
             )
 
 
-def _check_group(group: GroupStatus) -> Iterator[Finding]:
+def _check_group(group: GroupStatus, topology: str) -> Iterator[Finding]:
     subject = f"group {group.group}"
     if group.problem:
         yield Finding(
             Level.PROBLEM,
             subject,
             f"is halted: {group.problem}",
-            "its registry contradicts itself: restore the store, then restart the coordinator "
-            "with `pxrs up FILE`",
+            "its registry contradicts itself: restore the store, then "
+            f"`pxrs restart coordinator -t {topology}`",
         )
     failing = [p for p in group.partitions if p.problem]
     for p in failing:
@@ -117,39 +134,23 @@ def _check_group(group: GroupStatus) -> Iterator[Finding]:
             Level.PROBLEM,
             f"{subject}, P{p.partition}",
             f"stands still at offset {p.checkpoint}: {p.problem}",
-            "mend the handler and `pxrs up` again, or pass the message with "
-            f"`pxrs seek {group.group} {p.checkpoint + 1} -p P{p.partition}`",
+            "mend the handler and `pxrs up FILE`, or pass the message with "
+            f"`pxrs seek {group.group} {p.checkpoint + 1} -p P{p.partition} -t {topology}`",
         )
-    working = [c for c in group.consumers if c.state in ("running", "stable")]
-    for c in group.consumers:
-        if c.state == "pending":
-            remedy = "add a node, or ask for less in ray_options"
+    for p in group.partitions:
+        if (p.call_s or 0.0) >= CALL_LONG_S and p.owner is not None:
             yield Finding(
-                Level.WARNING, f"{subject}, {c.member}", f"has no place: {c.reason}", remedy
+                Level.WARNING,
+                f"{subject}, P{p.partition}",
+                f"is in the same call since {p.call_s:.0f} s: message {p.call_offset}, attempt "
+                f"{p.attempts + 1}, by {p.owner}",
+                "if it hangs: `pxrs restart "
+                f"{group.group}/{p.owner} -t {topology}` ends its process, and the message is "
+                "tried again",
             )
-        elif c.state in ("silent", "failed"):
-            yield Finding(
-                Level.PROBLEM,
-                f"{subject}, {c.member}",
-                f"is {c.state}: {c.reason}",
-                "see its log with `ray logs`; its partitions are with others by now",
-            )
-    unowned = [p for p in group.partitions if p.owner is None]
-    if unowned and not working and group.lag:
-        yield Finding(
-            Level.WARNING,
-            subject,
-            f"has a lag of {group.lag:,} and no consumer",
-            f"`pxrs up FILE`, or `pxrs scale {group.group} N`",
-        )
-    elif unowned and working:
-        yield Finding(
-            Level.WARNING,
-            subject,
-            f"{_names(unowned)} without an owner, {len(working)} consumers work",
-            "normal for a moment while ownership moves; if it stays, "
-            f"`pxrs why {_first(unowned)} -g {group.group}`",
-        )
+    yield from _check_consumers(group, topology)
+    yield from _check_owners(group, topology)
+    yield from check_unused(group, wall_ms())
     yield from _check_spread(group)
     if group.lag_ms > LAG_MS_LARGE and not group.paused:
         minutes = group.lag_ms / 60_000
@@ -157,7 +158,75 @@ def _check_group(group: GroupStatus) -> Iterator[Finding]:
             Level.WARNING,
             subject,
             f"is {minutes:,.0f} minutes behind ({group.lag:,} messages)",
-            f"`pxrs plan {group.group} N` shows what more consumers would take",
+            f"`pxrs plan {group.group} {len(group.consumers) + 1} -t {topology}` shows what one "
+            "more consumer would take",
+        )
+
+
+def _check_consumers(group: GroupStatus, topology: str) -> Iterator[Finding]:
+    for c in group.consumers:
+        subject = f"group {group.group}, {c.member}"
+        restart = f"`pxrs restart {group.group}/{c.member} -t {topology}`"
+        if c.state == "pending":
+            remedy = "add a node, or ask for less in ray_options"
+            yield Finding(Level.WARNING, subject, f"has no place: {c.reason}", remedy)
+        elif c.state == "silent":
+            yield Finding(
+                Level.PROBLEM,
+                subject,
+                f"is silent: {c.reason}",
+                f"{restart} starts it anew; when its lease is over the others take its partitions, "
+                "and a lease later it is replaced by itself",
+            )
+        elif c.state == "failed":
+            remedy = f"see its log with `ray logs`, mend what it says, then {restart}"
+            yield Finding(Level.PROBLEM, subject, f"is failed: {c.reason}", remedy)
+
+
+def _check_owners(group: GroupStatus, topology: str) -> Iterator[Finding]:
+    subject = f"group {group.group}"
+    working = [c for c in group.consumers if c.state in ("running", "stable", "silent")]
+    coming = [c for c in group.consumers if c.state in ("starting", "pending", "away")]
+    unowned = [p for p in group.partitions if p.owner is None]
+    if not unowned:
+        return
+    if working:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"{_names(unowned)} without an owner, {len(working)} consumers work",
+            "normal for a moment while ownership moves; if it stays, "
+            f"`pxrs why {_first(unowned)} -g {group.group} -t {topology}`",
+        )
+    elif coming and group.lag:
+        reasons = "; ".join(f"{c.member}: {c.reason or c.state}" for c in coming[:3])
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"has a lag of {group.lag:,}, and its {len(coming)} consumers start ({reasons})",
+            "they take their partitions when they are up; if they die again and again, "
+            f"`pxrs history {group.group} -t {topology}` says of what",
+        )
+    elif group.lag and not group.consumers:
+        yield Finding(
+            Level.WARNING,
+            subject,
+            f"has a lag of {group.lag:,} and no consumer",
+            f"`pxrs scale {group.group} 1 -t {topology}`, or more of them; one that was never "
+            "started gets its handler from `pxrs up FILE`",
+        )
+
+
+def check_unused(group: GroupStatus, now_ms: int) -> Iterator[Finding]:
+    """A group that nobody has worked for since days, and whose messages wait for it."""
+    days = (now_ms - group.unused_since_ms) / DAY_MS
+    if group.unused_since_ms and days >= UNUSED_DAYS and group.lag:
+        yield Finding(
+            Level.WARNING,
+            f"group {group.group}",
+            f"has had no consumer for {days:,.0f} days, and holds up retention of {group.lag:,} "
+            f"messages of {group.queue}",
+            f"start it, or remove it: `pxrs group delete {group.group}`",
         )
 
 
@@ -173,8 +242,8 @@ def _check_spread(group: GroupStatus) -> Iterator[Finding]:
             Level.WARNING,
             f"group {group.group}, P{fullest}",
             f"has had {skew:.1f} times its share of all messages",
-            "few keys, or one that has most of the messages: `pxrs tail` shows them; send with "
-            "keys that spread, or give the group `parallelism`",
+            f"few keys, or one that has most of the messages: `pxrs tail {group.queue}` shows "
+            "them; send with keys that spread, or give the group `parallelism`",
         )
 
 

@@ -1,7 +1,9 @@
 """The only home of time.
 
-The core never asks for the time: an `Instant` is handed to it. Deadlines compare the monotonic
-part, which no clock step can move; the wall part only dates history for people.
+The core never asks for the time: an `Instant` is handed to it. Deadlines, lingers and back-offs
+compare monotonic readings, which no clock step can move. The wall clock only dates what people
+and messages are told; two of its readings never decide anything between them. A tidy test refuses
+the wall clock everywhere but here.
 """
 
 from __future__ import annotations
@@ -31,4 +33,14 @@ class SystemClock:
 
     def now(self) -> Instant:
         """The present moment."""
-        return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+        return Instant(monotonic_ms(), wall_ms())
+
+
+def monotonic_ms() -> int:
+    """For deadlines, lingers and back-offs: it never falls, and means nothing elsewhere."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970, to date things with: it may jump either way at any moment."""
+    return time.time_ns() // 1_000_000

@@ -2,8 +2,10 @@
 
 Rules of this file. The newest assignment is the truth: a partition that is not in it at the very
 epoch that we hold is lost, and whatever was fetched or done for it is forgotten, never committed.
-Per partition three offsets rise in order: committed <= processed <= fetched. A draining partition
-takes nothing new; it is released, with its final checkpoint, when its worker has stopped.
+Per partition three offsets rise in order: committed <= processed <= fetched. What a former owner
+did out of order, and wrote into the row's detail, is done without being fetched: processing passes
+it, and fetching goes on behind it. A draining partition takes nothing new; it is released, with its
+final checkpoint, when its worker has stopped.
 The shell around this owns all waiting, fetching and calling of handlers.
 """
 
@@ -23,6 +25,7 @@ from pxrs_ray.model import (
     Outcome,
     PartitionId,
 )
+from pxrs_ray.processing.gaps import done_to
 
 
 @dataclass(slots=True)
@@ -38,6 +41,7 @@ class Holding:
     detail: str
     committed_attempts: int
     committed_detail: str
+    done_to: Offset
     buffered_bytes: int = 0
     draining: bool = False
     stopped: bool = False
@@ -168,15 +172,29 @@ class ConsumerSession:
         held = self.holdings.get(partition)
         if held is None or held.epoch != epoch:
             return False
-        assert held.processed <= next_offset <= held.fetched, (
-            f"partition {partition}: processed {next_offset} is outside "
-            f"{held.processed} to {held.fetched}"
+        most = max(held.fetched, held.done_to)
+        assert held.processed <= next_offset <= most, (
+            f"partition {partition}: processed {next_offset} is outside {held.processed} to {most}"
         )
         held.processed = next_offset
+        held.fetched = max(held.fetched, next_offset)
         held.attempts = attempts
         held.detail = detail
         held.buffered_bytes -= size_bytes
         return True
+
+    def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
+        """The worker of this partition is gone: how to begin anew, at what is done. None: not ours.
+
+        What was read for the one that is gone is read again.
+        """
+        held = self.holdings.get(partition)
+        if held is None or held.epoch != epoch or held.draining:
+            return None
+        held.fetched = held.processed
+        held.done_to = done_to(held.processed, held.detail)
+        held.buffered_bytes = 0
+        return Grant(partition, epoch, held.processed, held.attempts, held.detail)
 
     def stopped(self, partition: PartitionId, epoch: Epoch) -> None:
         """The worker of this partition has stopped: nothing of it is in flight any more."""
@@ -220,6 +238,13 @@ class ConsumerSession:
         del self.holdings[row.partition]
         self._over[row.partition] = row.epoch
 
+    def lost(self, partition: PartitionId, epoch: Epoch) -> bool:
+        """A log says that this epoch is over; False when it was not ours any more."""
+        if not self.holds(partition, epoch):
+            return False
+        self._end(self.holdings[partition].progress())
+        return True
+
     def drop_all(self) -> tuple[PartitionId, ...]:
         """We are no member any more: forget everything, and name what was held."""
         dropped = tuple(self.holdings)
@@ -239,4 +264,5 @@ def _begin(grant: Grant) -> Holding:
         grant.detail,
         grant.attempts,
         grant.detail,
+        done_to(grant.checkpoint, grant.detail),
     )

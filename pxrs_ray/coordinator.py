@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from pxrs_ray.assignment import assign
 from pxrs_ray.clock import Instant
+from pxrs_ray.door import check_event
 from pxrs_ray.draft import Draft, assignment_of
 from pxrs_ray.errors import Fenced, NotFound, UnknownMember, UsageError
 from pxrs_ray.events import (
@@ -36,6 +37,7 @@ from pxrs_ray.events import (
     Plan,
     Prepared,
     Progress,
+    Raise,
     Rebalance,
     Release,
     Reply,
@@ -52,7 +54,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.sharing import begin_move, grant, plan, retarget
+from pxrs_ray.sharing import begin_move, grant, plan, raise_epochs, retarget
 from pxrs_ray.transitions import MemberEvent, MemberPhase, PartitionPhase
 
 
@@ -90,6 +92,7 @@ class GroupCoordinator:
         refused, and then nothing has changed. Commit and Release never raise for a row: each has
         its own outcome.
         """
+        check_event(event)
         match event:
             case Commit():
                 return self._commit(event, now)
@@ -98,7 +101,7 @@ class GroupCoordinator:
             case Release():
                 return self._release(event, now)
             case Tick():
-                return self._tick(now)
+                return self._tick(event, now)
             case Prepared():
                 return self._prepared(event, now)
             case Join():
@@ -111,6 +114,10 @@ class GroupCoordinator:
                 return self._configure(event, now)
             case Seek():
                 return self._seek(event, now)
+            case Raise():
+                draft = self._draft(now, event.cause)
+                raise_epochs(draft, event.epochs)
+                return self._decide(draft, Reply(self.state.generation))
             case Rebalance():
                 draft = self._draft(now, f"rebalance {event.cause}")
                 retarget(draft)
@@ -253,6 +260,7 @@ class GroupCoordinator:
         except UnknownMember:
             return Decision(reply=Reply(self.state.generation))
         draft = self._draft(now, "death")
+        draft.blame(slot.member, event.death)
         draft.bury(slot, event.cause)
         retarget(draft)
         return self._decide(draft, Reply(self.state.generation))
@@ -321,11 +329,11 @@ class GroupCoordinator:
 
     # --- time and configuration -----------------------------------------------------------------
 
-    def _tick(self, now: Instant) -> Decision:
+    def _tick(self, event: Tick, now: Instant) -> Decision:
         gap_ms = now.monotonic_ms - self._last_tick_ms
         self._last_tick_ms = now.monotonic_ms
-        if gap_ms > self.settings.lease_ms // 2:
-            # This process itself stood still: silence it could not have heard proves nothing.
+        if event.registry_away or gap_ms > self.settings.lease_ms // 2:
+            # Nothing could be kept, or this process itself stood still: silence proves nothing.
             self.state.forgive_ms(gap_ms)
             return Decision()
         draft = self._draft(now, "time passed")
@@ -360,8 +368,6 @@ class GroupCoordinator:
         unknown = weights.keys() - self.state.members.keys()
         if unknown:
             raise NotFound(f"no member {sorted(unknown)[0]!r} in group {self.state.group}")
-        if any(weight <= 0 for weight in weights.values()):
-            raise UsageError(f"weights must be above 0, got {dict(weights)}")
         assign(settings.assignor, [], len(self.state.rows), {}, static_map=settings.static_map)
         self.settings = settings
         draft = self._draft(now, "configuration of " + ", ".join(sorted([*changes, *weights])))

@@ -1,15 +1,16 @@
 """`Delivery`: a message in the hands of a handler, with all that identifies this attempt.
 
 A handler that acts on the outside world passes `context.fencing_token` along (a receiver refuses
-a lower epoch for the same partition) or `context.idempotency_key`, which is the same each time
-this message is delivered, whoever delivers it.
+a lower epoch for the same topology and partition) or `context.idempotency_key`, which is the same
+each time this message is delivered, whoever delivers it, and never that of another message: a
+topology that is made anew under an old name has another `topology_id`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pxrs_ray.batch import Batch
@@ -19,8 +20,12 @@ from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, transaction
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a delivery comes from. `attempt` is 1 for the first, counted across hand-overs."""
+    """Where a delivery comes from. `attempt` is 1 for the first, counted across hand-overs.
 
+    `topology_id` is random, and made once with the topology's registry.
+    """
+
+    topology_id: str
     queue: str
     group: str
     member: MemberId
@@ -32,13 +37,16 @@ class Context:
 
     @property
     def fencing_token(self) -> tuple[PartitionId, Epoch, Offset]:
-        """Rises with each ownership change of the partition, and with each message in it."""
+        """Rises with each ownership change of the partition, and with each message in it.
+
+        It is to be compared with others of the same `topology_id`, queue and group.
+        """
         return (self.partition, self.epoch, self.offset)
 
     @property
     def idempotency_key(self) -> str:
         """Names this message's processing by this group, whatever happens in between."""
-        return f"{self.queue}/{self.group}/{self.partition}/{self.offset}"
+        return f"{self.topology_id}/{self.queue}/{self.group}/{self.partition}/{self.offset}"
 
     def __str__(self) -> str:
         return (
@@ -52,8 +60,6 @@ class Context:
 class Desk:
     """What all deliveries of one partition under one epoch share, and the present attempt.
 
-    `floor` is an offset below which everything is done, where messages are not worked in order;
-    None where they are, and then everything below a message is done when it is delivered.
     `sink` is under which name and offset a fenced sink knows a message that came another way.
     """
 
@@ -64,8 +70,8 @@ class Desk:
     partition: PartitionId
     epoch: Epoch
     attempt: int = 1
-    floor: Offset | None = None
     sink: tuple[str, Offset] | None = None
+    topology_id: str = field(kw_only=True)
 
 
 class Delivery:
@@ -100,8 +106,7 @@ class Delivery:
         """
         desk = self._desk
         queue, offset = desk.sink or (desk.queue, self.offset)
-        floor = desk.floor if desk.floor is not None and desk.sink is None else offset
-        place = SinkPlace(queue, desk.group, desk.partition, desk.epoch, floor)
+        place = SinkPlace(desk.topology_id, queue, desk.group, desk.partition, desk.epoch)
         return transaction(connection, place, offset, offset + 1)
 
     def __repr__(self) -> str:
@@ -134,16 +139,16 @@ class DeliveredBatch:
     def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
         """As `Delivery.transaction`, for all messages at once.
 
-        Where a former delivery of the batch got a part of it into the database, this batch holds
-        only the rest from here on, which may be nothing.
+        Where a former delivery got some of them into the database, this batch holds only the
+        others from here on, which may be nothing.
         """
         desk, batch = self._desk, self.batch
-        floor = batch.base_offset
-        place = SinkPlace(desk.queue, desk.group, desk.partition, desk.epoch, floor)
-        return transaction(connection, place, floor, batch.end_offset, self._narrow)
+        place = SinkPlace(desk.topology_id, desk.queue, desk.group, desk.partition, desk.epoch)
+        return transaction(connection, place, batch.base_offset, batch.end_offset, self._narrow)
 
-    def _narrow(self, start: Offset) -> None:
-        self.batch = self.batch.slice(start - self.batch.base_offset)
+    def _narrow(self, missing: Sequence[tuple[Offset, Offset]]) -> None:
+        if list(missing) != [(self.batch.base_offset, self.batch.end_offset)]:
+            self.batch = self.batch.pick(missing)
 
     def __repr__(self) -> str:
         return f"DeliveredBatch({self.batch!r}, attempt={self._desk.attempt})"
@@ -152,6 +157,7 @@ class DeliveredBatch:
 def context_at(desk: Desk, offset: Offset) -> Context:
     """The context of the delivery at `offset`."""
     return Context(
+        desk.topology_id,
         desk.queue,
         desk.group,
         desk.member,

@@ -7,6 +7,8 @@ that order and never one without the other; the cause travels with each record.
 from __future__ import annotations
 
 from pxrs_ray.clock import Instant
+from pxrs_ray.door import harmless
+from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError
 from pxrs_ray.events import Assignment, Decision, Dismiss, Effect, FenceReaders, Reply
 from pxrs_ray.group_state import GroupSettings, GroupState, Preparation, Slot
 from pxrs_ray.model import (
@@ -20,6 +22,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
+from pxrs_ray.processing.suspects import Death, HandCall, blame
 from pxrs_ray.transitions import MemberEvent, MemberPhase
 
 CAUSE_CHARS_MAX = 500
@@ -43,6 +46,16 @@ def assignment_of(state: GroupState, settings: GroupSettings, member: MemberId) 
         state.to_prepare(member) if state.preparing else (),
         settings.lease_ms,
     )
+
+
+def refusal_after(refused: PxrsError, records_emitted: int) -> int:
+    """How many records must be durable before a refusal of `GroupCoordinator.handle` may leave.
+
+    Who hears that it is no member drops all it has: that must be as true in the store. The word
+    that somebody else leads, or that an event makes no sense, rests on no record.
+    """
+    rests = isinstance(refused, Fenced) and not isinstance(refused, CoordinatorDeposed)
+    return records_emitted if rests else 0
 
 
 class Draft:
@@ -82,9 +95,11 @@ class Draft:
         )
         self.touch(member.member)
 
-    def reset(self, partition: PartitionId, checkpoint: int, cause: str) -> None:
-        """Move the checkpoint of an unowned partition anywhere."""
-        self._emit(WriteKind.RESET, partition, None, 0, cause, checkpoint)
+    def reset(
+        self, partition: PartitionId, checkpoint: int, cause: str, epoch_to: Epoch = 0
+    ) -> None:
+        """Move the checkpoint of a free partition anywhere, its epoch to at least `epoch_to`."""
+        self._emit(WriteKind.RESET, partition, None, 0, cause, checkpoint, epoch_to)
 
     def revoke(self, partition: PartitionId) -> None:
         """Ask the owner for the partition back."""
@@ -157,6 +172,34 @@ class Draft:
         else:
             self.forget(member, cause, clean=False)
 
+    def blame(self, member: Member, death: Death) -> None:
+        """Note beside the checkpoints of a dead member what its handler had in hand.
+
+        It is the dead owner's own commit, as its epoch was the last to write there.
+        """
+        mine: dict[PartitionId, list[HandCall]] = {}
+        for call in death.calls:
+            mine.setdefault(call.partition, []).append(call)
+        for partition in sorted(self.state.owned.get(member.member, ())):
+            row = self.state.rows[partition]
+            calls = [call for call in mine.get(partition, ()) if call.epoch == row.epoch]
+            if not calls:
+                continue
+            detail = blame(row.checkpoint, row.attempts, row.detail, death, calls)
+            if detail != row.detail:
+                self.commit(
+                    Write(
+                        WriteKind.COMMIT,
+                        partition,
+                        row.owner,
+                        row.incarnation,
+                        row.epoch,
+                        row.checkpoint,
+                        row.attempts,
+                        detail,
+                    )
+                )
+
     def finish_leaving(self) -> None:
         """Let go of every leaving member that has handed everything back."""
         for slot in list(self.state.members.values()):
@@ -185,6 +228,7 @@ class Draft:
         incarnation: Incarnation,
         cause: str,
         checkpoint: int,
+        epoch_to: Epoch = 0,
     ) -> None:
         """Record an ownership change, and apply it. Readers of the old epoch are fenced."""
         write = Write(
@@ -195,12 +239,13 @@ class Draft:
             self.state.rows[partition].epoch,
             checkpoint,
             version=self.state.version + 1,
-            cause=cause[:CAUSE_CHARS_MAX],
+            cause=harmless(cause[:CAUSE_CHARS_MAX]),
             at_ms=self.now.wall_ms,
+            epoch_to=epoch_to,
         )
         self.state.apply(write)
         self.records.append(write)
-        self._fenced[partition] = write.epoch + 1
+        self._fenced[partition] = write.epoch_after
 
     def _emit_member(self, kind: str, member: Member) -> None:
         record = MemberWrite(
@@ -208,7 +253,7 @@ class Draft:
             member,
             self.settings.lease_ms,
             self.state.version + 1,
-            self.cause[:CAUSE_CHARS_MAX],
+            harmless(self.cause[:CAUSE_CHARS_MAX]),
             self.now.wall_ms,
         )
         self.state.apply(record)

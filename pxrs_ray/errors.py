@@ -32,6 +32,10 @@ class AlreadyExists(PxrsError):
     """Raised when something else already runs under the name that was asked for."""
 
 
+class LockHeld(AlreadyExists):
+    """Raised when another process still holds a file; it is given back when that process ends."""
+
+
 class Fenced(PxrsError):
     """Raised when a call carries an epoch, incarnation or generation that is no longer current.
 
@@ -59,6 +63,10 @@ class DeadlineExceeded(PxrsError, TimeoutError):
     """Raised when a wait ended at its deadline; the message names what was waited for."""
 
 
+class BufferAway(PxrsError):
+    """Raised when a buffer could not be asked; whether the call happened is unknown."""
+
+
 class LogError(PxrsError):
     """The root of what a partition log can report."""
 
@@ -73,6 +81,10 @@ class OffsetOutOfRange(LogError, LookupError):
 
 class LogLost(LogError):
     """Raised when a log that should hold data came back without it (disk or node lost)."""
+
+
+class LogAway(LogError):
+    """Raised when a log cannot be used for a reason that passes: it heals by itself, try again."""
 
 
 class DiskFull(LogError):
@@ -108,7 +120,7 @@ class FeedConflict(ProducerError):
 
 
 class ProducerFenced(ProducerError, Fenced):
-    """Raised when an append carries an older producer epoch than the partition has seen."""
+    """Raised when an append comes from a former life of a producer that was started anew."""
 
 
 class StoreError(PxrsError):
@@ -123,6 +135,14 @@ class StoreUnavailable(StoreError):
     """
 
 
+class RegistryAway(StoreUnavailable):
+    """Raised when the registry is known to be away: the call has changed nothing."""
+
+
+class ChangeWaits(StoreUnavailable):
+    """Raised when a change was begun and waits for the registry: it is made when that is back."""
+
+
 class StoreCorrupted(StoreError):
     """Raised when the stored registry contradicts itself or has lost accepted writes."""
 
@@ -135,8 +155,16 @@ class SinkConflict(PxrsError):
     """Raised when a sink's transaction cannot be committed now; nothing was written: try again."""
 
 
+class BadRecord(PxrsError):
+    """Raised for a record of a source that no handler can be given; says what is wrong with it."""
+
+
 class HandlerError(PxrsError):
     """Raised when a message handler cannot be imported, pickled or called."""
+
+
+class HandlerKilled(HandlerError):
+    """Raised for a message in whose call the process died; says how often, and of what."""
 
 
 class HandlerTimeout(HandlerError, TimeoutError):

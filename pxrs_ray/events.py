@@ -23,6 +23,7 @@ from pxrs_ray.model import (
     PartitionId,
     Record,
 )
+from pxrs_ray.processing.suspects import Death
 
 # --- events -------------------------------------------------------------------------------------
 
@@ -92,11 +93,15 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A member is known to be dead: nobody will hand anything back."""
+    """A member is known to be dead: nobody will hand anything back.
+
+    `death` says what its handler had in hand, where somebody could still see it.
+    """
 
     member: MemberId
     incarnation: Incarnation
     cause: str
+    death: Death = field(default_factory=Death)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +138,25 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
+class Raise:
+    """Epochs up to these were given out, by whoever: take each partition back and go on above.
+
+    Nobody is asked to hand back first: the logs refuse its owner already. Checkpoints stay.
+    """
+
+    epochs: Mapping[PartitionId, Epoch]
+    cause: str = "epochs raised"
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: only leases, grace periods and deadlines are looked at."""
+    """Time has passed: only leases, grace periods and deadlines are looked at.
+
+    While the registry is away none of it counts: whatever a lease or a deadline would change could
+    not be kept, and a member that waits for the registry must not be taken for a dead one.
+    """
+
+    registry_away: bool = False
 
 
 Event = (
@@ -148,6 +170,7 @@ Event = (
     | Configure
     | Rebalance
     | Seek
+    | Raise
     | Tick
 )
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.log.files import Files
 
 DIGITS = 14
 _PARTITION = re.compile(r"partition-(\d+)$")
@@ -44,7 +45,8 @@ class FolderMessage:
 class FolderQueue:
     """See the rules at the head of this file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: Files | None = None) -> None:
+        self._files = files or Files()
         inside = folder / "queue"
         self.queue = inside if inside.is_dir() or not _has_partitions(folder) else folder
         places = (folder / "consumer_offsets", self.queue.parent / "consumer_offsets")
@@ -109,24 +111,25 @@ class FolderQueue:
         Files that are there already stay; `offset.txt` is moved behind the last one.
         """
         folder = self.queue / f"partition-{partition}"
-        folder.mkdir(parents=True, exist_ok=True)
+        self._files.make_folder(folder)
         last, count = self.next_offset(partition) - 1, 0
         for offset, payload, timestamp_ms in messages:
             path = folder / f"{offset:0{DIGITS}}.msg"
             if not path.exists():
-                _write(path, payload)
+                self._files.replace(path, payload, sync=False)
                 os.utime(path, ns=(timestamp_ms * 1_000_000, timestamp_ms * 1_000_000))
                 count += 1
             last = max(last, offset)
-        _write(folder / "offset.txt", b"%d" % (last + 1))
+        self._files.replace(folder / "offset.txt", b"%d" % (last + 1), sync=False)
         return count
 
     def commit(self, group: str, committed: Iterable[tuple[int, int]]) -> None:
         """Write the last processed offset of partitions of a group."""
         folder = self.offsets / group
-        folder.mkdir(parents=True, exist_ok=True)
+        self._files.make_folder(folder)
         for partition, offset in committed:
-            _write(folder / f"partition-{partition}.offset", b"%d" % offset)
+            path = folder / f"partition-{partition}.offset"
+            self._files.replace(path, b"%d" % offset, sync=False)
 
 
 def chunks(messages: list[FolderMessage], records_max: int) -> Iterator[list[FolderMessage]]:
@@ -137,9 +140,3 @@ def chunks(messages: list[FolderMessage], records_max: int) -> Iterator[list[Fol
 
 def _has_partitions(folder: Path) -> bool:
     return folder.is_dir() and any(_PARTITION.search(path.name) for path in folder.iterdir())
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_bytes(data)
-    temporary.replace(path)

@@ -112,6 +112,7 @@ class GroupState:
         self.preparing: dict[PartitionId, Preparation] = {}
         self.target: dict[PartitionId, MemberId] = {}
         self.seeks: dict[PartitionId, tuple[Offset, str]] = {}
+        self.sought: dict[PartitionId, tuple[Offset, Epoch]] = {}
         self.retired: dict[MemberId, Incarnation] = {}
 
     # --- reading --------------------------------------------------------------------------------
@@ -134,8 +135,7 @@ class GroupState:
     def grants(self, member: MemberId) -> tuple[Grant, ...]:
         """What the member owns, in partition order."""
         return tuple(
-            Grant(row.partition, row.epoch, row.checkpoint, row.attempts, row.detail)
-            for row in (self.rows[p] for p in sorted(self.owned.get(member, ())))
+            self._grant(row) for row in (self.rows[p] for p in sorted(self.owned.get(member, ())))
         )
 
     def check_leading(self, seen: Generation, rows: Iterable[Progress]) -> None:
@@ -156,10 +156,14 @@ class GroupState:
     def to_prepare(self, member: MemberId) -> tuple[Grant, ...]:
         """What the member should get ready for, in partition order; no right to any of it yet."""
         return tuple(
-            Grant(row.partition, row.epoch, row.checkpoint, row.attempts, row.detail)
+            self._grant(row)
             for row in (self.rows[p] for p in sorted(self.preparing))
             if self.preparing[row.partition].member == member
         )
+
+    def _grant(self, row: PartitionRow) -> Grant:
+        sought = self.sought.get(row.partition)
+        return Grant(row.partition, row.epoch, row.checkpoint, row.attempts, row.detail, sought)
 
     # --- hard state -----------------------------------------------------------------------------
 
@@ -199,11 +203,13 @@ class GroupState:
             return
         reset = write.kind is WriteKind.RESET
         claim = write.kind is WriteKind.CLAIM
+        if reset:
+            self.sought[row.partition] = (write.checkpoint, row.epoch + 1)
         self.rows[row.partition] = PartitionRow(
             row.partition,
             write.owner if claim else None,
             write.incarnation if claim else 0,
-            row.epoch + 1,
+            write.epoch_after,
             write.checkpoint if reset else row.checkpoint,
             0 if reset else row.attempts,
             "" if reset else row.detail,

@@ -71,8 +71,9 @@ class Write:
     * RELEASE: owner, incarnation and epoch as given  ->  no owner, epoch + 1
     * COMMIT: owner, incarnation and epoch as given, stored checkpoint <= `checkpoint`
       ->  checkpoint, attempts, detail
-    * RESET: no owner, epoch == `epoch`  ->  checkpoint, attempts 0, detail '', epoch + 1;
-      the only write that may lower a checkpoint, which is why it needs an epoch of its own
+    * RESET: no owner, epoch == `epoch`  ->  checkpoint, attempts 0, detail '', and an epoch
+      that is `epoch_to`, but at least epoch + 1; the only write that may lower a checkpoint,
+      which is why it needs an epoch of its own, and the only one that may leave epochs out
 
     `version` numbers the ownership changes of a group (CLAIM, RELEASE, RESET), rising by one
     from 1; a COMMIT has version 0 and is not part of the history. `cause` says why, in words
@@ -90,10 +91,19 @@ class Write:
     version: int = 0
     cause: str = ""
     at_ms: int = 0
+    epoch_to: Epoch = 0
 
     def __post_init__(self) -> None:
         assert (self.version == 0) == (self.kind is WriteKind.COMMIT), "only commits are unnumbered"
         assert self.owner != ""
+        assert not self.epoch_to or self.kind is WriteKind.RESET, "only a reset leaves epochs out"
+
+    @property
+    def epoch_after(self) -> Epoch:
+        """The epoch that the row has when this is applied."""
+        if self.kind is WriteKind.COMMIT:
+            return self.epoch
+        return max(self.epoch + 1, self.epoch_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +185,18 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right to read one partition from `checkpoint` on, for as long as `epoch` is current."""
+    """The right to read one partition from `checkpoint` on, for as long as `epoch` is current.
+
+    `sought` is the last seek that moved the partition, as far as its coordinator has seen it: the
+    offset that it was moved to, and the epoch which that made.
+    """
 
     partition: PartitionId
     epoch: Epoch
     checkpoint: Offset
     attempts: int = 0
     detail: str = ""
+    sought: tuple[Offset, Epoch] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,18 @@
 Rules of this file. The frames of a partition are numbered and sent in order, several calls at a
 time; the log takes them in that order and answers a repeat as before, so a call whose answer was
 lost is simply made again. A frame is given up only when its refusal is final or its deadline has
-passed. Numbers that the log will never see (a frame was given up, or the log lost what it had
-acknowledged) are closed up under a new producer epoch, once nothing of the partition is under
-way: a call of the old epoch that arrives even later is fenced.
+passed. Whether it is in the log, only the log can tell: the later frames keep their numbers until
+the log says that it waits for one that will never come (a frame was given up, or the log lost what
+it had acknowledged). Then, once nothing of the partition is under way, they are numbered anew in a
+new epoch, whose first frame says where the log stood: when a call of the old epoch has arrived
+meanwhile, the log refuses it and tells what it has. A call that arrives even later is fenced.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from pxrs_ray.errors import (
     DeadlineExceeded,
@@ -22,105 +22,20 @@ from pxrs_ray.errors import (
     LogLost,
     NotFound,
     PartitionFull,
+    ProducerFenced,
     PxrsError,
     SequenceGap,
 )
-from pxrs_ray.log.frame import pack_header, unpack_header
-from pxrs_ray.log.producer_state import ANSWERS_MAX
-from pxrs_ray.log.wire import Appended, OutFrame, Refused
+from pxrs_ray.log.frame import NOBODY, mark, pack_header, unpack_header
+from pxrs_ray.log.wire import Appended, Refused
 from pxrs_ray.model import PartitionId
+from pxrs_ray.trouble import passes
+from pxrs_ray.under_way import BACKOFF_FIRST_MS, BACKOFF_MOST_MS, Frame, Lane, Ticket
+from pxrs_ray.under_way import Call as Call
+from pxrs_ray.under_way import OutboxLimits as OutboxLimits
 
-BACKOFF_FIRST_MS = 10
-BACKOFF_MOST_MS = 1_000
-WAIT_FIRST_MS = 100
-WAIT_AGAIN_MS = 2_000
-ANSWER_MARGIN_MS = 200
+# The log said no, and may say yes later: the frame is surely not in it.
 _WAITED_FOR = (PartitionFull, DiskFull, LogLost, NotFound)
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxLimits:
-    """How much may be under way: calls and bytes a buffer; and how long a frame is tried.
-
-    While a call to a buffer is under way, another one is made only with `call_bytes_min` or more:
-    small appends gather by themselves when they come faster than the buffer answers. At most
-    `lane_frames_max` frames of a partition are under way, no more than a log remembers answers.
-    Without `renumber`, a frame that is given up takes the partition's later ones with it: for
-    producers that will send the very same numbers again.
-    """
-
-    calls_max: int = 8
-    call_bytes_max: int = 16 << 20
-    call_bytes_min: int = 64 << 10
-    call_frames_max: int = 1_000
-    lane_frames_max: int = ANSWERS_MAX
-    append_timeout_ms: int = 30_000
-    renumber: bool = True
-
-
-class Ticket(Protocol):
-    """Whoever wants to know what became of a frame; called exactly once a frame."""
-
-    def settle(self, index: int, answer: Appended | PxrsError) -> None:
-        """Frame `index` of the ticket is in the log, or was given up."""
-
-
-@dataclass(eq=False, slots=True)
-class Frame:
-    """One frame on its way."""
-
-    partition: PartitionId
-    header: bytes
-    body: Any
-    sequence: int
-    deadline_ms: int
-    ticket: Ticket
-    index: int
-    flying: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        """What it weighs."""
-        return len(self.header) + len(self.body)
-
-
-@dataclass(eq=False, slots=True)
-class Call:
-    """Frames that go to one buffer in one call; `again`: some were refused before."""
-
-    buffer: int
-    frames: list[Frame]
-    size_bytes: int
-    again: bool = False
-    abandoned: bool = False
-
-    def wait_ms(self, now_ms: int) -> int:
-        """How long the buffer may hold the call: briefly at first, so that the reason is known
-        here soon; and never so long that the answer would come after a deadline.
-        """
-        longest = WAIT_AGAIN_MS if self.again else WAIT_FIRST_MS
-        nearest_ms = min(frame.deadline_ms for frame in self.frames)
-        return max(0, min(longest, nearest_ms - now_ms - ANSWER_MARGIN_MS))
-
-    def arguments(self) -> list[OutFrame]:
-        """What `Buffer.append` takes."""
-        return [(frame.partition, frame.header, frame.body) for frame in self.frames]
-
-
-@dataclass(slots=True)
-class _Lane:
-    """One partition's frames, oldest first."""
-
-    epoch: int = 0
-    next_sequence: int = 0
-    frames: deque[Frame] = field(default_factory=deque)
-    close_up: bool = False
-    wait_until_ms: int = 0
-    backoff_ms: int = BACKOFF_FIRST_MS
-    refusal: PxrsError | None = None
-
-    def flying(self) -> bool:
-        return any(frame.flying for frame in self.frames)
 
 
 class Outbox:
@@ -129,15 +44,16 @@ class Outbox:
     def __init__(self, buffers: int, limits: OutboxLimits) -> None:
         self._buffers = buffers
         self._limits = limits
-        self._lanes: dict[PartitionId, _Lane] = {}
+        self._lanes: dict[PartitionId, Lane] = {}
         self._calls: dict[int, set[Call]] = {index: set() for index in range(buffers)}
         self.pending_bytes = 0
         self.pending_frames = 0
         self.epochs_raised = 0
+        self.fenced: ProducerFenced | None = None
 
     def numbers(self, partition: PartitionId) -> tuple[int, int]:
         """The epoch and the sequence that the partition's next frame must bear."""
-        lane = self._lanes.setdefault(partition, _Lane())
+        lane = self._lanes.setdefault(partition, Lane())
         return lane.epoch, lane.next_sequence
 
     def busy(self) -> bool:
@@ -153,10 +69,17 @@ class Outbox:
         index: int,
         now_ms: int,
     ) -> None:
-        """Take a frame that bears `numbers(partition)`."""
+        """Take a frame that bears `numbers(partition)`; given up at once when another producer of
+        this identity took over.
+        """
+        if self.fenced is not None:
+            ticket.settle(index, self.fenced)
+            return
         lane = self._lanes[partition]
         deadline_ms = now_ms + self._limits.append_timeout_ms
         frame = Frame(partition, header, body, lane.next_sequence, deadline_ms, ticket, index)
+        if lane.follows is not None and lane.next_sequence == 0:
+            self._number(lane, frame)
         lane.next_sequence += 1
         lane.frames.append(frame)
         self.pending_bytes += frame.size_bytes
@@ -164,11 +87,11 @@ class Outbox:
 
     def calls(self, now_ms: int) -> Iterator[Call]:
         """Every call that should be made now; each must end in `answered` or `failed`."""
-        waiting: dict[int, list[_Lane]] = {}
+        waiting: dict[int, list[Lane]] = {}
         for partition, lane in self._lanes.items():
             if lane.wait_until_ms <= now_ms:
                 lane.wait_until_ms = 0
-            if lane.frames and not lane.close_up and not lane.wait_until_ms:
+            if lane.frames and not lane.hole and not lane.wait_until_ms:
                 waiting.setdefault(partition % self._buffers, []).append(lane)
         for buffer, lanes in waiting.items():
             under_way = self._calls[buffer]
@@ -179,15 +102,17 @@ class Outbox:
                 if not call.frames or (answer_soon and small):
                     break
                 for frame in call.frames:
-                    frame.flying = True
+                    frame.flying = frame.sent = True
                 under_way.add(call)
                 yield call
 
-    def _fill(self, buffer: int, lanes: list[_Lane]) -> Call:
+    def _fill(self, buffer: int, lanes: list[Lane]) -> Call:
         """The frames that could go next; they do not fly yet."""
         call = Call(buffer, [], 0)
         for lane in lanes:
             flying = sum(frame.flying for frame in lane.frames)
+            if lane.doubt and flying:
+                continue  # one question at a time: a second call would come before the answer
             ready = (frame for frame in lane.frames if not frame.flying)
             for frame in islice(ready, max(0, self._limits.lane_frames_max - flying)):
                 size = call.size_bytes + frame.size_bytes
@@ -197,6 +122,7 @@ class Outbox:
                 ):
                     return call
                 call.again = call.again or lane.refusal is not None
+                call.asking = call.asking or lane.doubt
                 call.frames.append(frame)
                 call.size_bytes = size
         return call
@@ -209,9 +135,12 @@ class Outbox:
             lane = self._lanes[frame.partition]
             if isinstance(answer, Appended):
                 lane.backoff_ms, lane.refusal = BACKOFF_FIRST_MS, None
+                lane.doubt = lane.hole = False
                 self._settle(lane, frame, answer)
             else:
                 self._refused(lane, frame, answer, now_ms)
+        if self.fenced is not None:
+            self._end(self.fenced)
         for partition in {frame.partition for frame in call.frames}:
             self._close_up(self._lanes[partition])
 
@@ -235,37 +164,40 @@ class Outbox:
             frame.flying = False
         return True
 
-    def _refused(self, lane: _Lane, frame: Frame, answer: Refused, now_ms: int) -> None:
+    def _refused(self, lane: Lane, frame: Frame, answer: Refused, now_ms: int) -> None:
         error = answer.error
         if isinstance(error, SequenceGap):  # no trouble of its own: an earlier frame was refused
             oldest = lane.frames[0].sequence if lane.frames else frame.sequence
-            if answer.expected_sequence is not None and answer.expected_sequence < oldest:
-                # The log lost what it had acknowledged.
+            expected = answer.expected_sequence
+            if expected is not None and (expected < oldest or frame.sequence == 0):
+                # The number will never come; or the epoch does not follow what the log has.
                 if self._limits.renumber:
-                    lane.close_up = True
+                    lane.hole, lane.heard = True, answer.heard
                 else:
                     self._give_up(lane, frame, error)
             return
+        if isinstance(error, ProducerFenced) and frame in lane.frames:
+            self.fenced = error
         lane.refusal = error
-        if isinstance(error, _WAITED_FOR) and now_ms < frame.deadline_ms:
+        if (isinstance(error, _WAITED_FOR) or passes(error)) and now_ms < frame.deadline_ms:
             self._back_off(lane, now_ms)
         else:
             self._give_up(lane, frame, error)
 
-    def _back_off(self, lane: _Lane, now_ms: int) -> None:
+    def _back_off(self, lane: Lane, now_ms: int) -> None:
         if lane.wait_until_ms <= now_ms:
             lane.wait_until_ms = now_ms + lane.backoff_ms
             lane.backoff_ms = min(lane.backoff_ms * 2, BACKOFF_MOST_MS)
 
-    def _give_up(self, lane: _Lane, frame: Frame, error: PxrsError) -> None:
+    def _give_up(self, lane: Lane, frame: Frame, error: PxrsError) -> None:
         if self._limits.renumber:
-            lane.close_up = True
+            lane.doubt = True
             self._settle(lane, frame, error)
             return
         for each in list(lane.frames):
             self._settle(lane, each, error)
 
-    def _settle(self, lane: _Lane, frame: Frame, answer: Appended | PxrsError) -> None:
+    def _settle(self, lane: Lane, frame: Frame, answer: Appended | PxrsError) -> None:
         try:
             lane.frames.remove(frame)
         except ValueError:
@@ -274,19 +206,53 @@ class Outbox:
         self.pending_frames -= 1
         frame.ticket.settle(frame.index, answer)
 
-    def _close_up(self, lane: _Lane) -> None:
+    def _end(self, error: ProducerFenced) -> None:
+        """Give up everything: another producer of this identity took over."""
+        for lane in self._lanes.values():
+            for frame in list(lane.frames):
+                self._settle(lane, frame, error)
+        for calls in self._calls.values():
+            for call in calls:
+                call.abandoned = True
+            calls.clear()
+
+    def _close_up(self, lane: Lane) -> None:
         """Number the lane's frames from 0 in a new epoch, when that is due and nothing flies."""
-        if not lane.close_up or lane.flying():
+        if not lane.hole or lane.flying():
             return
-        lane.close_up = False
+        for frame in list(lane.frames):
+            if frame.sent:
+                frame.former[lane.epoch] = frame.sequence
+            self._settle_if_there(lane, frame)
+        lane.hole = lane.doubt = False
+        heard = lane.heard
+        lane.follows = mark(heard.epoch, heard.next_sequence) if heard else mark(NOBODY, 0)
         lane.epoch += 1
         lane.next_sequence = 0
         self.epochs_raised += 1
         for frame in lane.frames:
-            header = unpack_header(frame.header)
-            header = header._replace(producer_epoch=lane.epoch, sequence=lane.next_sequence)
-            frame.header, frame.sequence = pack_header(header), lane.next_sequence
+            frame.sent = False
+            self._number(lane, frame)
             lane.next_sequence += 1
+
+    def _settle_if_there(self, lane: Lane, frame: Frame) -> None:
+        """A frame that came in under a former number is in the log already."""
+        heard = lane.heard
+        number = frame.former.get(heard.epoch) if heard is not None else None
+        if heard is not None and number is not None and number < heard.next_sequence:
+            base = dict(heard.places).get(number)
+            messages = unpack_header(frame.header).messages
+            self._settle(lane, frame, Appended(frame.partition, base, messages, repeated=True))
+
+    def _number(self, lane: Lane, frame: Frame) -> None:
+        """Give a frame the lane's next number."""
+        sequence = frame.sequence = lane.next_sequence
+        header = unpack_header(frame.header)._replace(
+            producer_epoch=lane.epoch,
+            sequence=sequence,
+            follows=lane.follows if sequence == 0 else None,
+        )
+        frame.header = pack_header(header)
 
     def expire(self, now_ms: int) -> None:
         """Give up every frame whose deadline has passed, and calls that hold only such frames."""

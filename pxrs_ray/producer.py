@@ -2,31 +2,46 @@
 
 Rules of this file. Messages of one key keep the order in which they were given. The open batch is
 closed by size, or by its owner when it has lingered. A message that can never be sent is refused
-when it is given, so that it does not take its neighbours down.
+when it is given, so that it does not take its neighbours down. Every `now_ms` is monotonic; the
+wall clock only dates messages.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
 
 from pxrs_ray.batch import Batch, Headers
-from pxrs_ray.errors import ConfigError, MessageTooLarge, UsageError
+from pxrs_ray.clock import Instant
+from pxrs_ray.errors import ConfigError
+from pxrs_ray.log.frame import HEADERS_TYPE
+from pxrs_ray.message_form import (
+    MESSAGE_OVERHEAD_BYTES,
+    NO_EXTRAS,
+    Extras,
+    batch_bytes,
+    checked_extras,
+    checked_key,
+    checked_name,
+    checked_payload,
+    row_sizes,
+    scope_column,
+    too_large,
+)
 from pxrs_ray.model import PartitionId
 from pxrs_ray.outbox import Outbox, OutboxLimits
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.receipt import Receipt, Shipment
 from pxrs_ray.routing import chunks, route
 
-MESSAGE_OVERHEAD_BYTES = 32
 OUT_OF_BAND_BYTES = 4 << 10
+# What a frame is more than its messages: names and places of its columns.
+FRAME_OVERHEAD_BYTES = 1 << 10
 COMPRESSIONS = (None, "lz4", "zstd")
-Extras = tuple[int | None, Headers, str | None]
-_NO_EXTRAS: Extras = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,8 @@ class ProducerLimits:
     """The bounds of one producer.
 
     The open batch is sent when it has `batch_records_max` messages or `batch_bytes_max` bytes,
-    or after `linger_ms`. Columns are cut at `chunk_records_max` and `chunk_bytes_max`. At most
+    or after `linger_ms`. Columns are cut at `chunk_records_max` and `chunk_bytes_max`. No frame
+    grows above `frame_bytes_max`, which is what the queue's logs take. At most
     `pending_bytes_max` wait for acknowledgement; beyond, `send` waits up to `block_ms`, then
     raises PartitionFull or DeadlineExceeded.
     """
@@ -45,6 +61,7 @@ class ProducerLimits:
     chunk_records_max: int = 100_000
     chunk_bytes_max: int = 16 << 20
     message_bytes_max: int = 16 << 20
+    frame_bytes_max: int = 64 << 20
     pending_bytes_max: int = 128 << 20
     block_ms: int = 30_000
     compression: str | None = None
@@ -55,21 +72,41 @@ class ProducerLimits:
             raise ConfigError(f"compression is {self.compression!r}, not one of {COMPRESSIONS}")
         if self.linger_ms < 0:
             raise ConfigError(f"linger_ms must not be below 0, as {self.linger_ms} is")
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if limit.name not in ("linger_ms", "block_ms", "compression", "outbox") and value < 1:
+                raise ConfigError(f"{limit.name} must be at least 1, not {value}")
+
+    @property
+    def room_bytes(self) -> int:
+        """What the messages of one frame may be together."""
+        # What cannot be compressed grows by a little.
+        spare = self.frame_bytes_max // 128 if self.compression else 0
+        return self.frame_bytes_max - FRAME_OVERHEAD_BYTES - spare
 
 
 class _OpenBatch:
     """Single messages that were not sent yet."""
 
-    __slots__ = ("extras", "keys", "opened_ms", "payloads", "scopes", "shipment", "size_bytes")
+    __slots__ = (
+        "dated_ms",
+        "extras",
+        "keys",
+        "opened_ms",
+        "payloads",
+        "scopes",
+        "shipment",
+        "size_bytes",
+    )
 
-    def __init__(self, opened_ms: int) -> None:
+    def __init__(self, now: Instant) -> None:
         self.keys: list[bytes | str | None] = []
         self.payloads: list[bytes] = []
         self.extras: dict[int, Extras] = {}
         self.scopes: dict[int, str] = {}
         self.shipment = Shipment()
         self.size_bytes = 0
-        self.opened_ms = opened_ms
+        self.opened_ms, self.dated_ms = now.monotonic_ms, now.wall_ms
 
     def scope_column(self) -> list[str | None] | None:
         """The tenant or label of each message; None when none has one."""
@@ -78,15 +115,15 @@ class _OpenBatch:
     def batch(self) -> Batch:
         """The messages as columns; what has no timestamp of its own is of when this was opened."""
         if not self.extras:
-            return Batch.of(self.keys, self.payloads, timestamp_ms=self.opened_ms)
-        extras = [self.extras.get(at, _NO_EXTRAS) for at in range(len(self.keys))]
-        stamps, headers, ids = (list(column) for column in zip(*extras, strict=True))
+            return Batch.of(self.keys, self.payloads, timestamp_ms=self.dated_ms)
+        extras = [self.extras.get(at, NO_EXTRAS) for at in range(len(self.keys))]
+        stamps, headers, ids, _ = (list(column) for column in zip(*extras, strict=True))
         return Batch.of(
             self.keys,
             self.payloads,
-            timestamp_ms=self.opened_ms,
+            timestamp_ms=self.dated_ms,
             timestamps_ms=stamps if any(stamp is not None for stamp in stamps) else None,
-            headers=headers if any(headers) else None,
+            headers=pa.array(headers, HEADERS_TYPE) if any(headers) else None,
             ids=ids if any(each is not None for each in ids) else None,
         )
 
@@ -105,6 +142,7 @@ class Accumulator:
         self._labelled = partitioner.strategy == "label"
         self._outbox = outbox
         self._limits = limits
+        self._message_bytes_max = min(limits.message_bytes_max, limits.room_bytes)
         self._producer_id = producer_id or uuid.uuid4().bytes
         self._open: _OpenBatch | None = None
         self._options = (
@@ -145,31 +183,37 @@ class Accumulator:
         self,
         key: bytes | str | None,
         payload: bytes | str,
-        now_ms: int,
+        now: Instant,
         headers: Headers = None,
         timestamp_ms: int | None = None,
         message_id: str | None = None,
         scope: str | None = None,
     ) -> Receipt:
-        """Put a message into the open batch. Raises MessageTooLarge, UsageError."""
+        """Put a message into the open batch; `now` is read when it is the first of one.
+
+        Raises MessageTooLarge, UsageError.
+        """
         if type(payload) is not bytes:
-            payload = _payload_bytes(payload)
-        if key is not None and not isinstance(key, (bytes, str)):
-            raise UsageError(f"a key is bytes, str or None, not {type(key).__name__}")
+            payload = checked_payload(payload)
+        if type(key) is not bytes:
+            key = checked_key(key)
         size = len(payload) + (len(key) if key is not None else 0) + MESSAGE_OVERHEAD_BYTES
-        if size > self._limits.message_bytes_max:
-            raise MessageTooLarge(
-                f"a message of {size} bytes is above message_bytes_max="
-                f"{self._limits.message_bytes_max}: keep large payloads elsewhere, send a reference"
-            )
+        extras = None
+        if headers is not None or timestamp_ms is not None or message_id is not None:
+            extras = checked_extras(timestamp_ms, headers, message_id)
+            size += extras[3]
+        if size > self._message_bytes_max:
+            raise too_large(size, self._message_bytes_max, "a message")
+        if scope is not None:
+            checked_name(scope, "the scope")
         if self._labelled:
             self._partitioner.window(scope)  # refuses this message alone, not its whole batch
         batch = self._open
         if batch is None:
-            batch = self._open = _OpenBatch(now_ms)
+            batch = self._open = _OpenBatch(now)
         at = len(batch.keys)
-        if headers is not None or timestamp_ms is not None or message_id is not None:
-            batch.extras[at] = _checked(timestamp_ms, headers, message_id)
+        if extras is not None:
+            batch.extras[at] = extras
         if scope is not None:
             batch.scopes[at] = scope
         batch.keys.append(key)
@@ -187,16 +231,30 @@ class Accumulator:
             except Exception as error:  # noqa: BLE001 - the receipts tell it
                 batch.shipment.broken(error)
 
-    def pieces(self, batch: Batch) -> list[Batch]:
-        """Cut columns into what `add_batch` takes. Raises MessageTooLarge."""
-        for column in (batch.keys, batch.payloads):
-            longest = pa.compute.max(pa.compute.binary_length(column)).as_py() or 0
-            if longest > self._limits.message_bytes_max:
-                raise MessageTooLarge(
-                    f"a message of {longest} bytes is above message_bytes_max="
-                    f"{self._limits.message_bytes_max}; nothing of the batch was sent"
-                )
-        return list(chunks(batch, self._limits.chunk_records_max, self._limits.chunk_bytes_max))
+    def pieces(self, batch: Batch, scopes: Any = None) -> list[tuple[Batch, pa.Array | None]]:
+        """Cut columns, and the tenant or label of each, into what `add_batch` takes.
+
+        Raises MessageTooLarge and UsageError; then nothing of the batch was sent.
+        """
+        column = scope_column(scopes, len(batch))
+        if self._labelled and len(batch):
+            for scope in [None] if column is None else pa.compute.unique(column).to_pylist():
+                self._partitioner.window(scope)
+        limits = self._limits
+        bytes_max = min(limits.chunk_bytes_max, self._message_bytes_max)
+        if len(batch) <= limits.chunk_records_max and batch_bytes(batch) <= bytes_max:
+            return [(batch, column)]
+        sizes = row_sizes(batch)
+        row = int(sizes.argmax()) if len(sizes) else 0
+        if len(sizes) and sizes[row] > self._message_bytes_max:
+            which = f"nothing of the batch was sent: the message of row {row},"
+            raise too_large(int(sizes[row]), self._message_bytes_max, which)
+        found, start = [], 0
+        for piece in chunks(batch, sizes, limits.chunk_records_max, limits.chunk_bytes_max):
+            part = column.slice(start, len(piece)) if column is not None else None
+            found.append((piece, part))
+            start += len(piece)
+        return found
 
     def add_batch(self, batch: Batch, now_ms: int, scopes: Any = None) -> Shipment:
         """Send columns, behind everything that was given before."""
@@ -208,7 +266,8 @@ class Accumulator:
     def add_everywhere(
         self, batch: Batch, partitions: Sequence[PartitionId], now_ms: int
     ) -> Shipment:
-        """Send the same columns to each of `partitions`."""
+        """Send the same columns to each of `partitions`. Raises MessageTooLarge."""
+        self.pieces(batch)
         self.close_open(now_ms)
         shipment = Shipment()
         shipment.routed([(partition, len(batch)) for partition in partitions], None)
@@ -218,8 +277,16 @@ class Accumulator:
 
     def _ship(self, batch: Batch, shipment: Shipment, now_ms: int, scopes: Any = None) -> None:
         routed = route(batch, self._partitioner, scopes)
-        shipment.routed([(partition, len(part)) for partition, part in routed.parts], routed.order)
-        for index, (partition, part) in enumerate(routed.parts):
+        parts: Sequence[tuple[PartitionId, Batch]] = routed.parts
+        room = self._limits.room_bytes
+        if batch_bytes(batch) > room:
+            parts = [
+                (partition, piece)
+                for partition, part in parts
+                for piece in chunks(part, row_sizes(part), len(part), room)
+            ]
+        shipment.routed([(partition, len(part)) for partition, part in parts], routed.order)
+        for index, (partition, part) in enumerate(parts):
             self._pack(partition, part, shipment, index, now_ms)
 
     def _pack(
@@ -230,23 +297,3 @@ class Accumulator:
         # A small body is pickled ten times faster as bytes than as a buffer beside the pickle.
         packed = body.to_pybytes() if body.size < OUT_OF_BAND_BYTES else body
         self._outbox.add(partition, header, packed, shipment, index, now_ms)
-
-
-def _payload_bytes(payload: Any) -> bytes:
-    if isinstance(payload, str):
-        return payload.encode()
-    if isinstance(payload, (bytes, bytearray, memoryview)):
-        return bytes(payload)
-    raise UsageError(f"a payload is bytes or str, not {type(payload).__name__}: encode it first")
-
-
-def _checked(timestamp_ms: Any, headers: Headers, message_id: Any) -> Extras:
-    """Refuse what would spoil the whole batch later."""
-    if timestamp_ms is not None and not isinstance(timestamp_ms, int):
-        raise UsageError(f"a timestamp is milliseconds as int, not {timestamp_ms!r}")
-    if message_id is not None and not isinstance(message_id, str):
-        raise UsageError(f"an id is str, not {message_id!r}")
-    pairs: Any = dict(headers or ()).items()
-    if not all(isinstance(k, str) and isinstance(v, (bytes, str)) for k, v in pairs):
-        raise UsageError(f"headers are names to bytes, not {headers!r}")
-    return timestamp_ms, headers, message_id

@@ -19,6 +19,8 @@ from pxrs_ray.batch import Batch
 from pxrs_ray.model import PartitionId
 from pxrs_ray.partitioning import Partitioner, group_by_partition
 
+Sizes = np.ndarray[Any, np.dtype[np.int64]]
+
 
 @dataclass(frozen=True, slots=True)
 class Routed:
@@ -49,10 +51,17 @@ def route(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:
     return Routed(tuple(parts), order)
 
 
-def chunks(batch: Batch, records_max: int, bytes_max: int) -> Iterator[Batch]:
-    """Cut a batch into pieces of at most `records_max` messages and about `bytes_max` bytes."""
-    count = len(batch)
-    average = max(1, batch.columns.nbytes // max(1, count))
-    step = max(1, min(records_max, bytes_max // average))
-    for start in range(0, count, step):
-        yield batch.slice(start, start + step)
+def chunks(batch: Batch, sizes: Sizes, records_max: int, bytes_max: int) -> Iterator[Batch]:
+    """Cut a batch into pieces of at most `records_max` messages.
+
+    And of at most `bytes_max` bytes, as `sizes` has them of each message, where a piece is more
+    than one message.
+    """
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(batch):
+        fits = int(np.searchsorted(ends, before + bytes_max, side="right"))
+        end = min(max(fits, start + 1), start + records_max)
+        yield batch.slice(start, end)
+        start = min(end, len(batch))
+        before = int(ends[start - 1])

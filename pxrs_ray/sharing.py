@@ -7,14 +7,14 @@ already is where it should be is not touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pxrs_ray.assignment import assign
 from pxrs_ray.draft import Draft
 from pxrs_ray.errors import NotFound
 from pxrs_ray.events import Move, Plan
 from pxrs_ray.group_state import GroupSettings, GroupState
-from pxrs_ray.model import Member, MemberId, PartitionId, PartitionRow
+from pxrs_ray.model import Epoch, Member, MemberId, PartitionId, PartitionRow
 from pxrs_ray.transitions import MemberPhase, PartitionPhase
 
 
@@ -94,6 +94,26 @@ def grant(draft: Draft) -> None:
         slot = state.members.get(state.target.get(partition, ""))
         if slot is not None and slot.phase is MemberPhase.ACTIVE:
             draft.claim(partition, slot.member)
+
+
+def raise_epochs(draft: Draft, epochs: Mapping[PartitionId, Epoch]) -> None:
+    """Take partitions from whoever has them, and grant them anew above `epochs`.
+
+    Raises NotFound for a partition that there is not, and then nothing has changed.
+    """
+    rows = draft.state.rows
+    unknown = [p for p in epochs if not 0 <= p < len(rows)]
+    if unknown:
+        raise NotFound(f"group {draft.state.group} has no partition {unknown[0]}")
+    for partition, epoch in epochs.items():
+        if rows[partition].owner is not None:
+            draft.release(partition, draft.cause)
+        row = rows[partition]
+        # A claim raises it once more: what is given out next is above `epoch`.
+        if row.epoch < epoch:
+            draft.reset(partition, row.checkpoint, draft.cause, epoch)
+    draft.finish_leaving()
+    grant(draft)
 
 
 def plan(

@@ -13,6 +13,9 @@ from itertools import zip_longest
 
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
 
+# How many of the messages that were given up a table of a group names.
+GIVEN_UP_TOLD = 5
+
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Columns aligned under their heads."""
@@ -44,7 +47,11 @@ def _cell(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition of one group. `lag_ms` is the age of the oldest message not yet passed."""
+    """One partition of one group. `lag_ms` is the age of the oldest message not yet passed.
+
+    `call_s` is for how long the handler has been at the message at `call_offset`. Owner and epoch
+    are those that the registry holds.
+    """
 
     partition: PartitionId
     phase: str
@@ -56,11 +63,46 @@ class PartitionStatus:
     lag_ms: int | None
     attempts: int
     problem: str = ""
+    call_s: float | None = None
+    call_offset: Offset | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallUnderWay:
+    """A call that a handler is at, and for how long, as far as somebody has looked."""
+
+    partition: PartitionId
+    offset: Offset
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"P{self.partition} offset {self.offset} for {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A message that its handler could not process, and what the failure policy did with it."""
+
+    partition: PartitionId
+    offset: Offset
+    policy: str
+    attempts: int
+    error: str
+
+    def __str__(self) -> str:
+        return (
+            f"P{self.partition} offset {self.offset} ({self.policy} after attempt "
+            f"{self.attempts}): {self.error}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """One consumer of one group. `state` is running, pending, starting, silent, away, failed ..."""
+    """One consumer of one group. `state` is running, pending, starting, silent, away, failed ...
+
+    `calls` are the longest that its handler is at. `given_up` are the newest of
+    `given_up_count` messages that the failure policy has dealt with since it started.
+    """
 
     member: MemberId
     incarnation: Incarnation
@@ -71,11 +113,19 @@ class ConsumerStatus:
     pid: int | None
     node: str
     reason: str = ""
+    calls: tuple[CallUnderWay, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
+    given_up_count: int = 0
+    actor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One group at one moment."""
+    """One group at one moment. `unused_since_ms` is 0 while it has members.
+
+    `unknown` says what could not be asked now; `records_waiting` changes of ownership and
+    membership are decided and not in the registry: nobody has been told of them.
+    """
 
     group: str
     queue: str
@@ -88,6 +138,10 @@ class GroupStatus:
     consumers: tuple[ConsumerStatus, ...]
     problem: str = ""
     scaling: str = ""
+    unused_since_ms: int = 0
+    unknown: tuple[str, ...] = ()
+    records_waiting: int = 0
+    registry_away_s: float | None = None
 
     @property
     def lag(self) -> int:
@@ -98,6 +152,16 @@ class GroupStatus:
     def lag_ms(self) -> int:
         """The age of the oldest message that is not yet passed."""
         return max((p.lag_ms or 0 for p in self.partitions), default=0)
+
+    @property
+    def given_up_count(self) -> int:
+        """How many messages its present consumers could not process: skipped or set aside."""
+        return sum(consumer.given_up_count for consumer in self.consumers)
+
+    @property
+    def given_up(self) -> tuple[GivenUp, ...]:
+        """The newest of those, of each consumer."""
+        return tuple(each for consumer in self.consumers for each in consumer.given_up)
 
     @property
     def owners(self) -> dict[MemberId, list[PartitionId]]:
@@ -128,13 +192,24 @@ class GroupStatus:
 
     def _title(self) -> str:
         state = f" PROBLEM: {self.problem}" if self.problem else " paused" if self.paused else ""
+        state += "".join(f" UNKNOWN: {unknown}" for unknown in self.unknown)
+        if self.registry_away_s is not None:
+            state += f" REGISTRY AWAY for {self.registry_away_s:.0f} s"
         return (
             f"group {self.group} of queue {self.queue}: {len(self.owners)} of "
             f"{len(self.consumers)} consumers own partitions, lag {self.lag}{state}"
         )
 
     def __repr__(self) -> str:
-        return f"{self._title()}\n{text_table(self._HEAD, self._rows())}"
+        parts = [self._title(), text_table(self._HEAD, self._rows()), *self.given_up_lines()]
+        return "\n".join(parts)
+
+    def given_up_lines(self) -> list[str]:
+        """What `skip` and the other policies have passed over, as people read it."""
+        if not self.given_up_count:
+            return []
+        head = f"{self.given_up_count} messages were given up, the newest:"
+        return [head, *(f"  {each}" for each in self.given_up[-GIVEN_UP_TOLD:])]
 
     def _repr_html_(self) -> str:
         colors = [_color(p) for p in self.partitions]
@@ -149,7 +224,10 @@ def _color(partition: PartitionStatus) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """How the registry store is doing. `url` has every secret replaced."""
+    """How the registry store is doing. `url` has every secret replaced.
+
+    `away_s` is for how long it has not answered, None while it does.
+    """
 
     backend: str
     url: str
@@ -160,6 +238,7 @@ class StoreStatus:
     down_since_s: float | None = None
     problem: str = ""
     warnings: tuple[str, ...] = ()
+    away_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +255,7 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class TopologyStatus:
-    """A whole topology at one moment."""
+    """A whole topology at one moment. `changes_waiting` wait for the registry to be back."""
 
     topology: str
     fingerprint: str
@@ -187,8 +266,22 @@ class TopologyStatus:
     queues: tuple[QueueStatus, ...]
     groups: tuple[GroupStatus, ...]
     problems: tuple[str, ...] = ()
+    changes_waiting: tuple[str, ...] = ()
 
     _HEAD = ("queue", "partitions", "messages", "MB", "problems")
+
+    def away_told(self) -> tuple[str, ...]:
+        """One line while the registry is away: for how long, why, and what waits for it."""
+        if self.store.away_s is None:
+            return ()
+        waiting, records = self.changes_waiting, sum(g.records_waiting for g in self.groups)
+        told = f"registry away for {self.store.away_s:.0f} s"
+        if waiting:
+            told += f"; {len(waiting)} change{'s wait' if len(waiting) > 1 else ' waits'}: "
+            told += "; ".join(waiting)
+        elif records:
+            told += f"; {records} changes of ownership and membership wait"
+        return (f"{told} ({self.store.problem})",)
 
     def _rows(self) -> list[tuple[object, ...]]:
         return [
@@ -197,7 +290,8 @@ class TopologyStatus:
         ]
 
     def _title(self) -> str:
-        troubles = "".join(f"\nPROBLEM: {problem}" for problem in self.problems)
+        told = (*self.away_told(), *self.problems)
+        troubles = "".join(f"\nPROBLEM: {problem}" for problem in told)
         return (
             f"topology {self.topology} ({self.fingerprint}), {self.buffers} buffers, registry in "
             f"{self.store.url}{troubles}"

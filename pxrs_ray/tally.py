@@ -12,6 +12,7 @@ from pxrs_ray.events import (
     Event,
     Join,
     Leave,
+    Raise,
     Rebalance,
     Seek,
     Tick,
@@ -28,6 +29,7 @@ CAUSES: dict[type[Event], str] = {
     Configure: "configuration",
     Rebalance: "asked",
     Seek: "seek",
+    Raise: "raised",
 }
 
 

@@ -9,12 +9,14 @@ the order, and `durable` never passes a number whose replacement still waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted
 from pxrs_ray.model import (
     Epoch,
+    Incarnation,
+    MemberId,
     MemberWrite,
     PartitionId,
     Record,
@@ -46,6 +48,12 @@ class WriteQueue:
     def __len__(self) -> int:
         """How many records wait, those under way not counted."""
         return len(self._waiting)
+
+    def pending(self) -> Iterator[Record]:
+        """What is decided and not durable, in order."""
+        if self._under_way is not None:
+            yield from self._under_way.records
+        yield from self._waiting.values()
 
     def push(self, records: Sequence[Record]) -> None:
         """Take on the records of one decision."""
@@ -84,6 +92,21 @@ class WriteQueue:
         assert self._under_way is not None
         self.durable = max(self.durable, self._under_way.through)
         self._under_way = None
+
+
+StoredOwner = tuple[MemberId | None, Incarnation, Epoch]
+
+
+def stored_owners(pending: Iterable[Record]) -> dict[PartitionId, StoredOwner]:
+    """Who owns in the store what these records, which are not in it yet, will change."""
+    found: dict[PartitionId, StoredOwner] = {}
+    for record in pending:
+        if isinstance(record, Write) and record.kind is not WriteKind.COMMIT:
+            released = record.kind is WriteKind.RELEASE
+            owner = record.owner if released else None
+            incarnation = record.incarnation if released else 0
+            found.setdefault(record.partition, (owner, incarnation, record.epoch))
+    return found
 
 
 def check_stored(batch: WriteBatch, snapshot: Snapshot | None, generation: int) -> None:
@@ -130,6 +153,6 @@ def _is_stored(record: Record, snapshot: Snapshot, members: dict[str, int]) -> b
     row = snapshot.partitions[record.partition]
     if record.kind is WriteKind.COMMIT:
         return row.epoch == record.epoch and row.checkpoint == record.checkpoint
-    return row.epoch == record.epoch + 1 and row.owner == (
+    return row.epoch == record.epoch_after and row.owner == (
         record.owner if record.kind is WriteKind.CLAIM else None
     )

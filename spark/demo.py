@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
@@ -38,6 +37,7 @@ from pxrs_ray.spark.report import FeedReport
 from pxrs_ray.spark.session import spark_on_ray
 from pxrs_ray.spark.stream import write_stream
 from pxrs_ray.stats import ConsumerStatus, GroupStatus
+from pxrs_ray.supervisor import Supervisor
 
 QUEUE, GROUP = "payments", "balances"
 PARTITIONS = 8
@@ -248,7 +248,7 @@ class _Background:
         self._function = function
         self._result: Any = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="pxrs-demo-feed", daemon=True)
+        self._thread = Supervisor("the demo").thread("pxrs-demo-feed", self._run)
         self._thread.start()
 
     @property

@@ -28,6 +28,7 @@ from pxrs_ray.spark.report import Bar, FeedReport, Tally, progress_bar
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.session import is_on_ray
 from pxrs_ray.spark.target import Target
+from pxrs_ray.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -99,6 +100,7 @@ def write_dataset(
     payload: str,
     timestamp: str | None = None,
     headers: str | None = None,
+    scope: str | None = None,
     feed_id: str | None = None,
     progress: bool | None = None,
     stall_s: float = 300.0,
@@ -109,6 +111,8 @@ def write_dataset(
     """
     target = Target.of(topology, queue)
     wanted = {PAYLOAD: payload, KEY: key, TIMESTAMP: timestamp, HEADERS: headers}
+    if scope is not None:
+        wanted[SCOPE] = scope
     blocks = Blocks.of(dataset, {name: column for name, column in wanted.items() if column})
     feed = _feed(target, feed_id, stall_s, {name: repr(c) for name, c in wanted.items() if c})
     run = _Run(feed, "dataset", ", ".join(f"{name}={column}" for name, column in wanted.items()))
@@ -258,7 +262,7 @@ def _watched(look: Callable[[], None]) -> Iterator[None]:
         while not over.wait(BAR_EVERY_S):
             look()
 
-    thread = threading.Thread(target=watch, name="pxrs-progress", daemon=True)
+    thread = Supervisor("a feed").thread("pxrs-progress", watch, again=lambda: not over.is_set())
     thread.start()
     try:
         yield

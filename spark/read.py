@@ -26,6 +26,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.batch import ARROW_SCHEMA, Batch, batches
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.log.files import Files
+from pxrs_ray.log.limits import Durability
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.opening import log_folder
 from pxrs_ray.log.scan import Damage, scan
@@ -193,10 +194,10 @@ def _shares_of_folder(folder: Path, queue: str, start: Bound, end: Bound) -> lis
         )
     shares = []
     for log in logs:
-        manifest = Manifest.read(log)
+        manifest = Manifest.read(Files(), log)
         if manifest is None:
             continue
-        if manifest.durability == "memory":
+        if manifest.durability is Durability.MEMORY:
             raise UsageError(
                 f"queue {queue!r} keeps its messages in memory only (durability = 'memory'): they "
                 "can be read while the topology runs"

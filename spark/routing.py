@@ -9,13 +9,13 @@ had of the latest batch, and refuse what differs (SequenceConflict).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import FeedConflict, SequenceConflict, UsageError
 from pxrs_ray.log.frame import producer_id
 from pxrs_ray.log.wire import OutFrame
@@ -122,9 +122,7 @@ def route(
 
 def _framer(feed: Feed, number: int) -> Framer:
     identity = producer_id(f"feed/{feed.target.queue}/{feed.feed_id}/{number}")
-    return Framer(
-        feed.target, number, identity, feed.epoch, time.time_ns() // 1_000_000, feed.called
-    )
+    return Framer(feed.target, number, identity, feed.epoch, wall_ms(), feed.called)
 
 
 def _ledger(feed: Feed) -> Ledger:

@@ -31,7 +31,8 @@ class Stage:
 
     `twice`: the stage kills and freezes real processes on a machine that others use as well, so
     what fails is tried once more, alone, and that it was is said. `workers`: how many processes
-    share the test files; tests that start no Ray take turns on one core otherwise.
+    share the test files; tests that start no Ray take turns on one core otherwise. `marked`: only
+    tests with these marks.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Stage:
     tests: tuple[str, ...] = ()
     twice: bool = False
     workers: int = 1
+    marked: str = ""
 
 
 STAGES = (
@@ -55,7 +57,10 @@ STAGES = (
     Stage("packaging", tests=("tests/test_packaging.py", "tests/test_setup.py")),
     Stage("contract", tests=("tests/contract",), twice=True, workers=2),
     Stage("simulation", tests=("tests/simulation",)),
-    Stage("actors", tests=("tests/actors",), twice=True),
+    Stage("faults", tests=("tests/faults",), workers=2),
+    # The same classes as actors have, in one process; then on a real Ray, with real kills.
+    Stage("inside", tests=("tests/actors",), marked="not ray", twice=True, workers=2),
+    Stage("actors", tests=("tests/actors",), marked="ray", twice=True),
     Stage("cli", tests=("tests/cli",), twice=True),
     Stage("spark", tests=("tests/spark",), twice=True),
     Stage("examples", tests=("tests/examples", "tests/docs"), twice=True),
@@ -97,11 +102,12 @@ def _run(stage: Stage, deadline: float, counts: Counter[str]) -> bool:
     there = [test for test in stage.tests if Path(test).exists()]
     if there:
         with tempfile.TemporaryDirectory(prefix="pxrs-stage-") as folder:
+            asked = [*there, *(["-m", stage.marked] if stage.marked else [])]
             shared = ["-n", str(stage.workers), "--dist", "loadfile"] if stage.workers > 1 else []
-            ended, found = _pytest([*there, *shared], Path(folder), deadline)
+            ended, found = _pytest([*asked, *shared], Path(folder), deadline)
             if ended == SOME_FAILED and stage.twice:
                 print(f"--- {stage.name}: what failed, once more and alone", flush=True)
-                ended, again = _pytest([*there, "--last-failed"], Path(folder), deadline)
+                ended, again = _pytest([*asked, "--last-failed"], Path(folder), deadline)
                 for what in ("failed", "error"):
                     found["passed"] += found[what] - again[what]
                     found[what] = again[what]

@@ -38,6 +38,31 @@ MAY_IMPORT_LATE = ("pxrs_ray/cli/",)
 # The front door and the commands name, for type checkers only, what they load when it is needed.
 MAY_NAME_FOR_TYPES = ("pxrs_ray/__init__.py", "pxrs_ray/cli/")
 
+# The wall clock jumps: it may date things, and only where `pxrs_ray.clock` reads it for everybody.
+WALL = {"time": ("time", "time_ns", "clock_gettime", "clock_gettime_ns", "localtime", "gmtime")}
+WALL["time"] += ("ctime", "asctime", "strftime")
+WALL |= dict.fromkeys(("datetime", "date", "Timestamp"), ("now", "utcnow", "today"))
+PRODUCT = ("pxrs_ray", "actors", "spark")
+HOME_OF_TIME = ("pxrs_ray/clock.py", "pxrs_ray/testing/wrong_clock.py")  # ... and who falsifies it
+
+# Whoever writes files asks `pxrs_ray.log.files`: what is not asked there meets no fault in tests,
+# and is not for its owner alone. The others, and why they may:
+HOME_OF_FILES = "pxrs_ray/log/files.py"
+MAY_WRITE = {
+    "actors/death_record.py": "a few bytes that a process writes before each message, into its map",
+    "actors/in_hand.py": "the same: a record in memory of what is in a handler's hands",
+    "pxrs_ray/cli/init.py": "a user's project, by the user's umask",
+    "pxrs_ray/cli/root.py": "/dev/null",
+    "pxrs_ray/store/sqlite.py": "an empty file with its mode; what is in it is SQLite's",
+    "spark/balances.py": "the demonstration's results",
+    "spark/demo.py": "the demonstration's results",
+    "spark/session.py": "settings of Spark's own logging, in a scratch folder",
+}
+WRITING = ("write_text", "write_bytes", "mkdir", "makedirs", "rename", "renames", "O_CREAT")
+WRITING += ("O_WRONLY", "O_RDWR", "mkstemp", "NamedTemporaryFile")
+
+MODE = re.compile(r"[rbt]*[wax+][rbt+]*")
+
 MACHINE = re.compile(r"/(?:work|root|opt)/\w|/tmp/\w{1,2}/|pypi\.org|files\.pythonhosted")
 TEXTS = {".py", ".toml", ".md", ".txt", ".sql", ".lua", ".sh", ".ipynb", ".html", ".js", ".css", ""}
 NOT_OURS = {".git", ".venv", "build", "dist", "__pycache__", ".mypy_cache", ".ruff_cache"}
@@ -104,6 +129,99 @@ def wrong_imports(name: str, source: str) -> Iterator[str]:
     for line, module in imports(source, late=late, types=types):
         if any(module == bad or module.startswith(bad + ".") for bad in forbidden):
             yield f"line {line}: imports {module}"
+
+
+def wall_clocks(source: str) -> Iterator[str]:
+    """Say where `source` reads the wall clock, under whatever name it was imported."""
+    tree = ast.parse(source)
+    meant = {name: name for name in WALL}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            for alias in node.names:
+                if alias.name in WALL:
+                    meant[alias.asname or alias.name] = alias.name
+                if module == "time" and alias.name in WALL["time"]:
+                    yield f"line {node.lineno}: imports time.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value).rpartition(".")[2]
+            if node.attr in WALL.get(meant.get(owner, ""), ()):
+                yield f"line {node.lineno}: reads {owner}.{node.attr}"
+
+
+@pytest.mark.parametrize("path", files({".py"}, *PRODUCT), ids=name_of)
+def test_only_one_module_reads_the_wall_clock(path: Path) -> None:
+    if name_of(path) not in HOME_OF_TIME:
+        assert list(wall_clocks(path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.time()",
+        "import time as t\nt.time_ns()",
+        "from time import time_ns",
+        "def f():\n    import time\n    return time.localtime()",
+        "from datetime import datetime\ndatetime.now(UTC)",
+        "import datetime as dt\ndt.datetime.utcnow()",
+        "from datetime import date as day\nday.today()",
+        "import pandas as pd\npd.Timestamp.now()",
+        "read = time.time",
+    ],
+)
+def test_the_clock_check_sees(source: str) -> None:
+    assert list(wall_clocks(source))
+
+
+def test_the_clock_check_lets_pass() -> None:
+    source = "import time\ntime.monotonic_ns()\ntime.sleep(1)\nfrom time import perf_counter\n"
+    source += "from datetime import datetime\ndatetime.fromtimestamp(at_s, UTC)\nself.now()"
+    assert not list(wall_clocks(source))
+
+
+def writes(source: str) -> Iterator[str]:
+    """Say where `source` writes files by itself."""
+    for node in ast.walk(ast.parse(source)):
+        named = isinstance(node, ast.Attribute) and node.attr in WRITING
+        if named and not ast.unparse(node.value).endswith("files"):
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "open":
+            told = [*node.args, *(keyword.value for keyword in node.keywords)]
+            modes = [str(one.value) for one in told if isinstance(one, ast.Constant)]
+            if any(MODE.fullmatch(mode) for mode in modes):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize("path", files({".py"}, *PRODUCT), ids=name_of)
+def test_whoever_writes_files_asks_one_class(path: Path) -> None:
+    if name_of(path) != HOME_OF_FILES and name_of(path) not in MAY_WRITE:
+        assert list(writes(path.read_text())) == []
+
+
+@pytest.mark.parametrize("name", MAY_WRITE)
+def test_nobody_is_excused_for_nothing(name: str) -> None:
+    assert list(writes((ROOT / name).read_text()))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "path.write_text('x')",
+        "open(path, 'w')",
+        "path.open(mode='ab')",
+        "os.open(path, os.O_WRONLY | os.O_CREAT)",
+        "folder.mkdir(parents=True)",
+        "os.rename(a, b)",
+    ],
+)
+def test_the_writing_check_sees(source: str) -> None:
+    assert list(writes(source))
+
+
+def test_the_writing_check_lets_pass() -> None:
+    source = "open(path)\npath.open('rb')\nself._files.rename(a, b)\nstore.open('sqlite:x')"
+    assert not list(writes(source))
 
 
 @pytest.mark.parametrize("path", python_files(), ids=name_of)
@@ -201,3 +319,45 @@ def test_nothing_of_this_machine_is_in_the_tree() -> None:
 def test_the_pins_are_plain() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert lines and all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in lines)
+
+
+# Whatever begins a task or a thread of its own; only the supervisor does.
+BEGINS = {"create_task", "ensure_future", "Thread", "to_thread", "run_in_executor", "TaskGroup"}
+# File: how often, and why that cannot end silently: each is awaited where it is begun, and what it
+# raises is raised there.
+BEGINS_HERE = {
+    "actors/starting.py": (1, "the start, awaited by every call"),
+    "actors/changes.py": (2, "a change and a question, each waited for"),
+    "actors/crew.py": (2, "an actor's coming up, awaited with a deadline; its end, awaited"),
+    "actors/group_life.py": (2, "a group's own life and loops: it loads what fails anew"),
+    "actors/line.py": (1, "a call's answer: it catches everything, and answers it"),
+    "actors/overview.py": (1, "a look at the registry, awaited"),
+    "actors/reading.py": (2, "a fetch and a wake, of which one is awaited"),
+    "actors/ways.py": (1, "calls that only warm up, awaited together"),
+    "actors/writer.py": (2, "a job's own thread, awaited"),
+    "pxrs_ray/supervisor.py": (3, "the supervisor"),
+}
+
+
+def begun_alone(source: str) -> int:
+    """How many tasks and threads `source` begins by itself."""
+    calls = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    names = [getattr(func, "attr", getattr(func, "id", "")) for func in calls]
+    return sum(name in BEGINS for name in names)
+
+
+def files_of_the_product() -> list[Path]:
+    every = files({".py"}, "pxrs_ray", "actors", "spark")
+    return [path for path in every if not name_of(path).startswith("pxrs_ray/testing/")]
+
+
+@pytest.mark.parametrize("path", files_of_the_product(), ids=name_of)
+def test_every_loop_and_thread_runs_under_the_supervisor(path: Path) -> None:
+    count, _ = BEGINS_HERE.get(name_of(path), (0, ""))
+    assert begun_alone(path.read_text()) == count
+
+
+def test_the_check_of_loops_and_threads_sees() -> None:
+    assert begun_alone("import threading\nthreading.Thread(target=print).start()") == 1
+    assert begun_alone("async def f():\n    asyncio.create_task(g())\n    await to_thread(h)") == 2
+    assert begun_alone("supervisor.keep('loop', f)\nsupervisor.once('work', g())") == 0

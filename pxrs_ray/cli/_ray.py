@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import atexit
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
-from pxrs_ray.errors import NotFound, StoreUnavailable, UsageError
+from pxrs_ray.errors import NotFound, RegistryAway, UsageError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.topology import Topology
 
 ANSWER_WAIT_S = 20.0
+ALIVE_WAIT_S = 10.0
 IN_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -39,28 +39,34 @@ def connect(working_dir: str | None = None) -> None:
 def running(name: str | None) -> Topology:
     """The topology of that name, or the only one that runs. Raises NotFound, UsageError."""
     connect()
-    from pxrs_ray.actors.topology import attach, running_topologies
+    from pxrs_ray.actors.topology import attach
 
-    if name is None:
-        found = running_topologies()
-        if not found:
-            raise NotFound("no topology runs in this cluster: `pxrs up FILE` starts one")
-        if len(found) > 1:
-            raise UsageError(f"several topologies run: choose one of {', '.join(found)} with -t")
-        name = found[0]
-    return attach(name, timeout_s=ANSWER_WAIT_S)
+    return attach(name_of(name), timeout_s=ANSWER_WAIT_S)
+
+
+def name_of(name: str | None) -> str:
+    """That name, or the name of the only topology that runs. Raises NotFound, UsageError."""
+    if name is not None:
+        return name
+    from pxrs_ray.actors.calls import running_topologies
+
+    found = running_topologies()
+    if not found:
+        raise NotFound("no topology runs in this cluster: `pxrs up FILE` starts one")
+    if len(found) > 1:
+        raise UsageError(f"several topologies run: choose one of {', '.join(found)} with -t")
+    return found[0]
 
 
 def steady(name: str | None) -> Topology:
-    """As `running`, for commands that change something: raises StoreUnavailable at once when the
+    """As `running`, for commands that change something: raises RegistryAway at once when the
     registry store is down, for the change would wait for it."""
     topology = running(name)
     store = topology.status().store
-    if store.down_since_s is not None:
-        away_s = time.time() - store.down_since_s
-        raise StoreUnavailable(
-            f"the registry store {store.url} has not answered for {away_s:.0f} s, and nothing was "
-            f"changed: {store.problem}"
+    if store.away_s is not None:
+        raise RegistryAway(
+            f"registry away for {store.away_s:.0f} s: {store.url} does not answer, and nothing was "
+            f"changed ({store.problem})"
         )
     return topology
 

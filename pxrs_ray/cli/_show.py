@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.harmless import harmless
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 WIDTH_OF_FILES = 160
+CLOCK_MS_MAX = 253_402_214_400_000  # the last day of year 9999, which any time zone can show
 
 
 def plain(value: Any) -> Any:
@@ -46,12 +49,17 @@ def print_json(value: Any) -> None:
     print(json.dumps(plain(value), indent=2 if sys.stdout.isatty() else None))
 
 
+def say(text: str, *, error: bool = False, flush: bool = False) -> None:
+    """Write lines for people, with nothing in them that a terminal obeys."""
+    print(harmless(text), file=sys.stderr if error else sys.stdout, flush=flush)
+
+
 def console() -> Console:
     """Where tables go: colours on a terminal alone, wide lines into files and pipes."""
-    from rich.console import Console
+    from pxrs_ray.cli._console import HarmlessConsole
 
     width = None if sys.stdout.isatty() else WIDTH_OF_FILES
-    return Console(highlight=False, width=width, soft_wrap=False)
+    return HarmlessConsole(highlight=False, markup=False, width=width, soft_wrap=False)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> Table:
@@ -88,7 +96,9 @@ def _cell(value: object) -> str:
 
 
 def clock_text(at_ms: int) -> str:
-    """A moment as local time of day, with the date."""
+    """A moment as local time of day, with the date; as it stands, where no calendar has it."""
+    if not 0 <= at_ms <= CLOCK_MS_MAX:
+        return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 

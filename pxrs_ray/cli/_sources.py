@@ -1,4 +1,4 @@
-"""Where `pxrs produce` gets messages from: each source yields columns of keys and payloads.
+"""Where `pxrs produce` gets messages from: columns of keys, payloads, and tenants or labels.
 
 Rules of this file: a file is read piece by piece, never whole. A row without the payload column is
 sent as one JSON object; values that are not text are written as JSON writes them.
@@ -11,18 +11,28 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from pxrs_ray.errors import UsageError
 
-Columns = tuple[list[bytes | None], list[bytes]]
-Pair = tuple[bytes | None, bytes]
+Columns = tuple[list[bytes | None], list[bytes], list[str | None]]
+Row = tuple[bytes | None, bytes, str | None]
 
 CHUNK_ROWS = 10_000
 FORMATS = ("lines", "jsonl", "csv", "parquet")
 STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the columns of a file are called."""
+
+    key: str = "key"
+    payload: str = "payload"
+    scope: str | None = None
 
 
 def format_of(path: str, wanted: str | None) -> str:
@@ -39,14 +49,14 @@ def format_of(path: str, wanted: str | None) -> str:
 
 def texts(lines: Iterable[str], key: str | None, separator: str | None) -> Iterator[Columns]:
     """Payloads as text; what stands before `separator` is the key, otherwise `key` is."""
-    fixed = key.encode() if key is not None else None
+    fixed = _raw(key) if key is not None else None
 
-    def pair(line: str) -> Pair:
+    def pair(line: str) -> Row:
         if separator:
             before, found, after = line.partition(separator)
             if found:
-                return before.encode(), after.encode()
-        return fixed, line.encode()
+                return _raw(before), _raw(after), None
+        return fixed, _raw(line), None
 
     return _columns(pair(line) for line in lines)
 
@@ -56,19 +66,18 @@ def rows(
     kind: str,
     key: str | None,
     separator: str | None,
-    key_column: str,
-    payload_column: str,
+    names: Names,
 ) -> Iterator[Columns]:
     """The rows of a file of one of FORMATS; '-' is stdin. Raises UsageError with file and line."""
     if kind == "parquet":
-        yield from _columns(_pairs(_parquet(path), key, key_column, payload_column))
+        yield from _columns(_pairs(_parquet(path), key, names))
         return
     with _opened(path) as stream:
         if kind == "lines":
             yield from texts((line.rstrip("\r\n") for line in stream), key, separator)
         else:
             found = _jsonl(path, stream) if kind == "jsonl" else csv.DictReader(stream)
-            yield from _columns(_pairs(found, key, key_column, payload_column))
+            yield from _columns(_pairs(found, key, names))
 
 
 @contextmanager
@@ -108,24 +117,36 @@ def _parquet(path: str) -> Iterator[Mapping[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _pairs(
-    found: Iterable[Mapping[str, Any]], key: str | None, key_column: str, payload_column: str
-) -> Iterator[Pair]:
-    fixed = key.encode() if key is not None else None
+def _pairs(found: Iterable[Mapping[str, Any]], key: str | None, names: Names) -> Iterator[Row]:
+    fixed = _raw(key) if key is not None else None
     for row in found:
-        named = row.get(key_column)
-        payload = row[payload_column] if payload_column in row else dict(row)
-        yield fixed if named is None else _bytes(named), _bytes(payload)
+        named = row.get(names.key)
+        payload = row[names.payload] if names.payload in row else dict(row)
+        scope = row.get(names.scope) if names.scope is not None else None
+        yield (
+            fixed if named is None else _bytes(named),
+            _bytes(payload),
+            None if scope is None else str(scope),
+        )
 
 
 def _bytes(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text.encode()
+    return _raw(text)
 
 
-def _columns(pairs: Iterable[Pair]) -> Iterator[Columns]:
+def _raw(text: str) -> bytes:
+    """The bytes that were given: what of them was no UTF-8 is in `text` as lone surrogates."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{text[:50]!a} is no text: {error.reason}") from None
+
+
+def _columns(pairs: Iterable[Row]) -> Iterator[Columns]:
     pairs = iter(pairs)
     while chunk := list(islice(pairs, CHUNK_ROWS)):
-        yield [key for key, _ in chunk], [payload for _, payload in chunk]
+        keys, payloads, scopes = (list(column) for column in zip(*chunk, strict=True))
+        yield keys, payloads, scopes

@@ -19,25 +19,28 @@ CHANGES_MAX = 10_000
 
 
 def command(
-    host: Annotated[str, typer.Option(help="Where to listen; wider than here needs a token.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8268,
     token: Annotated[
-        str, typer.Option(envvar="PXRS_DASHBOARD_TOKEN", help="What the page asks for.")
+        str,
+        typer.Option(
+            envvar="PXRS_DASHBOARD_TOKEN",
+            help="What every request must bring; without it one is made and printed with the link.",
+        ),
     ] = "",
     interval_s: Annotated[float, typer.Option("--interval", min=0.1)] = 1.0,
     topology: TopologyName = None,
 ) -> None:
     """Serve a live page of the topology: partitions, lag, rates, rebalances, and how to act."""
+    import secrets
     import socket
 
     from aiohttp import web
 
     from pxrs_ray.cli._ray import running
-    from pxrs_ray.dashboard.server import Server, checked_token
+    from pxrs_ray.cli._show import say
+    from pxrs_ray.dashboard.server import Server
 
-    checked_token(host, token)
     found = running(topology)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -48,10 +51,11 @@ def command(
         ) from None
     shown = f"[{host}]" if ":" in host else host
     port = listening.getsockname()[1]
-    suffix = "?token=..." if token else ""
-    print(f"http://{shown}:{port}/{suffix} shows {found.name}; Ctrl-C ends", flush=True)
+    # One that was given is known to whoever gave it, and may not stand in a log.
+    told = "..." if token else (token := secrets.token_urlsafe(24))
+    say(f"http://{shown}:{port}/?token={told} shows {found.name}; Ctrl-C ends", flush=True)
     web.run_app(
-        Server(RaySource(found), interval_s, token).app(),
+        Server(RaySource(found), token, interval_s).app(),
         sock=listening,
         print=None,
         access_log=None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pxrs_ray.stats import TopologyStatus
 
 NODE_WAIT_S = 20.0
-ANSWER_WAIT_S = 10.0
+ANSWER_WAIT_S = 3.0
 CLOCK_MS_MAX = 1_000
 DISK_FREE_MIN = 2 << 30
 
@@ -27,11 +27,16 @@ def command(topology: TopologyName = None, as_json: AsJson = False) -> None:
     from pxrs_ray.checkup import Level
     from pxrs_ray.cli._show import answer, table
 
-    found = [*_machine(), *_cluster(topology)]
+    found = findings(topology)
     rows = [(_mark(f.level), f.subject, f.text, f.remedy) for f in found]
     answer(found, as_json, lambda: table(("", "what", "finding", "remedy"), rows))
     if any(f.level is Level.PROBLEM for f in found):
         raise typer.Exit(1)
+
+
+def findings(topology: str | None) -> list[Finding]:
+    """Everything that is looked at, in this process and the cluster."""
+    return [*_machine(), *_cluster(topology)]
 
 
 def _mark(level: str) -> object:
@@ -66,23 +71,31 @@ def _cluster(wanted: str | None) -> Iterator[Finding]:
     names = [wanted] if wanted is not None else running_topologies()
     if not names:
         yield Finding(Level.OK, "topologies", "none runs", "`pxrs up FILE` starts one")
-    statuses, folder = [], "~"
+    folder, sound = "~", []
     for name in names:
         try:
             status, folder = _status_of(name)
         except PxrsError as error:
-            yield Finding(
-                Level.PROBLEM,
-                f"topology {name}",
-                str(error),
-                "see the coordinator's log with `ray logs`; if its store is down, bring it back",
-            )
+            yield Finding(Level.PROBLEM, f"topology {name}", str(error), _remedy_of(name, error))
         else:
-            statuses.append(status)
+            sound.append(name)
             yield from check_topology(status)
     yield from _nodes(folder)
-    if len(statuses) == len(names):
-        yield from _orphans(wanted, statuses)
+    yield from _orphans(wanted, sound)
+
+
+def _remedy_of(name: str, error: PxrsError) -> str:
+    """What helps a topology that does not tell its status."""
+    from pxrs_ray.errors import DeadlineExceeded, NotFound, StoreUnavailable
+
+    match error:
+        case NotFound():
+            return "`pxrs up FILE` starts it"
+        case StoreUnavailable():
+            return f"bring its registry back: `pxrs status -t {name}` tells when it answers"
+        case DeadlineExceeded():
+            return f"`pxrs restart coordinator -t {name}`"
+    return f"what it says; then `pxrs restart coordinator -t {name}`"
 
 
 def _status_of(name: str) -> tuple[TopologyStatus, str]:
@@ -127,26 +140,25 @@ def _nodes(folder: str) -> Iterator[Finding]:
             yield Finding(Level.OK, subject, text)
 
 
-def _orphans(wanted: str | None, statuses: list[TopologyStatus]) -> Iterator[Finding]:
-    from pxrs_ray.actors import names
-    from pxrs_ray.actors.calls import actors_of
-    from pxrs_ray.actors.nodes import orphans
+def _orphans(wanted: str | None, names: list[str]) -> Iterator[Finding]:
+    """Consumers that belong to no member, and what is left of topologies without a coordinator."""
+    from pxrs_ray.actors.calls import left_over
+    from pxrs_ray.actors.topology import Topology
     from pxrs_ray.checkup import Finding, Level
 
-    mine = actors_of(wanted) if wanted is not None else _all_actors()
-    for actor in orphans(mine, statuses):
-        yield Finding(
-            Level.PROBLEM,
-            f"actor {actor}",
-            "belongs to nothing that runs",
-            f"ray.kill(ray.get_actor({actor!r}, namespace={names.NAMESPACE!r}))",
-        )
-
-
-def _all_actors() -> list[str]:
-    import ray
-
-    from pxrs_ray.actors import names
-
-    found = ray.util.list_named_actors(all_namespaces=True)
-    return [entry["name"] for entry in found if entry["namespace"] == names.NAMESPACE]
+    for name in names:
+        try:
+            found = Topology(name).orphans()
+        except PxrsError:
+            continue  # that it does not answer is told already
+        for actor in found:
+            yield Finding(
+                Level.PROBLEM,
+                f"actor {actor}",
+                "belongs to no member of a group",
+                f"`pxrs kill-orphans -t {name}`",
+            )
+    for name, count in sorted(left_over().items()):
+        if wanted in (None, name):
+            told = f"{count} actors are left of it, and no coordinator"
+            yield Finding(Level.PROBLEM, f"topology {name}", told, f"`pxrs down {name} --now`")

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from pxrs_ray.cli._options import AsJson, TopologyName
-from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.cli._removal import Yes, remove
+from pxrs_ray.errors import NotFound, StoreUnavailable, UsageError
 
 
 def command(
@@ -18,10 +19,17 @@ def command(
     now: Annotated[
         bool, typer.Option("--now", help="End every actor at once, as a power cut would.")
     ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove it for ever: messages, checkpoints, folders.")
+    ] = False,
+    yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Drain and end a whole topology; messages and checkpoints stay, `pxrs up` goes on."""
+    """Drain and end a whole topology; messages and checkpoints stay, `pxrs up` goes on.
+
+    With --delete nothing stays, after saying what goes and asking.
+    """
     from pxrs_ray.cli._ray import connect, running, steady
     from pxrs_ray.cli._show import answer
 
@@ -30,6 +38,11 @@ def command(
 
         name = PxrsConfig.from_toml(name).name
     name = name or topology
+    if now and delete:
+        raise UsageError("--now leaves everything as it lies, --delete nothing: say one of them")
+    if delete:
+        _delete(name, yes=yes, as_json=as_json)
+        return
     if now and name:
         connect()
         from pxrs_ray.actors.calls import actors_of
@@ -48,3 +61,19 @@ def command(
     else:
         found.shutdown()
     answer({"topology": found.name, "down": True}, as_json, lambda: f"{found.name} is down")
+
+
+def _delete(name: str | None, *, yes: bool, as_json: bool) -> None:
+    from pxrs_ray.cli._ray import connect, running
+    from pxrs_ray.removal import Removal
+
+    connect()
+    from pxrs_ray.actors.calls import actors_of
+    from pxrs_ray.actors.topology import Topology
+
+    found = Topology(name) if name and actors_of(name) else running(name)
+    try:
+        removal = found.plan_removal()
+    except NotFound:  # it was cut off before: what is left of it goes
+        removal = Removal("topology", found.name, ("what an earlier --delete left",))
+    remove(removal, found.delete, yes=yes, force=True, as_json=as_json)

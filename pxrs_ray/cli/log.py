@@ -134,22 +134,23 @@ def _messages(path: Path, first: int, limit: int | None) -> Iterator[Message]:
 
 
 def _print(message: Message, as_json: bool, *, flush: bool = False) -> None:
+    from pxrs_ray.cli._show import say
     from pxrs_ray.cli.tail import json_line, text_line
 
-    print(json_line(message) if as_json else text_line(message), flush=flush)
+    say(json_line(message) if as_json else text_line(message), flush=flush)
 
 
 def _dump_frames(path: Path, first: int, limit: int | None, as_json: bool) -> None:
     import json
 
-    from pxrs_ray.cli._show import plain
+    from pxrs_ray.cli._show import plain, say
     from pxrs_ray.log.inspect import frames as frames_of
     from pxrs_ray.log.scan import Damage
 
     shown = 0
     for found in frames_of(path):
         if isinstance(found, Damage):
-            print(json.dumps(plain(found)) if as_json else f"DAMAGED {found.error()}")
+            say(json.dumps(plain(found)) if as_json else f"DAMAGED {found.error()}")
             continue
         frame = found[0]
         if frame.base_offset + frame.messages <= first:
@@ -157,7 +158,7 @@ def _dump_frames(path: Path, first: int, limit: int | None, as_json: bool) -> No
         if shown == limit:
             return
         shown += 1
-        print(
+        say(
             json.dumps(plain(frame))
             if as_json
             else f"{frame.file}@{frame.position} offsets {frame.base_offset}.."

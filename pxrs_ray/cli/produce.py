@@ -32,13 +32,23 @@ def command(
     payload_column: Annotated[
         str, typer.Option(help="jsonl, csv, parquet: the payload; the whole row if it is absent.")
     ] = "payload",
+    scope: Annotated[
+        str | None, typer.Option(help="The tenant or label of all, where the queue has them.")
+    ] = None,
+    scope_column: Annotated[
+        str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label.")
+    ] = None,
+    producer_id: Annotated[
+        str | None,
+        typer.Option(help="Be the producer of this name; a former one is fenced."),
+    ] = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
     """Send messages into QUEUE, and return when all of them are kept."""
     from pxrs_ray.cli import _sources
     from pxrs_ray.cli._ray import running
-    from pxrs_ray.cli._show import answer
+    from pxrs_ray.cli._show import answer, say
     from pxrs_ray.errors import UsageError
 
     if messages and file:
@@ -48,20 +58,23 @@ def command(
     else:
         path = file or _sources.STDIN
         if file is None and sys.stdin.isatty():
-            print("a line is a message; Ctrl-D ends", file=sys.stderr)
+            say("a line is a message; Ctrl-D ends", error=True)
         kind = _sources.format_of(path, kind)
-        columns = _sources.rows(path, kind, key, separator, key_column, payload_column)
+        names = _sources.Names(key_column, payload_column, scope_column)
+        columns = _sources.rows(path, kind, key, separator, names)
     began_s = time.perf_counter()
     sent, size_bytes = 0, 0
-    with running(topology).producer(queue) as producer:
+    with running(topology).producer(queue, producer_id=producer_id) as producer:
         receipts = []
-        for keys, payloads in columns:
-            receipts.append(producer.send_batch(keys, payloads))
+        for keys, payloads, scopes in columns:
+            told = [scope if each is None else each for each in scopes]
+            some = told if any(each is not None for each in told) else None
+            receipts.append(producer.send_batch(keys, payloads, scopes=some))
             sent += len(payloads)
             size_bytes += sum(map(len, payloads))
         producer.flush()
         for receipt in receipts:
             receipt.result(0)
     seconds = time.perf_counter() - began_s
-    told = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
-    answer(told, as_json, lambda: f"{sent:,} messages are in {queue}")
+    sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
+    answer(sum_up, as_json, lambda: f"{sent:,} messages are in {queue}")

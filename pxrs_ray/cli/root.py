@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 import pxrs_ray
 from pxrs_ray import cli
+from pxrs_ray.cli._show import say
 from pxrs_ray.errors import PxrsError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ root = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(pxrs_ray.__version__)
+        say(pxrs_ray.__version__)
         raise typer.Exit
 
 
@@ -111,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence: people get one line
         if debug:
             traceback.print_exc()
-        print(f"pxrs: {_told(error)}", file=sys.stderr)
+        say(f"pxrs: {_told(error)}", error=True)
         return FAILED
     return 0
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.cli._options import AsJson, MaybeGroup, TopologyName
 
 if TYPE_CHECKING:
-    from pxrs_ray.stats import GroupStatus, TopologyStatus
+    from pxrs_ray.stats import GroupStatus, PartitionStatus, TopologyStatus
+
+# A handler may take its time: what calls a paid service takes seconds, a hang does not end.
+CALL_LONG_S = 10.0
+
+
+# A call that takes so long is named: whether it hangs, its user knows best.
+AT_TOLD_S = 1.0
 
 
 def command(
@@ -89,18 +96,40 @@ def topology_view(status: TopologyStatus, deployed: dict[str, Any]) -> Any:
 
 def problems_of(status: TopologyStatus) -> list[str]:
     """Everything that is wrong, in one list."""
-    found = list(status.problems)
-    if status.store.problem:
+    found = [*status.away_told(), *status.problems]
+    if status.store.problem and not status.away_told():
         found.append(f"registry store: {status.store.problem}")
     for queue in status.queues:
         found += [f"queue {queue.queue}: {problem}" for problem in queue.problems]
     for group in status.groups:
-        if group.problem:
-            found.append(f"group {group.group}: {group.problem}")
-        for p in group.partitions:
-            if p.problem:
-                found.append(f"group {group.group}, P{p.partition}: {p.problem}")
+        found += [f"group {group.group}{problem}" for problem in group_problems(group)]
     return found
+
+
+def group_problems(group: GroupStatus) -> list[str]:
+    """Everything that is wrong with a group, but for what its topology tells."""
+    found = [f": {group.problem}"] if group.problem else []
+    found += [f", P{p.partition}: {p.problem}" for p in group.partitions if p.problem]
+    found += [f", P{p.partition}: {call_text(p)}" for p in group.partitions if is_long(p)]
+    found += [
+        f", {c.member}#{c.incarnation}: {c.reason}"
+        for c in group.consumers
+        if c.state in ("silent", "failed")
+    ]
+    return found
+
+
+def is_long(partition: PartitionStatus) -> bool:
+    """Whether one call of the handler has lasted so long that people should know."""
+    return (partition.call_s or 0.0) >= CALL_LONG_S
+
+
+def call_text(partition: PartitionStatus) -> str:
+    """What is said of a handler that does not come to an end."""
+    return (
+        f"in the same call since {partition.call_s or 0:.0f} s: message {partition.call_offset}, "
+        f"attempt {partition.attempts + 1}"
+    )
 
 
 def running_count(group: GroupStatus) -> int:
@@ -114,6 +143,10 @@ def state_text(group: GroupStatus) -> Any:
 
     if group.problem:
         return Text("halted", style="bold red")
+    if group.registry_away_s is not None:
+        return Text("registry away", style="bold red")
+    if group.unknown:
+        return Text("known in part", style="bold red")
     if group.paused:
         return Text("paused", style="yellow")
     if any(p.problem for p in group.partitions):
@@ -122,6 +155,10 @@ def state_text(group: GroupStatus) -> Any:
         return Text("no consumers", style="yellow")
     if any(p.owner is None for p in group.partitions):
         return Text("rebalancing", style="yellow")
+    if any(c.state in ("silent", "failed") for c in group.consumers):
+        return Text("consumer silent", style="yellow")
+    if any(is_long(p) for p in group.partitions):
+        return Text("long call", style="yellow")
     return Text("ok", style="green")
 
 
@@ -158,13 +195,13 @@ def group_view(group: GroupStatus) -> Any:
                 p.end_offset,
                 p.lag,
                 span_text(p.lag_ms),
-                p.problem,
+                p.problem or (call_text(p) if is_long(p) else ""),
             )
             for p in group.partitions
         ],
     )
     consumers = table(
-        ("consumer", "state", "partitions", "processed", "lease", "pid", "node", "reason"),
+        ("consumer", "state", "partitions", "processed", "lease", "pid", "node", "at", "reason"),
         [
             (
                 f"{c.member}#{c.incarnation}",
@@ -174,9 +211,20 @@ def group_view(group: GroupStatus) -> Any:
                 span_text(c.lease_left_ms),
                 str(c.pid or "-"),
                 c.node[:8],
+                str(c.calls[0]) if c.calls and c.calls[0].seconds >= AT_TOLD_S else "",
                 c.reason,
             )
             for c in group.consumers
         ],
     )
-    return Group(title, partitions, consumers)
+    told = [f"PROBLEM: {text}" for text in group.unknown]
+    if group.registry_away_s is not None:
+        waiting = f"; {group.records_waiting} changes of ownership and membership wait"
+        told.insert(
+            0,
+            f"PROBLEM: registry away for {group.registry_away_s:.0f} s: checkpoints wait, "
+            f"ownership stands still{waiting if group.records_waiting else ''}",
+        )
+    lines = [Text(line) for line in group.given_up_lines()]
+    problems = [Text(text, style="bold red") for text in told]
+    return Group(title, *problems, partitions, consumers, *lines)

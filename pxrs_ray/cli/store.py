@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pxrs_ray.cli._options import AsJson
+from pxrs_ray.clock import wall_ms
 
 if TYPE_CHECKING:
     from pxrs_ray.model import Snapshot
@@ -147,7 +148,7 @@ def _commit_times(store: RegistryStore) -> dict[str, float]:
 
     from pxrs_ray.model import Write, WriteKind
 
-    group = f"latency-{time.time_ns()}"
+    group = f"latency-{wall_ms()}"
     led = store.lead(group, BATCH, "check")
     try:
         claims = [

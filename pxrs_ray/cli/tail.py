@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
+from pxrs_ray.harmless import one_line
 
 if TYPE_CHECKING:
     from pxrs_ray.model import Message
@@ -28,6 +29,7 @@ def command(
 ) -> None:
     """Show messages of QUEUE; this is no consumer, and nothing is taken from anybody."""
     from pxrs_ray.cli._ray import running
+    from pxrs_ray.cli._show import say
 
     found = running(topology)
     from pxrs_ray.actors.peek import Peek
@@ -40,7 +42,7 @@ def command(
     else:
         peek.newest(newest)
     for message in peek.messages(follow=follow):
-        print(json_line(message) if as_json else text_line(message), flush=follow)
+        say(json_line(message) if as_json else text_line(message), flush=follow)
 
 
 def text_line(message: Message) -> str:
@@ -48,7 +50,7 @@ def text_line(message: Message) -> str:
     from pxrs_ray.cli._show import clock_text, text_of
 
     key = "-" if message.key is None else text_of(message.key)
-    return (
+    return one_line(
         f"P{message.partition}@{message.offset} {clock_text(message.timestamp_ms)} {key}: "
         f"{text_of(message.payload)}"
     )

@@ -41,11 +41,13 @@ def command(
     from pxrs_ray.actors.deployment import Deployment
 
     deployment = Deployment.of(file)
-    changes = deployment.changes()
+    changes, stays = deployment.changes(), deployment.stays()
     out = console()
     if not as_json:
         for line in changes:
             out.print(("would " if dry_run else "") + line, markup=False)
+        for line in stays:
+            out.print(line, markup=False)
     if not dry_run:
         deployment.carry_out()
     if as_json:
@@ -53,6 +55,7 @@ def command(
             {
                 "topology": config.name,
                 "changes": changes,
+                "stays": stays,
                 "dry_run": dry_run,
                 "fingerprint": config.fingerprint(),
                 "sha256": deployment.sha256,

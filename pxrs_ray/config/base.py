@@ -16,6 +16,7 @@ from pxrs_ray.config.secrets import without_secrets
 
 KIB = 1 << 10
 MIB = 1 << 20
+GIB = 1 << 30
 PARTITIONS_MAX = 65_536
 CONSUMERS_MAX = 10_000
 HOUR_MS = 3_600_000
@@ -44,6 +45,7 @@ ImportPath = Annotated[
     str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", examples=["shop.handlers:charge"])
 ]
 Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
+MessageBytes = Annotated[int, Field(ge=1, le=GIB)]  # a column of Arrow holds at most 2 GiB
 Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]
 MillisecondsOrNone = Annotated[int, Field(ge=0, le=10 * 366 * 24 * HOUR_MS)]
 LeaseSeconds = Annotated[float, Field(ge=1, le=3_600)]
@@ -62,9 +64,22 @@ class Change(StrEnum):
     FIXED = "fixed"
 
 
-def option(default: Any, text: str, change: Change = Change.LIVE, **bounds: Any) -> Any:
-    """Declare one option."""
-    return Field(default, description=text, json_schema_extra={"change": change.value}, **bounds)
+def option(
+    default: Any,
+    text: str,
+    change: Change = Change.LIVE,
+    *,
+    apart: tuple[str, ...] = (),
+    ordered: bool = False,
+    **bounds: Any,
+) -> Any:
+    """Declare one option.
+
+    To a value that stands `apart`, and from it, no running topology can change. The order of an
+    `ordered` table has a meaning: another order is another value.
+    """
+    extra: dict[str, Any] = {"change": change.value, "apart": list(apart), "ordered": ordered}
+    return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
 class Options(BaseModel):

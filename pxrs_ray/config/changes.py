@@ -41,8 +41,8 @@ def differences(before: Options, after: Options, path: str = "") -> Iterator[Dif
         old, new = getattr(before, name), getattr(after, name)
         if name in ("queues", "groups"):
             yield from _by_name(old, new, name)
-        elif old != new:
-            yield Difference(path + name, old, new, _change(field))
+        elif in_order(field, old) != in_order(field, new):
+            yield Difference(path + name, old, new, _change(field, old, new))
 
 
 def _by_name(
@@ -59,6 +59,20 @@ def _by_name(
             yield Difference(path, old, new, Change.FIXED if gone else Change.LIVE)
 
 
-def _change(field: FieldInfo) -> Change:
+def in_order(field: FieldInfo, value: Any) -> Any:
+    """The value as it is compared: equal tables in another order may be no equal values."""
+    if isinstance(value, dict) and _extra(field).get("ordered"):
+        return list(value.items())
+    return value
+
+
+def _change(field: FieldInfo, old: Any, new: Any) -> Change:
+    extra = _extra(field)
+    if old in extra.get("apart", ()) or new in extra.get("apart", ()):
+        return Change.FIXED
+    return Change(str(extra.get("change", Change.LIVE.value)))
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
     extra = field.json_schema_extra
-    return Change(str(extra["change"])) if isinstance(extra, dict) else Change.LIVE
+    return extra if isinstance(extra, dict) else {}

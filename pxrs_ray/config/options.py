@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pxrs_ray.config.base import (
     CONSUMERS_MAX,
@@ -25,6 +25,7 @@ from pxrs_ray.config.base import (
     ImportPath,
     LeaseSeconds,
     LostLogPolicy,
+    MessageBytes,
     Milliseconds,
     MillisecondsOrNone,
     Name,
@@ -36,6 +37,7 @@ from pxrs_ray.config.base import (
     Weight,
     option,
 )
+from pxrs_ray.config.secrets import without_secrets
 
 if TYPE_CHECKING:
     from pxrs_ray.log.limits import LogLimits
@@ -53,11 +55,15 @@ class QueueOptions(Options):
     durability: Durability = option(
         "interval",
         "When an append is acknowledged: memory (never on disk), interval (synced every "
-        "fsync_interval_ms), always (synced before the acknowledgement).",
+        "fsync_interval_ms), always (synced before it); a queue stays in memory, or on disk.",
         Change.RESTART,
+        apart=("memory",),
     )
     fsync_interval_ms: Milliseconds = option(50, "The longest time between two syncs to disk.")
-    message_bytes_max: Bytes = option(16 * MIB, "The largest message: key, payload and headers.")
+    message_bytes_max: MessageBytes = option(
+        16 * MIB,
+        "The largest message: key, payload and headers; producers take it when they begin.",
+    )
     partition_bytes_max: Bytes | None = option(
         None,
         "What one partition's log may hold; None is 64 GiB on disk and 256 MiB in memory. Beyond "
@@ -94,8 +100,9 @@ class QueueConfig(QueueOptions):
     )
     labels: dict[str, int] | None = option(
         None,
-        "With strategy 'label': each label's number of partitions, together all of them.",
+        "With strategy 'label': each label's number of partitions, in this order, all of them.",
         Change.FIXED,
+        ordered=True,
         examples=[{"gpu": 4, "cpu": 12}],
     )
 
@@ -107,6 +114,18 @@ class QueueConfig(QueueOptions):
         pattern=r"^(file:///.+|rediss?://.+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
         examples=["file:///data/orders.jsonl?key=account", "shop.sources:open_orders"],
     )
+
+    @field_validator("source")
+    @classmethod
+    def _source_without_password(cls, source: str | None) -> str | None:
+        # The configuration is kept in the registry, and shown: a secret has no place in it.
+        if source is not None and without_secrets(source) != source:
+            raise ValueError(
+                "source: a password may not stand here, for the registry keeps this text: write "
+                "redis://user@host/0?...&password_env=NAME (a variable of the nodes where "
+                "consumers run) or &password_file=/path"
+            )
+        return source
 
     def source_spec(self) -> SourceSpec | None:
         """The same, as readers of an external queue take it."""
@@ -158,6 +177,7 @@ class QueueConfig(QueueOptions):
             partition_bytes_max=self.partition_bytes_max,
             hot_bytes_max=self.tail_bytes_max,
             segment_bytes_max=self.segment_bytes_max,
+            frame_bytes_max=max(64 * MIB, self.message_bytes_max * 65 // 64 + MIB),
             sync_interval_ms=self.fsync_interval_ms,
             retention_ms=self.retention_ms,
             retention_bytes=self.retention_bytes,

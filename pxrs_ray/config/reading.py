@@ -29,7 +29,7 @@ TABLES = ("queues", "groups")
 MISTYPED = 0.8
 
 _HEADER = re.compile(r"^\s*\[\[?(?P<path>[^\[\]]+)\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w.-]|\s*\.\s*)+?)\s*=")
+_KEY = re.compile(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]|\s*+\.\s*+)+?)\s*=")
 _PART = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 
 
@@ -44,8 +44,10 @@ def read_toml(path: str | Path) -> tuple[Table, Origins]:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also a number of too many digits
         raise ConfigError(f"{path}: is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is not TOML of ours: it is nested too deeply") from None
     return table, {place: f"{path}:{line}" for place, line in _lines(text).items()}
 
 
@@ -125,7 +127,7 @@ def _value(text: str, annotation: Any) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

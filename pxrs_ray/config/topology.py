@@ -33,6 +33,7 @@ from pxrs_ray.errors import NotFound
 
 FINGERPRINT_CHARS = 16
 DEAD_LETTER_SUFFIX = ".dead"
+FOR_SOURCES = ("modulo", "jump")
 NOT_FOR_LETTERS = ("tenant", "label", "broadcast")
 QUARANTINE_INFIX = ".quarantine."
 
@@ -82,13 +83,25 @@ class PxrsConfig(QueueOptions, GroupOptions):
     rebalance_interval_ms: Milliseconds = option(
         10_000, "The longest time between two sweeps for expired leases and deadlines."
     )
-    batch_records_max: int = option(100_000, "The most messages in one append.", ge=1)
-    batch_bytes_max: Bytes = option(MIB, "A producer sends a batch at this size.")
-    linger_ms: MillisecondsOrNone = option(5, "How long a producer waits for a fuller batch.")
-    inflight_appends_max: int = option(8, "A producer's unanswered appends a buffer.", ge=1)
-    append_timeout_ms: Milliseconds = option(30_000, "How long a producer tries one append.")
+    batch_records_max: int = option(
+        100_000, "The most messages in one append; producers take it when they begin.", ge=1
+    )
+    batch_bytes_max: Bytes = option(
+        MIB, "A producer sends a batch at this size; producers take it when they begin."
+    )
+    linger_ms: MillisecondsOrNone = option(
+        5, "How long a producer waits for a fuller batch; it takes this when it begins."
+    )
+    inflight_appends_max: int = option(
+        8, "A producer's unanswered appends a buffer; it takes this when it begins.", ge=1
+    )
+    append_timeout_ms: Milliseconds = option(
+        30_000, "How long a producer tries one append; it takes this when it begins."
+    )
     pending_calls_max: int = option(1_000, "The most unanswered calls to one actor.", ge=1)
-    store_deadline_ms: Milliseconds = option(5_000, "How long one store call may take.")
+    store_deadline_ms: Milliseconds = option(
+        5_000, "How long one store call may take; a running coordinator keeps what it began with."
+    )
     history_keep: int = option(10_000, "How many ownership changes a group remembers.", ge=1)
     queues: dict[Name, QueueConfig] = option({}, "The queues by name.")
     groups: dict[Name, GroupConfig] = option({}, "The consumer groups by name.")
@@ -111,16 +124,26 @@ class PxrsConfig(QueueOptions, GroupOptions):
         config._fill(table, origins, options)
         return config
 
+    @classmethod
+    def of(cls, options: reading.Table) -> Self:
+        """A topology of exactly these options and the defaults: no variable is looked at."""
+        config = cls.__new__(cls)
+        config._check(options, {})
+        return config
+
     def _fill(self, table: reading.Table, origins: reading.Origins, options: Any) -> None:
         known = {
             kind: [*_names(table.get(kind)), *_names(options.get(kind))] for kind in reading.TABLES
         }
         variables, named = reading.read_environment(os.environ, type(self), known)
         merged = reading.merged(reading.merged(table, variables), options)
+        self._check(merged, {**origins, **named})
+
+    def _check(self, options: reading.Table, origins: reading.Origins) -> None:
         try:
-            self.__pydantic_validator__.validate_python(merged, self_instance=self)
+            self.__pydantic_validator__.validate_python(options, self_instance=self)
         except ValidationError as error:
-            raise refusal(type(self), error, {**origins, **named}) from None
+            raise refusal(type(self), error, origins) from None
 
     @model_validator(mode="after")
     def _resolve(self) -> Self:
@@ -166,6 +189,12 @@ class PxrsConfig(QueueOptions, GroupOptions):
             f"queues.{name}.{problem}"
             for name, queue in self.queues.items()
             for problem in queue.spread_problems()
+        ]
+        spreads += [
+            f"queues.{name}.strategy = {queue.strategy!r}: must be {' or '.join(FOR_SOURCES)}, as "
+            "it has a source: each reader must find a message's partition by its key alone"
+            for name, queue in self.queues.items()
+            if queue.source is not None and queue.strategy not in FOR_SOURCES
         ]
         return spreads + [
             f"queues.{name}.{small} = {getattr(queue, small)}: must be at most {large}, which is "
@@ -237,8 +266,11 @@ class PxrsConfig(QueueOptions, GroupOptions):
         return f"sqlite:///{self.topology_dir / 'registry.db'}"
 
     def changed(self, **options: Any) -> Self:
-        """The same configuration with `options` said otherwise, resolved and checked anew."""
-        return type(self)(**reading.merged(reading.given(self), options))
+        """The same configuration with `options` said otherwise, resolved and checked anew.
+
+        Variables are not looked at: what they said when this one was made is in it.
+        """
+        return type(self).of(reading.merged(reading.given(self), options))
 
     def diff(self, other: PxrsConfig) -> tuple[Difference, ...]:
         """What would change from this configuration to `other`, and how it could take effect."""
@@ -249,7 +281,11 @@ class PxrsConfig(QueueOptions, GroupOptions):
 
         Passwords do not go into it: it may be shown.
         """
-        plain = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        told = self.model_dump(mode="json", exclude_defaults=True)
+        for queue in told.get("queues", {}).values():
+            if queue.get("labels"):  # their order is what they mean
+                queue["labels"] = list(queue["labels"].items())
+        plain = json.dumps(told, sort_keys=True)
         return hashlib.sha256(without_secrets(plain).encode()).hexdigest()[:FINGERPRINT_CHARS]
 
 

@@ -1,8 +1,8 @@
 """The server of the live page: one page, one stream of server-sent events, one way to act.
 
 Rules of this file. It asks the topology once an interval however many pages are open, and not at
-all while none is. Beyond this machine every request needs the token; on it, requests that another
-site made a browser send are refused by their Host and by a header that no form can set.
+all while none is. Every request needs the token, on this machine too, for other users are on it.
+What another site makes a browser send lacks the token's cookie, and a header no form can set.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.dashboard.picture import Look, Story
 from pxrs_ray.errors import PxrsError, UsageError
+from pxrs_ray.supervisor import Supervisor, off_loop
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WAITING_MAX = 3
 OWN_HEADER = "X-PXRS"
-COOKIE = "pxrs-token"
 ACTIONS = ("scale", "pause", "resume", "seek")
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 SAFE = {
@@ -48,7 +48,9 @@ class Source(Protocol):
 class Server:
     """The page of one topology."""
 
-    def __init__(self, source: Source, interval_s: float = 1.0, token: str = "") -> None:
+    def __init__(self, source: Source, token: str, interval_s: float = 1.0) -> None:
+        if not token:
+            raise UsageError("the page needs a token")
         self._source = source
         self._interval_s = interval_s
         self._token = token
@@ -75,12 +77,10 @@ class Server:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        if self._token:
-            given = request.query.get("token") or request.cookies.get(COOKIE, "")
-            if not hmac.compare_digest(given.encode(), self._token.encode()):
-                return web.Response(status=401, text="the token is missing or wrong\n")
-        elif request.host.rpartition(":")[0].strip("[]") not in LOOPBACK:
-            return web.Response(status=403, text=f"not served as {request.host}\n")
+        given = request.query.get("token") or request.cookies.get(_cookie(request), "")
+        if not hmac.compare_digest(given.encode(errors="replace"), self._token.encode()):
+            text = "the token is missing or wrong: open the link that `pxrs dashboard` printed\n"
+            return web.Response(status=401, text=text)
         if request.method != "GET" and OWN_HEADER not in request.headers:
             return web.Response(status=403, text="only the page itself can act\n")
         return await handler(request)
@@ -93,8 +93,8 @@ class Server:
 
         async def serve(request: web.Request) -> web.Response:
             response = web.Response(text=text, content_type=kind, headers=SAFE)
-            if self._token and "token" in request.query:
-                response.set_cookie(COOKIE, self._token, httponly=True, samesite="Strict")
+            if "token" in request.query:
+                response.set_cookie(_cookie(request), self._token, httponly=True, samesite="Strict")
             return response
 
         return serve
@@ -120,12 +120,12 @@ class Server:
         try:
             asked = await request.json()
             action, group = str(asked["action"]), str(asked["group"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return web.json_response({"error": "this is not an action"}, status=400)
         if action not in ACTIONS:
             return web.json_response({"error": f"there is no action {action!r}"}, status=400)
         try:
-            done = await asyncio.to_thread(self._source.act, action, group, asked.get("value"))
+            done = await off_loop(self._source.act, action, group, asked.get("value"))
         except PxrsError as error:
             return web.json_response({"error": str(error)}, status=409)
         return web.json_response({"done": done})
@@ -133,11 +133,10 @@ class Server:
     # --- looking ----------------------------------------------------------------------------------
 
     async def _looking(self, _: web.Application) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._look_for_ever())
+        supervisor = Supervisor("the page")
+        supervisor.keep("looking", self._look_for_ever)
         yield
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await supervisor.close()
 
     async def _look_for_ever(self) -> None:
         while True:
@@ -148,10 +147,10 @@ class Server:
 
     async def _look(self) -> str:
         try:
-            look = await asyncio.to_thread(self._source.look)
+            look = await off_loop(self._source.look)
         except PxrsError as error:
             return _event("trouble", {"error": str(error)})
-        return _event("picture", self._story.tell(time.time_ns() // 1_000_000, look))
+        return _event("picture", self._story.tell(wall_ms(), look))
 
     def _tell_all(self, text: str) -> None:
         for pictures in self._pages:
@@ -165,10 +164,6 @@ def _event(kind: str, value: Mapping[str, Any]) -> str:
     return f"event: {kind}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
 
 
-def checked_token(host: str, token: str) -> str:
-    """The token to use. Raises UsageError where it must be given and is not."""
-    if host not in LOOPBACK and not token:
-        raise UsageError(
-            f"listening on {host} lets others in: give a token with --token or PXRS_DASHBOARD_TOKEN"
-        )
-    return token
+def _cookie(request: web.Request) -> str:
+    """Browsers keep cookies by host alone: the pages of two topologies may not share one."""
+    return f"pxrs-token-{request.url.port}"

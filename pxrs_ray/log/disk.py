@@ -3,10 +3,12 @@
 Rules of this file. One writer, any number of readers: the list of segments is replaced, never
 changed, and an index only grows by what is already written. A segment is synced before its
 successor gets a frame, so only the last one can be torn. Nothing here knows producers or groups.
+Whatever raises OSError may have left the files in any state: the log must be opened anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from bisect import bisect_right
@@ -25,34 +27,63 @@ from pxrs_ray.log.segment import (
     pack_file_header,
     segment_path,
 )
+from pxrs_ray.log.synced import Synced
 from pxrs_ray.model import Offset
+
+REWRITE_BYTES = 4 << 20
+
+
+class Active:
+    """The descriptor of the segment that is written; closed when its last user lets go."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 1
 
 
 class DiskLog:
     """See the rules at the head of this file."""
 
-    def __init__(self, folder: Path, limits: LogLimits, files: Files) -> None:
+    def __init__(self, folder: Path, limits: LogLimits, files: Files, synced: Synced) -> None:
         """Open what the folder holds. Raises LogCorrupted; `begin` before the first append."""
         self._folder = folder
         self._files = files
-        self._fd = -1
-        self._fd_lock = threading.Lock()
+        self._active: Active | None = None
+        self._active_lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._sync_error: OSError | None = None
         self.limits = limits
-        recovered = recover(files, folder, limits.index_interval_bytes)
+        recovered = recover(files, folder, limits.index_interval_bytes, synced=synced)
         self.segments: list[Segment] = recovered.segments
         self.cut: Cut | None = recovered.cut
         self.size_bytes = sum(segment.size for segment in self.segments)
 
-    def begin(self, end_offset: Offset, now_ms: int) -> None:
+    def begin(self, end_offset: Offset, synced: Offset | None, now_ms: int) -> None:
         """Be ready to append at `end_offset`: to the last segment, or to a new one.
 
-        What recovery found is synced: a process that was killed left it to the system.
+        What recovery found is synced, and written again from `synced` on (None: all of it is on
+        disk): what can be read may be what a failed sync left in the system's memory alone.
         """
         if self.segments:
-            self._fd = self._files.open(self.segments[-1].path)
-            self._files.sync(self._fd)
+            fd = self._files.open(self.segments[-1].path)
+            self._active = Active(fd)
+            if synced is not None:
+                self._write_again(fd, self.segments[-1], synced)
+                self._files.sync_folder(self._folder)
+            self._files.sync(fd)
         if not self.segments or self.segments[-1].end_offset != end_offset:
             self.roll(end_offset, now_ms)
+
+    def _write_again(self, fd: int, segment: Segment, synced: Offset) -> None:
+        header = self._files.read(fd, FILE_HEADER_BYTES, 0)
+        self._files.overwrite(fd, [header], 0)
+        if segment.end_offset <= synced:
+            return
+        position = segment.index.position_for_offset(synced)
+        while position is not None and position < segment.size:
+            data = self._files.read(fd, min(REWRITE_BYTES, segment.size - position), position)
+            self._files.overwrite(fd, [data], position)
+            position += len(data)
 
     @property
     def active(self) -> Segment:
@@ -64,16 +95,17 @@ class DiskLog:
         size = self.active.size
         if not self.active.empty and size + len(frame) > self.limits.segment_bytes_max:
             self.roll(header.base_offset, now_ms)
-        self._files.write(self._fd, [frame], self.active.size)
+        assert self._active is not None
+        self._files.write(self._active.fd, [frame], self.active.size)
         self.active.index.add(header)
         self.size_bytes += len(frame)
 
     def roll(self, base_offset: Offset, now_ms: int) -> None:
         """Seal the active segment and go on in a new one. Raises DiskFull, and stays then."""
-        if self._fd >= 0:
-            self._files.sync(self._fd)
+        if self._active is not None:
+            self.sync(self._active.fd)
         path = segment_path(self._folder, base_offset)
-        fd = self._files.open(path, create=True)
+        fd = self._files.create(path)
         try:
             self._files.write(fd, [pack_file_header(base_offset, now_ms)], 0)
             self._files.truncate(fd, FILE_HEADER_BYTES)
@@ -82,13 +114,11 @@ class DiskLog:
         except BaseException:
             os.close(fd)
             if not self.segments or path != self.active.path:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    self._files.unlink(path)
             raise
         index = SparseIndex(self.limits.index_interval_bytes, FILE_HEADER_BYTES, base_offset)
-        with self._fd_lock:
-            before, self._fd = self._fd, fd
-        if before >= 0:
-            os.close(before)
+        self._let_go(Active(fd))
         self._write_index()
         kept = [s for s in self.segments if s.path != path]
         self.segments = [*kept, Segment(path, base_offset, index)]
@@ -102,10 +132,44 @@ class DiskLog:
             except (OSError, DiskFull):
                 pass  # an index that is missing is made anew from the segment
 
-    def dup(self) -> int:
-        """The active file once more, for a sync that does not hold up the writer."""
-        with self._fd_lock:
-            return os.dup(self._fd)
+    def sync(self, fd: int) -> None:
+        """Sync the active file, held by the caller. Once it failed, it fails for ever.
+
+        One at a time, for the system tells one caller alone that what it kept is lost.
+        """
+        with self._syncing:
+            if self._sync_error is not None:
+                raise self._sync_error
+            try:
+                self._files.sync(fd)
+            except OSError as error:
+                self._sync_error = error
+                raise
+
+    def hold(self) -> Active:
+        """The active file for a sync that does not hold up the writer; it costs no descriptor.
+
+        To be released, and held before the writer can close the log: see `PartitionLog.sync`.
+        """
+        with self._active_lock:
+            active = self._active
+            assert active is not None
+            active.users += 1
+        return active
+
+    def _let_go(self, successor: Active | None) -> None:
+        with self._active_lock:
+            before, self._active = self._active, successor
+        if before is not None:
+            self.release(before)
+
+    def release(self, active: Active) -> None:
+        """Let go of what was held."""
+        with self._active_lock:
+            active.users -= 1
+            last = not active.users
+        if last:
+            os.close(active.fd)
 
     def read(
         self, offset: Offset, records_max: int, bytes_max: int
@@ -140,18 +204,15 @@ class DiskLog:
                         yield header
 
     def drop(self, count: int) -> None:
-        """Delete the oldest `count` segments; the active one stays."""
+        """Delete the oldest `count` segments; the active one stays. What cannot be is kept."""
         if count >= len(self.segments):
             raise LogError("the active segment cannot be dropped: roll first")
-        dropped, self.segments = self.segments[:count], self.segments[count:]
-        for segment in dropped:
+        for segment in self.segments[:count]:
+            self._files.unlink(segment.path)
+            self.segments = self.segments[1:]
             self.size_bytes -= segment.size
-            segment.path.unlink(missing_ok=True)
-            segment.index_path.unlink(missing_ok=True)
+            self._files.unlink(segment.index_path)
 
     def close(self) -> None:
-        """Give the file back; nothing is synced here."""
-        with self._fd_lock:
-            before, self._fd = self._fd, -1
-        if before >= 0:
-            os.close(before)
+        """Give the file back, once nobody syncs it any more; nothing is synced here."""
+        self._let_go(None)

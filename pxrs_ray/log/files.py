@@ -1,7 +1,9 @@
-"""What logs ask of the file system, in one class, so that tests can take disks and power away.
+"""What PXRS asks of the file system, in one class, so that tests can take disks and power away.
 
-Rules of this file: a write is whole or it never happened (the caller is told DiskFull and the
+Rules of this file. A write is whole or it never happened (the caller is told DiskFull and the
 file is cut back); small files are replaced atomically; nothing here knows what is in a file.
+Files are for their owner alone (0600, folders 0700). Whoever writes a file asks here: a tidy test
+holds everybody to it, for what is not asked here meets no fault in the tests.
 """
 
 from __future__ import annotations
@@ -10,54 +12,33 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.errors import AlreadyExists, DiskFull
+from pxrs_ray.errors import DiskFull, LockHeld
 
 VECTORS_MAX = 1_000
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Files:
-    """The real file system. All methods may block."""
+    """The real file system. All methods may block, and raise OSError.
+
+    The first ones are what a fault can befall; those below `replace` are made of them.
+    """
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open for reading and writing; the caller closes what it gets."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE)
 
     def open_to_read(self, path: Path) -> int:
         """Open for reading; the caller closes what it gets."""
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def write(self, fd: int, pieces: Sequence[Any], position: int) -> int:
-        """Write all of `pieces` at `position`; answer how many bytes. Whole, or not at all.
-
-        Raises DiskFull when there is no room, after cutting the file back to `position`.
-        """
-        pending = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
-        total = sum(len(piece) for piece in pending)
-        written = 0
-        try:
-            while pending:
-                done = self.write_some(fd, pending[:VECTORS_MAX], position + written)
-                written += done
-                while pending and done >= len(pending[0]):
-                    done -= len(pending.pop(0))
-                if pending:
-                    pending[0] = pending[0][done:]
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self.truncate(fd, position)
-            if error.errno in _FULL:
-                raise DiskFull(
-                    f"no room for {total} bytes ({error.strerror}): nothing of them was kept; "
-                    "free disk space, or lower retention"
-                ) from error
-            raise
-        return total
 
     def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
         """Write what the system takes in one go; the one call that a full disk refuses."""
@@ -74,7 +55,11 @@ class Files:
         return data
 
     def sync(self, fd: int) -> None:
-        """Return when everything written to `fd` would survive a power cut."""
+        """Return when everything written to `fd` would survive a power cut.
+
+        When it fails, what was written since the last time may be gone although it can still be
+        read: the system tells of it once, and then takes its pages for clean.
+        """
         os.fdatasync(fd)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -89,26 +74,44 @@ class Files:
         finally:
             os.close(fd)
 
-    def replace(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """Put `data` in the place of `path`'s content: after a crash it is the old or the new."""
-        temporary = path.with_name(path.name + ".new")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            self.write(fd, [data], 0)
-            if sync:
-                self.sync(fd)
-        finally:
-            os.close(fd)
-        temporary.replace(path)
-        if sync:
-            self.sync_folder(path.parent)
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, in the place of what has it."""
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; one that is not there is success."""
+        path.unlink(missing_ok=True)
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder, and those above it that are missing."""
+        missing = []
+        while not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for each in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                each.mkdir(FOLDER_MODE)
+            self.sync_folder(each.parent)
+
+    def remove_folder(self, folder: Path) -> None:
+        """Remove a folder with everything in it; one that is not there is success."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+    def names(self, folder: Path, suffix: str) -> list[Path]:
+        """The files of a folder whose names end in `suffix`, sorted."""
+        return sorted(path for path in folder.iterdir() if path.name.endswith(suffix))
+
+    def size_of(self, path: Path) -> int:
+        """How many bytes a file has."""
+        return path.stat().st_size
 
     def lock(self, path: Path, wait_ms: int) -> int:
         """Hold the file `path` against other processes, until the answered fd is closed.
 
-        Raises AlreadyExists when another process still holds it after `wait_ms`.
+        Raises LockHeld when another process still holds it after `wait_ms`.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         deadline = time.monotonic() + wait_ms / 1_000
         while True:
             try:
@@ -117,16 +120,87 @@ class Files:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     os.close(fd)
-                    raise AlreadyExists(
+                    raise LockHeld(
                         f"{path.parent} is in use by another process: two buffers must never "
                         "write one log; end the other one first"
                     ) from None
+            except BaseException:
+                os.close(fd)
+                raise
             time.sleep(0.02)
 
+    def boot_id(self) -> str:
+        """What differs after each start of the machine; '' where the system does not tell."""
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            return ""
 
-def boot_id() -> str:
-    """What differs after each start of the machine; '' where the system does not tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    # ---- made of the above
+
+    def create(self, path: Path) -> int:
+        """Open for writing, and make the file where it is not there. Raises DiskFull."""
+        try:
+            return self.open(path, create=True)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise DiskFull(
+                f"no room for {path.name} ({error.strerror}): free disk space"
+            ) from error
+
+    def replace(self, path: Path, data: bytes, *, sync: bool) -> None:
+        """Put `data` in the place of `path`'s content: after a crash it is the old or the new."""
+        temporary = path.with_name(path.name + ".new")
+        fd = self.create(temporary)
+        try:
+            self.truncate(fd, 0)
+            self.write(fd, [data], 0)
+            if sync:
+                self.sync(fd)
+        finally:
+            os.close(fd)
+        self.rename(temporary, path)
+        if sync:
+            self.sync_folder(path.parent)
+
+    def write(self, fd: int, pieces: Sequence[Any], position: int) -> int:
+        """Write all of `pieces` at `position`; answer how many bytes. Whole, or not at all.
+
+        Raises DiskFull when there is no room, after cutting the file back to `position`; another
+        OSError when not even that is sure.
+        """
+        try:
+            return self.overwrite(fd, pieces, position)
+        except OSError as error:
+            if error.errno not in _FULL:
+                with contextlib.suppress(OSError):
+                    self.truncate(fd, position)
+                raise
+            self.truncate(fd, position)
+            total = sum(map(len, pieces))
+            raise DiskFull(
+                f"no room for {total} bytes ({error.strerror}): nothing of them was kept; "
+                "free disk space, or lower retention"
+            ) from error
+
+    def overwrite(self, fd: int, pieces: Sequence[Any], position: int) -> int:
+        """Write all of `pieces` over what is at `position`; nothing is cut when it fails."""
+        pending = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
+        written = 0
+        while pending:
+            done = self.write_some(fd, pending[:VECTORS_MAX], position + written)
+            written += done
+            while pending and done >= len(pending[0]):
+                done -= len(pending.pop(0))
+            if pending:
+                pending[0] = pending[0][done:]
+        return written
+
+    def read_file(self, path: Path) -> bytes:
+        """All of a small file. Raises FileNotFoundError."""
+        fd = self.open_to_read(path)
+        try:
+            return self.read(fd, os.fstat(fd).st_size, 0)
+        finally:
+            os.close(fd)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
+from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.model import Offset
 
@@ -30,12 +31,17 @@ HAS_HEADERS = 2
 HAS_IDS = 4
 KNOWN_FLAGS = HAS_TIMESTAMPS | HAS_HEADERS | HAS_IDS
 
-# magic, version, flags, reserved, count, body bytes, base offset, producer id, producer epoch,
-# reserved, sequence, timestamp min and max, body checksum
+# magic, version, flags, follows (sequence), count, body bytes, base offset, producer id, producer
+# epoch, follows (epoch), sequence, timestamp min and max, body checksum
 _FIELDS = struct.Struct("<4sBBHIIQ16sIIQqqQ")
 _CHECKSUM = struct.Struct("<Q")
+_PRODUCER_AT = struct.calcsize("<4sBBHIIQ")
 HEADER_BYTES = _FIELDS.size + _CHECKSUM.size
 assert HEADER_BYTES % 8 == 0
+
+# The epoch in a mark of a producer that a log has never heard of, or has forgotten.
+NOBODY = (1 << 32) - 1
+_MARKS = (1 << 16) - 1
 
 HEADERS_TYPE = pa.map_(pa.utf8(), pa.binary())
 
@@ -54,8 +60,25 @@ def _schema(flags: int) -> pa.Schema:
 SCHEMAS = tuple(_schema(flags) for flags in range(KNOWN_FLAGS + 1))
 
 
+class Mark(NamedTuple):
+    """Where a producer stands in a log: its newest epoch, and the next sequence, of which only so
+    many bits are kept as tell apart what can be under way at one time.
+    """
+
+    epoch: int
+    sequence: int
+
+
+def mark(epoch: int, next_sequence: int) -> Mark:
+    """The mark of a producer that stands there; `NOBODY` and 0 for one that is not known."""
+    return Mark(epoch, next_sequence % _MARKS)
+
+
 class FrameHeader(NamedTuple):
-    """What a frame says of itself. `base_offset` is 0 until the log has assigned it."""
+    """What a frame says of itself. `base_offset` is 0 until the log has assigned it.
+
+    The first frame of an epoch may say where its producer must stand for it to be taken.
+    """
 
     messages: int
     flags: int
@@ -67,6 +90,7 @@ class FrameHeader(NamedTuple):
     timestamp_max_ms: int
     body_bytes: int
     body_checksum: int
+    follows: Mark | None = None
 
     @property
     def end_offset(self) -> Offset:
@@ -84,19 +108,25 @@ def producer_id(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=PRODUCER_ID_BYTES).digest()
 
 
+def producer_of(packed_header: bytes) -> bytes:
+    """The producer id in a header, without a look at the rest."""
+    return bytes(packed_header[_PRODUCER_AT : _PRODUCER_AT + PRODUCER_ID_BYTES])
+
+
 def pack_header(header: FrameHeader) -> bytes:
     """The header's bytes, with its checksum."""
+    follows = header.follows
     fields = _FIELDS.pack(
         MAGIC,
         VERSION,
         header.flags,
-        0,
+        0 if follows is None else follows.sequence + 1,
         header.messages,
         header.body_bytes,
         header.base_offset,
         header.producer_id,
         header.producer_epoch,
-        0,
+        0 if follows is None else follows.epoch,
         header.sequence,
         header.timestamp_min_ms,
         header.timestamp_max_ms,
@@ -115,12 +145,14 @@ def unpack_header(data: Any, position: int = 0) -> FrameHeader:
     (checksum,) = _CHECKSUM.unpack_from(data, position + _FIELDS.size)
     if checksum != xxh3_64_intdigest(memoryview(data)[position : position + _FIELDS.size]):
         raise LogCorrupted("the frame header's checksum is wrong")
-    _, version, flags, _, count, body_bytes, base, producer, epoch, _, sequence, low, high, body = (
-        fields
-    )
+    _, version, flags, at, count, body_bytes, base, producer, epoch, of, sequence, *rest = fields
+    low, high, body = rest
     if version != VERSION or flags & ~KNOWN_FLAGS:
         raise LogCorrupted(f"frame version {version} with flags {flags} is newer than this code")
-    return FrameHeader(count, flags, base, producer, epoch, sequence, low, high, body_bytes, body)
+    follows = Mark(of, at - 1) if at else None
+    return FrameHeader(
+        count, flags, base, producer, epoch, sequence, low, high, body_bytes, body, follows
+    )
 
 
 def check_body(header: FrameHeader, body: Any) -> None:
@@ -152,3 +184,15 @@ def frames_in(chunk: Any) -> Iterator[tuple[FrameHeader, memoryview]]:
         check_body(header, body)
         yield header, body
         position += header.frame_bytes
+
+
+def _decode_header(data: bytes) -> FrameHeader:
+    try:
+        return unpack_header(data)
+    except LogCorrupted as error:
+        raise ValueError(str(error)) from error
+
+
+HEADER: Codec[FrameHeader] = register(
+    Codec("log: frame header", FrameHeader, pack_header, _decode_header)
+)

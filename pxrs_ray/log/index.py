@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.frame import FrameHeader
 from pxrs_ray.model import Offset
@@ -83,5 +84,18 @@ class SparseIndex:
         magic, version, entries, size, end, first, greatest = _HEADER.unpack_from(body)
         if magic != MAGIC or version != VERSION:
             raise LogCorrupted(f"not an index of version {VERSION}")
+        if len(body) != _HEADER.size + 3 * 8 * entries:
+            raise LogCorrupted("the index has another length than it says")
         table = np.frombuffer(body, "<i8", offset=_HEADER.size).reshape(3, entries)
         return cls(interval_bytes, size, end, first, greatest, *(row.tolist() for row in table))
+
+
+def _decode(data: bytes) -> SparseIndex:
+    try:
+        return SparseIndex.unpack(data, 0)
+    except LogCorrupted as error:
+        raise ValueError(str(error)) from error
+
+
+# How often entries are made is no part of the file: the index of a sealed segment never grows.
+INDEX: Codec[SparseIndex] = register(Codec("log: *.idx", SparseIndex, SparseIndex.pack, _decode))

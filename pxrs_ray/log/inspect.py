@@ -75,7 +75,7 @@ def summarise(folder: Path) -> LogSummary:
     """What a log's folder shows, damaged or not."""
     manifest, recovered, problem = Manifest("", -1), Recovered([], None), ""
     try:
-        manifest = Manifest.read(folder) or manifest
+        manifest = Manifest.read(Files(), folder) or manifest
         recovered = recover(Files(), folder, _INTERVAL_BYTES, repair=False)
     except LogCorrupted as error:
         problem = str(error)
@@ -97,7 +97,7 @@ def summarise(folder: Path) -> LogSummary:
         sum(path.stat().st_size for path in segment_paths(folder)),
         full[0].index.timestamp_first_ms if full else None,
         last if last != NO_TIMESTAMP else None,
-        str(manifest.durability),
+        str(manifest.durability or ""),
         manifest.clean,
         manifest.groups,
         [(gap.first, gap.end, gap.reason) for gap in manifest.gaps],
@@ -156,7 +156,7 @@ def read_log(folder: Path, first: Offset = 0, end: Offset | None = None) -> Iter
 
     A torn tail is where a log that was killed ends; damage before it raises LogCorrupted.
     """
-    manifest = Manifest.read(folder)
+    manifest = Manifest.read(Files(), folder)
     partition = manifest.partition if manifest is not None else -1
     first = max(first, manifest.start_offset if manifest is not None else 0)
     files = Files()

@@ -1,60 +1,103 @@
 """`LogLibrary`: the logs that one buffer holds, and what it must remember to open them again.
 
-Rules of this file. One writer at a time: everything but `log` and `ends` is for the buffer's
-writer thread. A log that cannot be opened is kept as the error that it is answered with, so that
-one damaged partition does not take the others down.
+Rules of this file. One writer at a time: everything but `log`, `ends` and `due` is for the
+buffer's writer thread. A log that cannot be opened is kept as the error that it is answered with,
+so that one damaged partition does not take the others down. Trouble that passes ends by itself:
+what is `due` is tried again by `mend`, with pauses. A log that failed is left, opened anew and
+given back what memory held of it, before anybody can append to it again.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
-from pxrs_ray.errors import LogError, NotFound, PxrsError, UsageError
+from pxrs_ray.codec import json_codec
+from pxrs_ray.errors import LogAway, LogError, NotFound, PxrsError, UsageError
 from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability, LogLimits
+from pxrs_ray.log.limits import Durability
 from pxrs_ray.log.opening import log_folder
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.wire import LogEnds, QueueSpec
 from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.trouble import Pauses, passes
+
+logger = logging.getLogger(__name__)
 
 HOT_BYTES_MAX = 256 << 20
+MEND_FIRST_MS = 50
+MEND_MOST_MS = 5_000
 _QUEUES = "queues.json"
+QUEUES = json_codec("buffer: queues.json", list[QueueSpec], indent=1)
 Place = tuple[str, PartitionId]
+
+
+@dataclass(slots=True)
+class _Owed:
+    """What a log that failed held: it must reach `end` again, with what of `runs` is missing."""
+
+    end: Offset = 0
+    runs: list[Any] = field(default_factory=list)
 
 
 class LogLibrary:
     """See the rules at the head of this file."""
 
-    def __init__(self, data_folder: Path, index: int, buffers: int, now_ms: int) -> None:
-        """Open every log of the queues that this buffer knew when it ended."""
+    def __init__(
+        self,
+        data_folder: Path,
+        index: int,
+        buffers: int,
+        now_ms: int,
+        *,
+        files: Files | None = None,
+    ) -> None:
+        """Open every log of the queues that this buffer knew when it ended. Raises OSError."""
         self.folder = data_folder / ".buffers" / str(index)
         self._data_folder = data_folder
         self._index = index
         self._buffers = buffers
-        self._files = Files()
+        self.files = files or Files()
         self._specs: dict[str, QueueSpec] = {}
         self._logs: dict[Place, PartitionLog] = {}
         self._broken: dict[Place, PxrsError] = {}
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._expected: dict[Place, Offset] = {}
+        self._owed: dict[Place, _Owed] = {}
+        self._pauses: dict[Place, tuple[Pauses, int]] = {}
+        self.files.make_folder(self.folder)
+        self.producers = ProducerFence(self.folder, self.files)
         for spec in self._remembered():
             self._specs[spec.queue] = spec
             for partition in self._partitions(spec):
                 self._open(spec, partition, now_ms)
         self._share_memory()
 
-    def _remembered(self) -> Iterator[QueueSpec]:
+    def _remembered(self) -> list[QueueSpec]:
+        """What was written down. What cannot be read is put aside: the coordinator tells anew."""
         path = self.folder / _QUEUES
-        for found in json.loads(path.read_text()) if path.exists() else ():
-            found["limits"] = LogLimits(**found["limits"])
-            yield QueueSpec(**found)
+        try:
+            return cast(list[QueueSpec], QUEUES.decode(self.files.read_file(path)))
+        except FileNotFoundError:
+            return []
+        except ValueError as error:
+            aside = path.with_name(path.name + ".damaged")
+            logger.error("%s is not a list of queues (%s): kept as %s", path, error, aside.name)
+            self.files.rename(path, aside)
+            return []
 
-    def _remember(self) -> None:
-        specs = [asdict(spec) for spec in self._specs.values()]
-        self._files.replace(self.folder / _QUEUES, json.dumps(specs, indent=1).encode(), sync=True)
+    def _remember(self, specs: Mapping[str, QueueSpec]) -> None:
+        """Have it on disk which queues there are, before anything is done about it."""
+        data = QUEUES.encode(list(specs.values()))
+        try:
+            self.files.replace(self.folder / _QUEUES, data, sync=True)
+        except OSError as error:
+            raise LogAway(f"{self.folder}: queues cannot be written down ({error})") from error
+        self._specs = dict(specs)
 
     def _partitions(self, spec: QueueSpec) -> range:
         return range(self._index, spec.partitions, self._buffers)
@@ -106,17 +149,29 @@ class LogLibrary:
         if known is not None:
             self._check_change(known, spec)
         if known != spec:
-            self._specs[spec.queue] = spec
-            self._remember()
+            self._remember({**self._specs, spec.queue: spec})
         for partition in self._partitions(spec):
             place = (spec.queue, partition)
+            self._expected[place] = expected_ends.get(partition, 0)
             if place not in self._logs:
                 self._open(spec, partition, now_ms)
-            log = self._logs.get(place)
-            expected = expected_ends.get(partition, 0)
-            if log is not None and (log.state == "waiting" or expected > log.end_offset):
-                log.confirm(expected, now_ms)
+            else:
+                self._confirm_open(place, now_ms)
         self._share_memory()
+
+    def _confirm_open(self, place: Place, now_ms: int) -> None:
+        """Confirm a log that is open; where that meets trouble it waits, and is due."""
+        try:
+            self._confirm(self._logs[place], place, now_ms)
+        except LogError as error:
+            logger.warning("%s: cannot be confirmed yet: %s", place, error)
+
+    def _confirm(self, log: PartitionLog, place: Place, now_ms: int) -> None:
+        expected = self._expected.get(place)
+        owed = self._owed.get(place, _Owed()).end
+        reach = max(expected or 0, owed)
+        if reach > log.end_offset or (log.state == "waiting" and expected is not None):
+            log.confirm(reach, now_ms)
 
     def _check_change(self, known: QueueSpec, spec: QueueSpec) -> None:
         if known.partitions != spec.partitions:
@@ -135,15 +190,77 @@ class LogLibrary:
     def _open(self, spec: QueueSpec, partition: PartitionId, now_ms: int) -> None:
         place = (spec.queue, partition)
         folder = log_folder(self._data_folder, spec.queue, partition)
-        self._broken.pop(place, None)
         try:
-            self._logs[place] = PartitionLog.open(
-                folder, spec.queue, partition, spec.limits, now_ms=now_ms, files=self._files
+            # Nobody is waited for: what another process still holds is due again soon.
+            log = PartitionLog.open(
+                folder,
+                spec.queue,
+                partition,
+                spec.limits,
+                now_ms=now_ms,
+                files=self.files,
+                lock_wait_ms=0,
             )
+            try:
+                owed = self._owed.get(place)
+                if owed is not None:
+                    log.restore(owed.runs, now_ms)
+                self._confirm(log, place, now_ms)
+            except BaseException:
+                log.abandon()
+                raise
         except PxrsError as error:
             self._broken[place] = error
-        except OSError as error:
-            self._broken[place] = LogError(f"{folder}: cannot be opened: {error}")
+        except Exception as error:  # noqa: BLE001 - one log's trouble is its own, whatever it is
+            kind = LogAway if passes(error) else LogError
+            self._broken[place] = kind(f"{folder}: cannot be opened: {error}")
+        else:
+            self._logs[place] = log
+            self._owed.pop(place, None)
+            self._broken.pop(place, None)
+
+    # ---- trouble that passes
+
+    def due(self, monotonic_ms: int) -> list[Place]:
+        """The places whose trouble may be over now: `mend` them."""
+        places = [*self._broken, *self._logs]
+        return [p for p in places if self._ails(p) and self._next_ms(p) <= monotonic_ms]
+
+    def _ails(self, place: Place) -> bool:
+        log = self._logs.get(place)
+        if log is None:
+            return passes(self._broken[place])
+        state = log.state
+        return state == "failed" or (state == "waiting" and place in self._expected)
+
+    def _next_ms(self, place: Place) -> int:
+        return self._pauses[place][1] if place in self._pauses else 0
+
+    def mend(self, place: Place, now_ms: int, monotonic_ms: int) -> bool:
+        """Try once more; True when all is well now."""
+        if place[0] not in self._specs:
+            return True  # dropped meanwhile
+        log = self._logs.get(place)
+        if log is not None and log.state == "waiting":
+            self._confirm_open(place, now_ms)
+        elif log is None or log.state == "failed":
+            if log is not None:
+                self._leave(place, log)
+            self._open(self._specs[place[0]], place[1], now_ms)
+        if not self._ails(place):
+            self._pauses.pop(place, None)
+            self._share_memory()
+            return True
+        pauses, _ = self._pauses.get(place, (Pauses(MEND_FIRST_MS, MEND_MOST_MS), 0))
+        self._pauses[place] = pauses, monotonic_ms + pauses.next_ms()
+        return False
+
+    def _leave(self, place: Place, log: PartitionLog) -> None:
+        """Let go of a log that failed, but not of what it had told anybody."""
+        self._owed[place] = _Owed(log.visible_end, log.unsynced())
+        self._broken[place] = LogAway(f"{log.folder}: it is being opened anew")
+        del self._logs[place]
+        log.abandon()
 
     def _share_memory(self) -> None:
         """Divide the buffer's memory for hot tails among its logs, and set every log's limits."""
@@ -153,19 +270,42 @@ class LogLibrary:
             log.set_limits(replace(limits, hot_bytes_max=min(share, limits.hot_bytes_max)))
 
     def drop_queue(self, queue: str) -> None:
-        """Delete every log of `queue` here; an absent queue is success."""
-        spec = self._specs.pop(queue, None)
-        if spec is None:
-            return
-        self._remember()
-        for partition in self._partitions(spec):
-            self._broken.pop((queue, partition), None)
-            log = self._logs.pop((queue, partition), None)
-            if log is not None:
-                log.close()
-            shutil.rmtree(log_folder(self._data_folder, queue, partition), ignore_errors=True)
+        """Delete every log of `queue` here; an absent queue is success.
+
+        Raises LogAway when a folder cannot be removed. Done again, it finishes what was cut off.
+        """
+        if queue in self._specs:
+            self._remember({q: spec for q, spec in self._specs.items() if q != queue})
+        self.producers.drop_queue(queue)
+        for place in [place for place in self._logs if place[0] == queue]:
+            self._logs.pop(place).abandon()
+        maps: list[dict[Place, Any]] = [self._broken, self._expected, self._owed, self._pauses]
+        for known in maps:
+            for place in [place for place in known if place[0] == queue]:
+                del known[place]
+        # By what lies there: a life before may have forgotten the queue, and died in the middle.
+        above = log_folder(self._data_folder, queue, 0).parent
+        try:
+            for folder in sorted(above.glob("p" + "[0-9]" * 5)):
+                if int(folder.name[1:]) % self._buffers == self._index:
+                    self.files.remove_folder(folder)
+        except OSError as error:
+            raise LogAway(f"queue {queue!r} cannot be deleted now: {error}") from error
+        with suppress(OSError):  # other buffers may have theirs beside it
+            above.rmdir()
 
     def close(self) -> None:
-        """Sync and close every log."""
+        """Sync and close every log; raises the first trouble once all are closed."""
+        errors: list[Exception] = []
         for log in self._logs.values():
-            log.close()
+            try:
+                log.close()
+            except (PxrsError, OSError) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def abandon(self) -> None:
+        """Let go of everything without a word, as a killed process does."""
+        for log in self._logs.values():
+            log.abandon()

@@ -67,6 +67,15 @@ class LogLimits:
     producer_idle_ms: int = 7 * 24 * 3_600_000
 
     def __post_init__(self) -> None:
+        # Whoever makes limits of words (a file, a caller) gets what code compares by identity.
+        for name, kind in (("durability", Durability), ("on_loss", LossPolicy)):
+            try:
+                object.__setattr__(self, name, kind(getattr(self, name)))
+            except ValueError:
+                known = ", ".join(kind)
+                raise ConfigError(
+                    f"{name} must be one of {known}, not {getattr(self, name)!r}"
+                ) from None
         for name in (
             "hot_bytes_max",
             "segment_bytes_max",

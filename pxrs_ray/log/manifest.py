@@ -7,13 +7,13 @@ is written rarely; elsewhere it is only raised to what is synced. The file is re
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.files import Files
+from pxrs_ray.log.limits import Durability
 from pxrs_ray.log.wire import Gap
 from pxrs_ray.model import Offset, PartitionId
 
@@ -29,29 +29,32 @@ class Manifest:
     partition: PartitionId
     start_offset: Offset = 0
     known_end: Offset = 0
-    durability: str = ""
+    durability: Durability | None = None
     clean: bool = True
     boot_id: str = ""
     stopped: str = ""
     groups: dict[str, Offset] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
+    version: int = VERSION
 
     def write(self, files: Files, folder: Path) -> None:
         """Replace the file. Raises OSError, DiskFull."""
-        data = json.dumps({"version": VERSION, **asdict(self)}, indent=1).encode()
-        files.replace(folder / NAME, data, sync=self.durability != "memory")
+        sync = self.durability is not Durability.MEMORY
+        files.replace(folder / NAME, MANIFEST.encode(self), sync=sync)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest | None:
+    def read(cls, files: Files, folder: Path) -> Manifest | None:
         """The manifest of a log; None when there is none. Raises LogCorrupted."""
         path = folder / NAME
         try:
-            found: dict[str, Any] = json.loads(path.read_bytes())
-            if found.pop("version") != VERSION:
-                raise LogCorrupted(f"{path}: not of version {VERSION}: use a newer pxrs-ray")
-            found["gaps"] = [Gap(**gap) for gap in found["gaps"]]
-            return cls(**found)
+            found: Manifest = MANIFEST.decode(files.read_file(path))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError) as error:
+        except ValueError as error:
             raise LogCorrupted(f"{path}: not a manifest: {error}") from error
+        if found.version != VERSION:
+            raise LogCorrupted(f"{path}: not of version {VERSION}: use a newer pxrs-ray")
+        return found
+
+
+MANIFEST = json_codec("log: manifest.json", Manifest, indent=1)

@@ -8,6 +8,7 @@ waits until `PartitionLog.confirm` says how far it should reach.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from pxrs_ray.log.files import Files
 from pxrs_ray.log.limits import Durability, LogLimits, LossPolicy
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.producer_state import ProducerStates
+from pxrs_ray.log.synced import Synced, read_note, write_note
 from pxrs_ray.log.wire import Gap
 from pxrs_ray.model import Offset, PartitionId
 
@@ -31,7 +33,10 @@ POWER = "the machine restarted without closing the log: how far were its readers
 
 @dataclass(slots=True)
 class Opened:
-    """The parts of a log, in agreement with one another. `waiting` is '', NEW or POWER."""
+    """The parts of a log, in agreement with one another. `waiting` is '', NEW or POWER.
+
+    Below `covered` the producers' snapshot on disk knows what the frames know.
+    """
 
     manifest: Manifest
     disk: DiskLog | None
@@ -39,6 +44,7 @@ class Opened:
     end_offset: Offset
     waiting: str
     lock_fd: int
+    covered: Offset
 
 
 def log_folder(data_folder: Path, queue: str, partition: PartitionId) -> Path:
@@ -69,38 +75,51 @@ def open_parts(
     now_ms: int,
     lock_wait_ms: int,
 ) -> Opened:
-    """Lock the folder, and recover what it holds. Raises LogCorrupted, AlreadyExists."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Lock the folder, and recover what it holds. Raises LogCorrupted, LockHeld, OSError."""
+    files.make_folder(folder)
     lock_fd = files.lock(folder / LOCK, lock_wait_ms)
+    disk: DiskLog | None = None
     try:
-        manifest = Manifest.read(folder)
-        waiting = "" if manifest is not None else NEW
-        manifest = manifest or Manifest(queue, partition)
+        found = Manifest.read(files, folder)
+        if found is None:  # its folders may be as new, and names are not synced with files
+            files.sync_folder(folder.parent)
+            files.sync_folder(folder.parent.parent)
+        manifest = found or Manifest(queue, partition)
         producers = ProducerStates(limits.producers_max, limits.producer_idle_ms)
+        waiting, covered = "" if found is not None else NEW, 0
         if limits.durability is Durability.MEMORY:
-            disk, end = None, manifest.known_end
+            end = manifest.known_end
             if manifest.start_offset < end:
                 reason = "the memory of the buffer is gone"
                 note_gap(manifest, manifest.start_offset, end, now_ms, reason, stop=False)
         else:
-            disk = DiskLog(folder, limits, files)
-            end = _agree(disk, manifest, limits, now_ms)
-            restarted = manifest.boot_id != boot and not manifest.clean
-            if not waiting and restarted and limits.durability is Durability.INTERVAL:
+            restarted = found is not None and manifest.boot_id != boot and not manifest.clean
+            if restarted and limits.durability is Durability.INTERVAL:
                 waiting = POWER
-            _restore_producers(disk, producers, folder, end, now_ms)
-            disk.begin(end, now_ms)
+            noted = max(manifest.known_end, read_note(files, lock_fd))
+            disk = DiskLog(folder, limits, files, Synced(noted, restarted))
+            end = _agree(disk, manifest, noted, limits, now_ms)
+            covered = _restore_producers(disk, producers, files, folder, end, now_ms)
+            # After a power cut the system's memory is new: what is read is on disk.
+            sure = restarted or (found is not None and manifest.clean)
+            disk.begin(end, None if sure else noted, now_ms)
+            write_note(files, lock_fd, end)
+            _drop_again(disk, manifest)
         manifest.known_end = end
         manifest.durability, manifest.boot_id, manifest.clean = limits.durability, boot, False
         if not waiting:
             manifest.write(files, folder)
-        return Opened(manifest, disk, producers, end, waiting, lock_fd)
+        return Opened(manifest, disk, producers, end, waiting, lock_fd, covered)
     except BaseException:
+        if disk is not None:
+            disk.close()
         os.close(lock_fd)
         raise
 
 
-def _agree(disk: DiskLog, manifest: Manifest, limits: LogLimits, now_ms: int) -> Offset:
+def _agree(
+    disk: DiskLog, manifest: Manifest, synced: Offset, limits: LogLimits, now_ms: int
+) -> Offset:
     """Compare segments with the manifest, record what is missing, answer where to go on."""
     stop = limits.on_loss is LossPolicy.STOP
     reached = manifest.start_offset
@@ -109,21 +128,41 @@ def _agree(disk: DiskLog, manifest: Manifest, limits: LogLimits, now_ms: int) ->
             reason = f"no segment holds them before {segment.path.name}"
             note_gap(manifest, reached, segment.base_offset, now_ms, reason, stop)
         reached = max(reached, segment.end_offset)
-    if reached < manifest.known_end:
-        end = manifest.known_end + RESERVE_OFFSETS
-        note_gap(manifest, reached, end, now_ms, "the segments end too early", stop)
-        return end
-    return reached
+    if reached >= synced:
+        return reached
+    for gap in manifest.gaps:
+        # It was judged and written down before; only the step above it was not made any more.
+        if gap.first <= reached < gap.end and synced <= gap.end:
+            return gap.end
+    end = synced + RESERVE_OFFSETS
+    note_gap(manifest, reached, end, now_ms, "the segments end too early", stop)
+    return end
+
+
+def _drop_again(disk: DiskLog, manifest: Manifest) -> None:
+    """Delete what was dropped before the crash, after the manifest had been told."""
+    dropped = sum(1 for s in disk.segments[:-1] if s.end_offset <= manifest.start_offset)
+    with contextlib.suppress(OSError):
+        disk.drop(dropped)
 
 
 def _restore_producers(
-    disk: DiskLog, producers: ProducerStates, folder: Path, end: Offset, now_ms: int
-) -> None:
-    """Rebuild what is known of producers: the snapshot, and every frame after it."""
+    disk: DiskLog,
+    producers: ProducerStates,
+    files: Files,
+    folder: Path,
+    end: Offset,
+    now_ms: int,
+) -> Offset:
+    """Rebuild what is known of producers: the snapshot, and every frame after it.
+
+    Answers up to where the snapshot holds what dropped frames knew.
+    """
     since = 0
     try:
-        since = producers.restore((folder / SNAPSHOT).read_bytes(), end)
+        since = producers.restore(files.read_file(folder / SNAPSHOT), end)
     except (FileNotFoundError, LogCorrupted):
         pass  # the frames tell it all
     for header in disk.frames_from(since):
         producers.record(header, now_ms)
+    return since

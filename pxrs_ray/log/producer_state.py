@@ -3,8 +3,11 @@
 Rules of this file. A producer numbers its frames for a partition 0, 1, 2, ... within an epoch of
 its own. The log takes exactly the next number; answers a number it had with the first answer;
 refuses a number that skips ahead (SequenceGap) and an epoch older than the newest it has seen
-(ProducerFenced). A producer that the log does not know, or that raised its epoch, starts at 0.
-The state is part of the log: it is rebuilt from a snapshot and the frames after it.
+(ProducerFenced). A producer that the log does not know, or that raised its epoch, starts at 0;
+where the first frame of an epoch says what it follows, it is taken only if the producer stands
+exactly there (SequenceGap): nothing of the former epoch can have come in unseen.
+The state is part of the log: it is rebuilt from a snapshot and the frames after it. How long
+somebody has been silent is told by a time of the log's own, see `tick`.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
+from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, SequenceConflict, SequenceGap
-from pxrs_ray.log.frame import FrameHeader
+from pxrs_ray.log.frame import NOBODY, FrameHeader, mark
+from pxrs_ray.log.wire import Heard
 from pxrs_ray.model import Offset
 
 ANSWERS_MAX = 64
+STEP_MS_MAX = 3_600_000
 _CHECKSUM_BYTES = 8
 
 
@@ -43,7 +49,20 @@ class Producer:
     answers: deque[Answer] = field(default_factory=lambda: deque(maxlen=ANSWERS_MAX))
 
 
-_SNAPSHOT_SCHEMA = pa.schema(
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state at one end of the log: by producer id, least recently heard first.
+
+    `age_ms` is the log's own time, which the producers' `seen_ms` are dated by. A producer has at
+    least one answer, and at most ANSWERS_MAX.
+    """
+
+    end_offset: Offset
+    age_ms: int
+    producers: dict[bytes, Producer]
+
+
+_SCHEMA = pa.schema(
     [
         ("producer", pa.binary(16)),
         ("epoch", pa.int64()),
@@ -64,6 +83,8 @@ class ProducerStates:
         self._producers: dict[bytes, Producer] = {}
         self._producers_max = producers_max
         self._idle_ms = idle_ms
+        self._age_ms = 0
+        self._ticked_ms: int | None = None
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -72,6 +93,18 @@ class ProducerStates:
         """The sequence that the log would take next of this producer in this epoch."""
         known = self._producers.get(producer_id)
         return known.next_sequence if known is not None and known.epoch == epoch else 0
+
+    def heard(self, producer_id: bytes, epoch: int) -> Heard | None:
+        """Where a producer stands; None when it is not known.
+
+        For one that believes itself in another `epoch`, with the places of its latest frames.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return None
+        answers = known.answers if epoch != known.epoch else ()
+        places = tuple((answer.sequence, answer.base_offset) for answer in answers)
+        return Heard(known.epoch, known.next_sequence, places)
 
     def repeat(self, header: FrameHeader, pending: int = 0) -> Answer | None:
         """None for a frame that is next in line; the first answer for one that was there before.
@@ -88,6 +121,8 @@ class ProducerStates:
             )
         expected = self.expected(header.producer_id, header.producer_epoch) + pending
         if header.sequence == expected:
+            if known is None or header.producer_epoch > known.epoch:
+                self._check_follows(header, known)
             return None
         if header.sequence > expected:
             raise SequenceGap(f"sequence {header.sequence} skips ahead: {expected} is next")
@@ -106,53 +141,50 @@ class ProducerStates:
                 return answer
         return Answer(header.sequence, -1, header.messages, header.body_checksum)
 
+    def _check_follows(self, header: FrameHeader, known: Producer | None) -> None:
+        stands = mark(known.epoch, known.next_sequence) if known is not None else mark(NOBODY, 0)
+        if header.follows is not None and header.follows != stands:
+            raise SequenceGap(
+                f"epoch {header.producer_epoch} was to follow {tuple(header.follows)}, but its "
+                f"producer stands at {tuple(stands)}"
+            )
+
     def record(self, header: FrameHeader, now_ms: int) -> None:
         """Remember a frame that is in the log, with its base offset in the header."""
+        if now_ms != self._ticked_ms:
+            self.tick(now_ms)
         known = self._producers.pop(header.producer_id, None)
         if known is None or known.epoch != header.producer_epoch:
-            known = Producer(header.producer_epoch, 0, now_ms)
+            known = Producer(header.producer_epoch, 0, self._age_ms)
         known.next_sequence = header.sequence + 1
-        known.seen_ms = now_ms
+        known.seen_ms = self._age_ms
         known.answers.append(
             Answer(header.sequence, header.base_offset, header.messages, header.body_checksum)
         )
         self._producers[header.producer_id] = known
-        self._forget(now_ms)
+        self._forget()
 
-    def _forget(self, now_ms: int) -> None:
+    def _forget(self) -> None:
         while self._producers:
             oldest = next(iter(self._producers))
-            silent_ms = now_ms - self._producers[oldest].seen_ms
+            silent_ms = self._age_ms - self._producers[oldest].seen_ms
             if len(self._producers) <= self._producers_max and silent_ms <= self._idle_ms:
                 return
             del self._producers[oldest]
 
+    def tick(self, now_ms: int) -> None:
+        """Let time pass up to `now_ms`, however the caller's clock came there.
+
+        Time here only rises, and by no more than an hour a step: a clock that was years behind
+        and is mended makes nobody silent for years.
+        """
+        if self._ticked_ms is not None:
+            self._age_ms += min(max(0, now_ms - self._ticked_ms), STEP_MS_MAX)
+        self._ticked_ms = now_ms
+
     def snapshot(self, end_offset: Offset) -> bytes:
         """All of this state, as it is when the log ends at `end_offset`; see `restore`."""
-        rows = [
-            (
-                producer_id,
-                known.epoch,
-                known.next_sequence,
-                known.seen_ms,
-                answer.sequence,
-                answer.base_offset,
-                answer.messages,
-                answer.body_checksum,
-            )
-            for producer_id, known in self._producers.items()
-            for answer in known.answers
-        ]
-        columns = list(zip(*rows, strict=True)) or [()] * len(_SNAPSHOT_SCHEMA)
-        table = pa.Table.from_arrays(
-            [pa.array(column, f.type) for column, f in zip(columns, _SNAPSHOT_SCHEMA, strict=True)],
-            schema=_SNAPSHOT_SCHEMA.with_metadata({"end_offset": str(end_offset)}),
-        )
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        data: bytes = sink.getvalue().to_pybytes()
-        return data + xxh3_64_intdigest(data).to_bytes(_CHECKSUM_BYTES, "little")
+        return SNAPSHOT.encode(Snapshot(end_offset, self._age_ms, self._producers))
 
     def restore(self, data: bytes, log_end: Offset) -> Offset:
         """Take over a snapshot; answer the end offset that it was made at.
@@ -160,18 +192,62 @@ class ProducerStates:
         Raises LogCorrupted, and then changes nothing, when it is not whole, or of a log that
         reached further than `log_end`.
         """
-        body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-        if xxh3_64_intdigest(body).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
-            raise LogCorrupted("the producers' snapshot fails its checksum")
+        try:
+            found = SNAPSHOT.decode(data)
+        except ValueError as error:
+            raise LogCorrupted(f"the producers' snapshot: {error}") from error
+        if found.end_offset > log_end:
+            raise LogCorrupted(f"the producers' snapshot is of offset {found.end_offset}")
+        self._producers, self._age_ms = found.producers, found.age_ms
+        return found.end_offset
+
+
+def _encode(snapshot: Snapshot) -> bytes:
+    rows = [
+        (
+            producer_id,
+            known.epoch,
+            known.next_sequence,
+            known.seen_ms,
+            answer.sequence,
+            answer.base_offset,
+            answer.messages,
+            answer.body_checksum,
+        )
+        for producer_id, known in snapshot.producers.items()
+        for answer in known.answers
+    ]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
+    about = {"end_offset": str(snapshot.end_offset), "age_ms": str(snapshot.age_ms)}
+    table = pa.Table.from_arrays(
+        [pa.array(column, f.type) for column, f in zip(columns, _SCHEMA, strict=True)],
+        schema=_SCHEMA.with_metadata(about),
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data + xxh3_64_intdigest(data).to_bytes(_CHECKSUM_BYTES, "little")
+
+
+def _decode(data: bytes) -> Snapshot:
+    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if xxh3_64_intdigest(body).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
+        raise ValueError("its checksum is wrong")
+    try:
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-        end_offset = int(table.schema.metadata[b"end_offset"])
-        if end_offset > log_end:
-            raise LogCorrupted(f"the producers' snapshot is of offset {end_offset}")
-        producers: dict[bytes, Producer] = {}
-        for producer_id, epoch, next_sequence, seen_ms, *answer in zip(
-            *(column.to_pylist() for column in table.columns), strict=True
-        ):
-            known = producers.setdefault(producer_id, Producer(epoch, next_sequence, seen_ms))
-            known.answers.append(Answer(*answer))
-        self._producers = producers
-        return end_offset
+        about = table.schema.metadata
+        end_offset = int(about[b"end_offset"])
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
+        raise ValueError(f"it is none: {error}") from error
+    producers: dict[bytes, Producer] = {}
+    for producer_id, epoch, next_sequence, seen_ms, *answer in rows:
+        known = producers.setdefault(producer_id, Producer(epoch, next_sequence, seen_ms))
+        known.answers.append(Answer(*answer))
+    # One that an older version wrote dates by the wall clock; only differences count.
+    oldest = max((known.seen_ms for known in producers.values()), default=0)
+    return Snapshot(end_offset, int(about.get(b"age_ms", oldest)), producers)
+
+
+SNAPSHOT: Codec[Snapshot] = register(Codec("log: producers.snap", Snapshot, _encode, _decode))

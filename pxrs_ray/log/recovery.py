@@ -2,8 +2,10 @@
 
 Rules of this file. Only the last segment that holds frames can have a torn tail: the one before
 it was synced before the next got its first frame. A tail is torn when no whole frame follows it;
-then it is cut, and what was cut is told. Anything else that is damaged is an error, and the file
-stays as it is. An index is a convenience: one that is missing or wrong is made anew.
+then it is cut, and what was cut is told. After a power cut the pages of what was not synced are
+there or not in any order, so there a tail is torn whatever follows. Anything else that is damaged
+is an error, and the file stays as it is. An index is a convenience: one that is missing or wrong
+is made anew.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from pxrs_ray.log.segment import (
     check_file_header,
     segment_paths,
 )
+from pxrs_ray.log.synced import Synced
 from pxrs_ray.model import Offset
+
+NOTHING_SYNCED = Synced()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,19 @@ class Recovered:
     cut: Cut | None
 
 
-def recover(files: Files, folder: Path, interval_bytes: int, *, repair: bool = True) -> Recovered:
+def recover(
+    files: Files,
+    folder: Path,
+    interval_bytes: int,
+    *,
+    repair: bool = True,
+    synced: Synced = NOTHING_SYNCED,
+) -> Recovered:
     """Open every segment of `folder`, cutting a torn tail unless not to `repair`.
 
     Raises LogCorrupted naming file, position and offset.
     """
-    paths = segment_paths(folder)
+    paths = segment_paths(folder, files)
     if repair:
         _remove_unborn(files, paths)
     segments: list[Segment] = []
@@ -60,8 +72,9 @@ def recover(files: Files, folder: Path, interval_bytes: int, *, repair: bool = T
         if segment is None:
             segment, damage = _from_scan(files, path, interval_bytes)
             if damage is not None:
-                later = any(p.stat().st_size > FILE_HEADER_BYTES for p in paths if p > path)
-                cut = _cut_tail(files, segment, damage, later=later, repair=repair)
+                later = any(files.size_of(p) > FILE_HEADER_BYTES for p in paths if p > path)
+                torn = not later and synced.power_cut and damage.offset >= synced.offset
+                cut = _cut_tail(files, segment, damage, later=later, torn=torn, repair=repair)
         if segments and segments[-1].end_offset > segment.base_offset:
             raise LogCorrupted(
                 f"{path}: begins at offset {segment.base_offset}, but {segments[-1].path.name} "
@@ -69,18 +82,18 @@ def recover(files: Files, folder: Path, interval_bytes: int, *, repair: bool = T
             )
         segments.append(segment)
     while repair and len(segments) > 1 and segments[-1].empty and cut is not None:
-        segments.pop().path.unlink()
+        files.unlink(segments.pop().path)
     return Recovered(segments, cut)
 
 
 def _remove_unborn(files: Files, paths: list[Path]) -> None:
     """Drop a last file whose header never got to disk: it cannot hold a frame."""
-    while paths and paths[-1].stat().st_size <= FILE_HEADER_BYTES:
+    while paths and files.size_of(paths[-1]) <= FILE_HEADER_BYTES:
         try:
             _base_offset(files, paths[-1])
             return
         except LogCorrupted:
-            paths.pop().unlink()
+            files.unlink(paths.pop())
 
 
 def _base_offset(files: Files, path: Path) -> Offset:
@@ -94,11 +107,11 @@ def _base_offset(files: Files, path: Path) -> Offset:
 def _from_index(files: Files, path: Path, interval_bytes: int) -> Segment | None:
     """A sealed segment by its index file; None when the index is missing, damaged or stale."""
     try:
-        data = path.with_suffix(INDEX_SUFFIX).read_bytes()
+        data = files.read_file(path.with_suffix(INDEX_SUFFIX))
         index = SparseIndex.unpack(data, interval_bytes)
     except (FileNotFoundError, LogCorrupted):
         return None
-    if index.size != path.stat().st_size:
+    if index.size != files.size_of(path):
         return None
     return Segment(path, _base_offset(files, path), index)
 
@@ -119,11 +132,14 @@ def _from_scan(files: Files, path: Path, interval_bytes: int) -> tuple[Segment, 
     return Segment(path, base_offset, index), None
 
 
-def _cut_tail(files: Files, segment: Segment, damage: Damage, *, later: bool, repair: bool) -> Cut:
+def _cut_tail(
+    files: Files, segment: Segment, damage: Damage, *, later: bool, torn: bool, repair: bool
+) -> Cut:
     fd = files.open(segment.path) if repair else files.open_to_read(segment.path)
     try:
         size = os.fstat(fd).st_size
-        if later or whole_frame_after(files, fd, damage.position, size, damage.offset) is not None:
+        at = damage.position, size, damage.offset
+        if later or (not torn and whole_frame_after(files, fd, *at) is not None):
             raise damage.error()
         if repair:
             files.truncate(fd, damage.position)

@@ -72,11 +72,18 @@ def whole_frame_after(
 ) -> int | None:
     """The position of a whole frame of a later offset behind `position`; None when there is none.
 
-    Tells damage in the middle of a log from a tail that was never completely written.
+    Tells damage in the middle of a log from a tail that was never completely written. A frame
+    whose header is whole says where it ends: what its payloads hold is no frame of the log,
+    whatever it looks like.
     """
     raw = files.read(fd, size - position, position)
     data = memoryview(raw)
-    found = raw.find(MAGIC, 1)
+    begin = 1
+    try:
+        begin = unpack_header(data).frame_bytes
+    except LogCorrupted:
+        pass
+    found = raw.find(MAGIC, begin)
     while found >= 0:
         try:
             header = unpack_header(data, found)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
+from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.frame import HEADER_BYTES, FrameHeader, check_body, unpack_header
@@ -38,6 +39,24 @@ def pack_file_header(base_offset: Offset, created_ms: int) -> bytes:
     return fields + xxh3_64_intdigest(fields).to_bytes(8, "little")
 
 
+def _decode_file_header(data: bytes) -> tuple[Offset, int]:
+    try:
+        base_offset = check_file_header(data, Path())
+    except LogCorrupted as error:
+        raise ValueError(str(error)) from error
+    return base_offset, int(_FIELDS.unpack(data[: _FIELDS.size])[4])
+
+
+FILE_HEADER: Codec[tuple[Offset, int]] = register(
+    Codec(
+        "log: *.seg, its header",
+        tuple[Offset, int],
+        lambda header: pack_file_header(*header),
+        _decode_file_header,
+    )
+)
+
+
 def check_file_header(data: bytes, path: Path) -> Offset:
     """Read a segment's base offset. Raises LogCorrupted when it is no segment we can read."""
     fields, checksum = data[: _FIELDS.size], data[_FIELDS.size : FILE_HEADER_BYTES]
@@ -54,9 +73,9 @@ def segment_path(folder: Path, base_offset: Offset) -> Path:
     return folder / f"{base_offset:020d}{SUFFIX}"
 
 
-def segment_paths(folder: Path) -> list[Path]:
+def segment_paths(folder: Path, files: Files | None = None) -> list[Path]:
     """All segment files of a folder, in order of offset."""
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return (files or Files()).names(folder, SUFFIX)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pxrs_ray.errors import LogError, LogLost, OffsetOutOfRange
+from pxrs_ray.errors import LogAway, LogError, LogLost, OffsetOutOfRange
 from pxrs_ray.log.disk import DiskLog
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.frame import decode_body, frames_in
@@ -16,6 +16,7 @@ from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.opening import Opened
 from pxrs_ray.log.producer_state import ProducerStates
+from pxrs_ray.log.reserve import Reserve
 from pxrs_ray.log.wire import Gap, LogEnds
 from pxrs_ray.model import Offset
 
@@ -53,6 +54,10 @@ class LogView:
         self._start = opened.manifest.start_offset
         self._end = opened.end_offset
         self._durable = opened.end_offset
+        self._covered = opened.covered
+        self._reserve = Reserve(files, folder)
+        if self._disk is not None:
+            self._reserve.keep()
 
     @property
     def queue(self) -> str:
@@ -86,8 +91,8 @@ class LogView:
 
     @property
     def dirty(self) -> bool:
-        """Whether `sync` has something to do."""
-        return self._disk is not None and self._durable < self._end
+        """Whether `sync` has something to do; never once the log is closed, or dropped."""
+        return self._disk is not None and self._durable < self._end and not self._closed
 
     @property
     def size_bytes(self) -> int:
@@ -140,14 +145,14 @@ class LogView:
             self.groups,
             self.gaps,
             self.state,
-            str(self._failed or self._manifest.stopped),
+            str(self._failed or self._waiting or self._manifest.stopped),
         )
 
     def read(self, offset: Offset, records_max: int = ALL_RECORDS, bytes_max: int = 1 << 20) -> Run:
         """Whole frames, the first one holding `offset` (or, in a gap, what follows it).
 
         At least one frame, then up to the bounds; none at the end. May read files. Raises
-        OffsetOutOfRange, LogCorrupted, LogLost.
+        OffsetOutOfRange, LogCorrupted, LogLost, LogAway.
         """
         hot = self.read_hot(offset, records_max, bytes_max)
         if hot is not None:
@@ -155,9 +160,9 @@ class LogView:
         assert self._disk is not None
         try:
             found = self._disk.read(offset, records_max, bytes_max)
-        except FileNotFoundError:
-            self._check_range(offset)  # retention dropped it meanwhile
-            raise
+        except OSError as error:
+            self._check_range(offset)  # or did retention drop it meanwhile?
+            raise LogAway(f"{self.folder}: cannot be read at {offset} ({error})") from error
         if found is None:
             return self._nothing(offset)
         run, after = found
@@ -200,7 +205,10 @@ class LogView:
         with self._lock:
             frame = self._hot.frame_reaching(timestamp_ms) if self._disk is None else None
         if self._disk is not None:
-            found = self._disk.frame_reaching(timestamp_ms)
+            try:
+                found = self._disk.frame_reaching(timestamp_ms)
+            except OSError as error:
+                raise LogAway(f"{self.folder}: cannot be read ({error})") from error
         else:
             found = next(frames_in(frame), None) if frame is not None else None
         if found is None:
@@ -223,7 +231,7 @@ class LogView:
         if self._failed is not None:
             raise self._failed
         if self._closed:
-            raise LogError(f"{self.folder}: the log is closed")
+            raise LogAway(f"{self.folder}: the log is closed; it is opened anew")
         if self._waiting:
             raise LogLost(f"partition {self.partition} is not confirmed: {self._waiting}")
         if self._manifest.stopped:

@@ -37,10 +37,22 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What a log knows of a producer: where it stands, and (sequence, base offset) of its latest
+    frames in that epoch.
+    """
+
+    epoch: int
+    next_sequence: int
+    places: tuple[tuple[int, Offset], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """One frame or one read was refused; `error` says why and can be raised as it stands.
 
-    `expected_sequence` comes with SequenceGap: what the log would take next of that producer.
+    `expected_sequence` comes with SequenceGap: what the log would take next of that producer in
+    the frame's epoch; and `heard`: where it stands, None when the log does not know it.
     `start_offset` and `end_offset` come with OffsetOutOfRange and LogLost: what can be read.
     """
 
@@ -49,6 +61,7 @@ class Refused:
     expected_sequence: int | None = None
     start_offset: Offset | None = None
     end_offset: Offset | None = None
+    heard: Heard | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pxrs_ray.model import Offset
+from pxrs_ray.processing.suspects import Suspect
 
 
 @dataclass(eq=False, slots=True)
@@ -26,6 +27,7 @@ class Item:
     size_bytes: int = 0
     attempts: int = 0
     error: str = ""
+    suspect: Suspect | None = None
 
     def __repr__(self) -> str:
         return f"Item({self.offset}, key={self.key!r}, attempts={self.attempts})"
@@ -63,7 +65,8 @@ class Standing:
     """How far a partition is: what its row in the registry will say.
 
     Everything below `checkpoint` is done; `detail` holds what is done above it, and which
-    messages have failed how often; `attempts` are those of the message at the checkpoint.
+    messages have failed how often, or are suspected of having killed a process; `attempts` are
+    those of the message at the checkpoint.
     """
 
     checkpoint: Offset
@@ -101,7 +104,3 @@ class Course(Protocol):
     @property
     def stopped_by(self) -> Item | None:
         """The item that failed for good under the policy to stop: nothing begins any more."""
-
-    @property
-    def floor(self) -> Offset:
-        """The lowest offset that is not done: everything below never comes again."""

@@ -10,13 +10,16 @@ map is written as ''.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.model import Offset
+from pxrs_ray.store.base import DETAIL_CHARS_MAX
 
 VERSION = "1:"
+# The same, and behind it what `pxrs_ray.processing.suspects` knows.
+VERSION_WITH_SUSPECTS = "2:"
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-"
 _VALUE = {digit: value for value, digit in enumerate(DIGITS)}
 
@@ -118,15 +121,36 @@ class GapMap:
                 at = offset
         return VERSION + "".join(parts) if parts else ""
 
+    def room_for(self, offsets: Sequence[Offset], chars: int = DETAIL_CHARS_MAX) -> int:
+        """How many of `offsets` (rising, the first one the lowest that is not done) may be in work.
+
+        However they end, and in whatever order, the map still fits into so many characters. One may
+        always: when the lowest is done, the map only shrinks.
+        """
+        if not offsets:
+            return 0
+        # Each one that is done adds at most a run, and that is two numbers.
+        digits = len(written(max(offsets[-1] + 1, self.high) - self._low))
+        sparse = max(0, chars - len(self.encode() or VERSION)) // (2 * digits)
+        # Below the last one there are at most as many characters as offsets; above it, what is now.
+        tail = sum(digits for end in self._ends if end > offsets[0]) * 2
+        dense = bisect_right(offsets, self._low + chars - tail - 2 * digits)
+        return min(len(offsets), max(1, sparse, dense))
+
     @classmethod
     def decode(cls, low: Offset, text: str) -> tuple[GapMap, dict[Offset, int]]:
         """Read what `encode` wrote for the checkpoint `low`. Raises StoreCorrupted."""
         gaps = cls(low)
         if not text:
             return gaps, {}
-        if not text.startswith(VERSION):
+        if text.startswith(VERSION_WITH_SUSPECTS):
+            if text.count(";") != 3:
+                raise StoreCorrupted(f"the detail {text[:20]!r} has not all of its parts")
+            done, failed, *_ = text.removeprefix(VERSION_WITH_SUSPECTS).split(";")
+        elif text.startswith(VERSION):
+            done, _, failed = text.removeprefix(VERSION).partition(";")
+        else:
             raise StoreCorrupted(f"the detail {text[:20]!r} is of a newer version than this code")
-        done, _, failed = text.removeprefix(VERSION).partition(";")
         at = low
         for skipped, length in _pairs(done):
             gaps.add(at + skipped, at + skipped + length)
@@ -137,6 +161,14 @@ class GapMap:
             at += distance
             attempts[at] = count
         return gaps, attempts
+
+
+def done_to(checkpoint: Offset, detail: str) -> Offset:
+    """The offset behind the highest one that a row says is done, however it was written down."""
+    try:
+        return GapMap.decode(checkpoint, detail)[0].high
+    except StoreCorrupted:  # of a newer version, or damaged: who works on it says so
+        return checkpoint
 
 
 def _pairs(text: str) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -20,8 +20,9 @@ from pxrs_ray.errors import ConfigError
 from pxrs_ray.model import Offset
 from pxrs_ray.processing.course import Item, Standing, Task, Work
 from pxrs_ray.processing.fair import FairQueue
-from pxrs_ray.processing.gaps import GapMap, written
+from pxrs_ray.processing.gaps import written
 from pxrs_ray.processing.submit import originator
+from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
 from pxrs_ray.retry import FailurePolicy, RetryAfter, RetryRules, after_failure, backoff
 from pxrs_ray.store.base import DETAIL_CHARS_MAX
 
@@ -64,7 +65,9 @@ class KeyLanes:
 
     def __init__(self, standing: Standing, rules: LaneRules) -> None:
         self._rules = rules
-        self._gaps, self._failing = GapMap.decode(standing.checkpoint, standing.detail)
+        self._gaps, self._failing, self._suspicion = decode_detail(
+            standing.checkpoint, standing.detail
+        )
         if standing.attempts and not self._failing:
             self._failing[standing.checkpoint] = standing.attempts
         self._end = standing.checkpoint
@@ -87,6 +90,7 @@ class KeyLanes:
             self._end = item.offset + 1
             if item.offset not in self._gaps:
                 item.attempts = self._failing.get(item.offset, 0)
+                item.suspect = self._suspicion.of(item.offset) if self._suspicion else None
                 self._line_up(item)
 
     def _line_up(self, item: Item) -> None:
@@ -158,8 +162,16 @@ class KeyLanes:
         return found
 
     def _make_ready(self, lane: _Lane) -> None:
+        if lane.items[0].suspect is not None:
+            self._condemn_if_doomed(lane, lane.items[0], lane.items[0].suspect)
         lane.ready = True
         self._ready.put(lane.tenant, lane.items[0].offset, lane)
+
+    def _condemn_if_doomed(self, lane: _Lane, item: Item, suspect: Suspect) -> None:
+        retry = self._rules.retry
+        if lane.work is Work.HANDLE and suspect.is_doomed(item.attempts, retry.attempts_max):
+            item.error = suspect.told()
+            self._condemn(lane, item, retry.policy)
 
     def _begin(self, lane: _Lane, now_ms: int, parked_max: int) -> Task:
         assert not lane.busy
@@ -178,10 +190,12 @@ class KeyLanes:
 
     def _fits_one_more(self) -> bool:
         """Whether the detail still fits when all that runs, and one more, have ended anyhow."""
-        digits = len(written(self._end - self._gaps.low))
+        digits = len(written(max(self._end, self._gaps.high) - self._gaps.low))
         running = sum(len(task.items) for task in self._running) + PARKED_AT_ONCE
         spare = self._rules.detail_chars - _SPARE_CHARS - running * (digits + 4)
         most = (2 * len(self._gaps) + 1) * digits + len(self._failing) * (digits + 2)
+        if self._suspicion:
+            most += len(self._suspicion.encode(self._gaps.low))
         if most <= spare:
             return True
         if self._chars is None:
@@ -202,6 +216,7 @@ class KeyLanes:
         if error is None:
             self._done(lane, task.items)
         elif task.work is Work.HANDLE:
+            self._acquit(task.item)
             self._failed(lane, task.item, error, now_ms)
         else:
             lane.trouble += 1
@@ -213,6 +228,8 @@ class KeyLanes:
             lane.items.popleft()
             del self._pending[item.offset]
             self._failing.pop(item.offset, None)
+            if item.suspect is not None:
+                self._acquit(item)
             self._bytes -= item.size_bytes
             self._gaps.add(item.offset)
         lane.trouble = 0
@@ -223,6 +240,12 @@ class KeyLanes:
         else:
             del self._lanes[lane.name]
 
+    def _acquit(self, item: Item) -> None:
+        """Its call has ended: it is not what killed a process."""
+        if item.suspect is not None:
+            item.suspect = None
+            self._suspicion = self._suspicion.without(item.offset)
+
     def _failed(self, lane: _Lane, item: Item, error: str, now_ms: int) -> None:
         item.attempts += 1
         item.error = error
@@ -230,16 +253,21 @@ class KeyLanes:
         verdict = after_failure(self._rules.retry, item.attempts)
         if isinstance(verdict, RetryAfter):
             self._pause(lane, now_ms + verdict.delay_ms)
-        elif verdict is FailurePolicy.STOP:
-            self._stopped_by = item
-        elif verdict is FailurePolicy.QUARANTINE:
+            return
+        self._condemn(lane, item, verdict)
+        if verdict is not FailurePolicy.STOP:
+            self._make_ready(lane)
+
+    def _condemn(self, lane: _Lane, item: Item, policy: FailurePolicy) -> None:
+        """The policy decides about an item that is not tried again."""
+        if policy is FailurePolicy.STOP:
+            self._stopped_by = self._stopped_by or item
+        elif policy is FailurePolicy.QUARANTINE:
             lane.work = Work.PARK
             if item.key is not None:
                 self.parked.add(item.key)
-            self._make_ready(lane)
         else:
             lane.work = Work.GIVE_UP
-            self._make_ready(lane)
 
     def _pause(self, lane: _Lane, until_ms: int) -> None:
         heappush(self._pausing, (until_ms, lane.items[0].offset, lane))
@@ -271,14 +299,21 @@ class KeyLanes:
         return Standing(self._gaps.low, self._failing.get(self._gaps.low, 0), detail)
 
     def _detail(self) -> str:
-        return self._gaps.encode(self._failing)
+        if not self._suspicion:
+            return self._gaps.encode(self._failing)
+        self._suspicion = self._suspicion.above(self._gaps.low)
+        return encode_detail(self._gaps, self._failing, self._suspicion)
+
+    def redriving_ended(self) -> None:
+        """What is known of re-driving that killed a process is in the quarantine's log by now."""
+        self._suspicion = replace(self._suspicion, redriven=())
+
+    @property
+    def redriven(self) -> tuple[Offset, ...]:
+        """Positions of the quarantine whose re-driving has killed a process."""
+        return self._suspicion.redriven
 
     @property
     def stopped_by(self) -> Item | None:
         """The message that failed for good under the policy to stop."""
         return self._stopped_by
-
-    @property
-    def floor(self) -> Offset:
-        """The lowest offset that is not done."""
-        return self._gaps.low

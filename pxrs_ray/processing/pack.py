@@ -3,7 +3,8 @@
 Rules of this file. A pack is what is there when the former one is over, up to a number. It goes
 through rounds; after each the processing strategy judges every message. A pack is over when all
 its messages are done or given up. What is done is kept in the gap map as soon as it cannot be
-tried again, so a crash repeats only the rest; the number of rounds survives as `attempts`.
+tried again, so a crash repeats only the rest; the number of rounds survives as `attempts`. Where
+a former owner left a large gap map, packs are small enough for it to fit into a row's detail.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.model import Offset
 from pxrs_ray.processing.course import Item, Standing, Task, Work
-from pxrs_ray.processing.gaps import GapMap
 from pxrs_ray.processing.judge import TABLE, Fate, Next, PackRules, judge
 from pxrs_ray.processing.submit import Submission, SubmitStrategy, submission
+from pxrs_ray.processing.suspects import decode_detail, encode_detail
 from pxrs_ray.retry import FailurePolicy
+from pxrs_ray.store.base import DETAIL_CHARS_MAX
 
+# How many characters one message that has killed its process takes in a row's detail, at most.
+FAILING_CHARS = 12
 # A pack's gap map needs at most a character a message, and has to fit into a row's detail.
 PACK_RECORDS_MAX = 1_900
 
@@ -44,11 +49,20 @@ class PackCourse:
     """See the rules at the head of this file, and `Course` for the contract."""
 
     def __init__(
-        self, standing: Standing, shape: PackShape, rules: PackRules, policy: FailurePolicy
+        self,
+        standing: Standing,
+        shape: PackShape,
+        rules: PackRules,
+        policy: FailurePolicy,
+        attempts_max: int = 0,
     ) -> None:
         assert policy is not FailurePolicy.QUARANTINE, "packs have no order to keep behind a key"
         self._shape, self._rules, self._policy = shape, rules, policy
-        self._gaps, _ = GapMap.decode(standing.checkpoint, standing.detail)
+        # Packs count rounds; what a message has failed by itself are deaths that it caused.
+        self._gaps, self._failing, self._suspicion = decode_detail(
+            standing.checkpoint, standing.detail
+        )
+        self._attempts_max = attempts_max
         self._rounds = standing.attempts
         self._end = standing.checkpoint
         self._waiting: deque[Item] = deque()
@@ -74,7 +88,21 @@ class PackCourse:
             assert item.offset >= self._end, "offers come in the order of offsets"
             self._end = item.offset + 1
             if item.offset not in self._gaps:
-                self._waiting.append(item)
+                item.suspect = self._suspicion.of(item.offset) if self._suspicion else None
+                if not self._is_doomed(item):
+                    self._waiting.append(item)
+
+    def _is_doomed(self, item: Item) -> bool:
+        """Whether it has killed too many processes to be in a pack: then the policy has it."""
+        attempts = self._failing.get(item.offset, 0)
+        if item.suspect is None or not item.suspect.is_doomed(attempts, self._attempts_max):
+            return False
+        item.attempts, item.error = attempts, item.suspect.told()
+        if self._policy is FailurePolicy.STOP:
+            self._stopped_by = self._stopped_by or item
+        else:
+            self._give_up.append(item)
+        return True
 
     def skip(self, to: Offset) -> None:
         """The log has nothing before `to` that was not offered."""
@@ -93,7 +121,8 @@ class PackCourse:
         if self._stopped_by is not None:
             return found
         while self._give_up and len(found) < room and now_ms >= self._give_up_from_ms:
-            found.append(Task(Work.GIVE_UP, (self._give_up.popleft(),), self._rounds))
+            item = self._give_up.popleft()
+            found.append(Task(Work.GIVE_UP, (item,), item.attempts))
             self._giving_up += 1
         if self._give_up or self._giving_up:
             return found
@@ -112,9 +141,11 @@ class PackCourse:
                 return False
             items, self._again, self._resume_ms = self._again, [], None
         elif self._waiting:
-            count = min(len(self._waiting), self._shape.pack_records)
+            most = self._shape.pack_records
+            chars = DETAIL_CHARS_MAX - FAILING_CHARS * len(self._failing)
+            count = self._gaps.room_for([i.offset for i in islice(self._waiting, most)], chars)
             items = [self._waiting.popleft() for _ in range(count)]
-            self._pack_records = count
+            self._pack_records = len(items)
         else:
             return False
         self._rounds += 1
@@ -136,6 +167,7 @@ class PackCourse:
             self._given_up(item, error, now_ms)
             return
         self._running.discard(task)
+        self._acquit(item)
         self._fates[item.offset] = Fate.SUCCEEDED if error is None else Fate.FAILED
         item.error = error or ""
         if error is None and TABLE[self._rules.strategy][0] is Next.DONE:
@@ -155,8 +187,16 @@ class PackCourse:
             )
             return
         self._give_up_failures = 0
+        self._acquit(item)
         self._gaps.add(item.offset)
         self._pack_over()
+
+    def _acquit(self, item: Item) -> None:
+        """Its call has ended: it is not what killed a process."""
+        if item.suspect is not None:
+            item.suspect = None
+            self._failing.pop(item.offset, None)
+            self._suspicion = self._suspicion.without(item.offset)
 
     def expire(self, now_ms: int) -> list[Task]:
         """When the pack has taken its time: what is unfinished has timed out, or is named."""
@@ -213,14 +253,15 @@ class PackCourse:
     def standing(self) -> Standing:
         """Where the partition is; a round that is under way does not count as an attempt yet."""
         failed = self._rounds - (self._submission is not None)
-        return Standing(self._gaps.low, max(0, failed), self._gaps.encode())
+        low = self._gaps.low
+        if not self._suspicion:
+            return Standing(low, max(0, failed), self._gaps.encode())
+        self._suspicion = self._suspicion.above(low)
+        failing = {o: n for o, n in self._failing.items() if o >= low}
+        detail = encode_detail(self._gaps, failing, self._suspicion)
+        return Standing(low, max(0, failed), detail)
 
     @property
     def stopped_by(self) -> Item | None:
         """The first message that failed for good under the policy to stop."""
         return self._stopped_by
-
-    @property
-    def floor(self) -> Offset:
-        """The lowest offset that is not done."""
-        return self._gaps.low

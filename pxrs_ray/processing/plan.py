@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.model import Message
-from pxrs_ray.processing.course import Item, Standing
+from pxrs_ray.processing.course import Course, Item, Standing
+from pxrs_ray.processing.gaps import done_to
 from pxrs_ray.processing.judge import PackRules, ProcessingStrategy
 from pxrs_ray.processing.lanes import WINDOW_RECORDS_MAX, KeyLanes, LaneRules
 from pxrs_ray.processing.pack import PackCourse, PackShape
@@ -25,6 +26,25 @@ def retry_rules(config: GroupConfig) -> RetryRules:
     )
 
 
+def course_for(
+    config: GroupConfig, standing: Standing, *, wants_batch: bool = False, dense: bool = True
+) -> Course | None:
+    """What works a partition from `standing` on; None is for one message (or batch) at a time.
+
+    A former configuration may have left messages done out of order: they stay done, but for a
+    handler of batches, which takes everything from the checkpoint on.
+    """
+    if config.by_pack:
+        return pack_course(config, standing)
+    if config.by_lane or (not wants_batch and _has_gaps(standing)):
+        return lane_course(config, standing, dense=dense)
+    return None
+
+
+def _has_gaps(standing: Standing) -> bool:
+    return done_to(standing.checkpoint, standing.detail) > standing.checkpoint
+
+
 def pack_course(config: GroupConfig, standing: Standing) -> PackCourse:
     """Packs, as the group's strategies say; the one that was left out is the plainest."""
     shape = PackShape(
@@ -40,7 +60,8 @@ def pack_course(config: GroupConfig, standing: Standing) -> PackCourse:
         config.pack_pause_ms_max,
         config.failure_percentage,
     )
-    return PackCourse(standing, shape, rules, FailurePolicy(config.failure_policy))
+    policy = FailurePolicy(config.failure_policy)
+    return PackCourse(standing, shape, rules, policy, config.attempts_max)
 
 
 def lane_course(config: GroupConfig, standing: Standing, *, dense: bool = True) -> KeyLanes:

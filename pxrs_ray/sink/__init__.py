@@ -4,10 +4,11 @@
         with message.transaction(connection) as cursor:
             cursor.execute("UPDATE account SET balance = balance + ? WHERE id = ?", ...)
 
-Beside the user's rows the transaction changes one row of the table `pxrs_sink`: how far the
-partition is in this database, and under which epoch. A message that is delivered again finds
-itself there, and its block is undone; an owner whose epoch is over finds a higher one there, and
-gets Fenced. So results are there exactly once, whatever dies when.
+Beside the user's rows the transaction changes rows of `pxrs_sink_owner` and `pxrs_sink_page`:
+which messages of the partition are applied in this database, exactly, and under which epoch. A
+message that is delivered again finds itself there, and its block is undone; an owner whose epoch
+is over finds a higher one there, and gets Fenced. So results are there exactly once, whatever dies
+when.
 """
 
 from __future__ import annotations

@@ -39,6 +39,10 @@ class SinkDialect:
         """The statement as the driver reads it; binds are written `:name`."""
         return statement
 
+    def says_exists(self, error: Exception) -> bool:
+        """Whether `create` failed because the table is there."""
+        return False
+
 
 class SqliteSink(SinkDialect):
     """sqlite3. One writer at a time: the whole block holds the file's write lock."""
@@ -92,6 +96,10 @@ class OracleSink(SinkDialect):
         if connection.autocommit:
             raise UsageError("the sink needs a connection with autocommit off")
         return bool(getattr(connection, "transaction_in_progress", False))
+
+    def says_exists(self, error: Exception) -> bool:
+        """ORA-00955: a name is used by an existing object."""
+        return "ORA-00955" in str(error)
 
 
 _DIALECTS = {"sqlite3": SqliteSink, "psycopg": PostgresSink, "oracledb": OracleSink}

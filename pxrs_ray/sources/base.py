@@ -11,13 +11,17 @@ from pxrs_ray.model import Offset
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """One message of a source. Offsets rise from message to message, and need not be dense."""
+    """One message of a source. Offsets rise from message to message, and need not be dense.
+
+    `error` says why it cannot be given to a handler: then the failure policy has it at once.
+    """
 
     offset: Offset
     key: bytes | None
     payload: bytes
     timestamp_ms: int = 0
     headers: tuple[tuple[str, bytes], ...] = field(default=())
+    error: str = ""
 
 
 class Source(ABC):
@@ -37,7 +41,8 @@ class Source(ABC):
 
         Waits up to `wait_ms` when there is none, and answers nothing then. Two reads of the same
         offsets give the same messages; a message that appears later has a higher offset than all
-        that were read before. What the source no longer keeps is passed over.
+        that were read before. What the source no longer keeps is passed over. Trouble with one
+        record is told in its `error`; what is raised is trouble of the source, and tried again.
         """
 
     @abstractmethod

@@ -61,7 +61,12 @@ class FileSource(Source):
 
     def _record(self, number: Offset) -> SourceRecord:
         line = self._file.readline().rstrip(b"\r\n")
-        return SourceRecord(number, _field(line, self._key), line)
+        try:
+            return SourceRecord(number, _field(line, self._key), line)
+        except (RecursionError, MemoryError) as error:
+            # A line like no other, or one that is meant to do this: its key cannot be known.
+            problem = f"its field {self._key!r} cannot be read: {type(error).__name__}"
+            return SourceRecord(number, None, line, error=problem)
 
     def close(self) -> None:
         """Close the file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
@@ -10,6 +11,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from pxrs_ray.errors import UsageError
 from pxrs_ray.partitioning import Spread
 from pxrs_ray.sources.base import Source
+from pxrs_ray.store.url import PASSWORD_REFERENCES, password_named
+
+_REDIS_OPTIONS = {"stream", "key", "payload", *PASSWORD_REFERENCES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class SourceSpec:
 
 
 def open_source(address: str) -> Source:
-    """Open the source at `address`. Raises UsageError, NotFound, DependencyMissing."""
+    """Open the source at `address`. Raises UsageError, ConfigError, NotFound, DependencyMissing."""
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
     if parts.scheme == "file":
@@ -34,10 +38,17 @@ def open_source(address: str) -> Source:
     if parts.scheme in ("redis", "rediss"):
         from pxrs_ray.sources.redis import RedisSource
 
+        where = f"source {parts.scheme}://..."
         if "stream" not in options:
-            raise UsageError(f"source {parts.scheme}://...: say which stream, as ?stream=orders")
+            raise UsageError(f"{where}: say which stream, as ?stream=orders")
+        if unknown := sorted(options.keys() - _REDIS_OPTIONS):
+            raise UsageError(
+                f"{where}: no option {unknown[0]!r}; there are {sorted(_REDIS_OPTIONS)}"
+            )
+        password = password_named(options, os.environ, where)
         plain = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
-        return RedisSource(plain, **options)
+        known = {name: options[name] for name in ("key", "payload") if name in options}
+        return RedisSource(plain, options["stream"], password=password, **known)
     module, _, name = address.partition(":")
     try:
         made = getattr(importlib.import_module(module), name)()

@@ -33,12 +33,21 @@ def entry_of(offset: Offset) -> str:
 class RedisSource(Source):
     """See the rules at the head of this file."""
 
-    def __init__(self, url: str, stream: str, key: str = "key", payload: str = "payload") -> None:
+    def __init__(
+        self,
+        url: str,
+        stream: str,
+        key: str = "key",
+        payload: str = "payload",
+        password: str | None = None,
+    ) -> None:
         try:
             import redis
         except ImportError as error:
             raise DependencyMissing("a Redis stream needs the package redis") from error
-        self._client: Any = redis.Redis.from_url(url)
+        self._client: Any = redis.Redis.from_url(
+            url, **({} if password is None else {"password": password})
+        )
         self._stream = stream
         self._key, self._payload = key.encode(), payload.encode()
 

@@ -50,6 +50,8 @@ def open_store(
     if url.rstrip("/") in ("sqlite", "sqlite:") and data_folder is not None:
         url = f"sqlite:///{Path(data_folder).absolute() / 'registry.db'}"
     parsed = parse_store_url(url)
+    if parsed.scheme == "python":
+        return _own_store(parsed, prefix, deadline_ms)
     if parsed.scheme == "memory":
         from pxrs_ray.store.memory import MemoryStore
 
@@ -64,6 +66,24 @@ def open_store(
     found = store(parsed, prefix=prefix, deadline_ms=deadline_ms)
     assert isinstance(found, RegistryStore)
     return found
+
+
+def _own_store(url: StoreUrl, prefix: str, deadline_ms: int) -> RegistryStore:
+    """What the function that the URL names returns for its options."""
+    module, _, name = url.path.partition(":")
+    try:
+        made = getattr(import_module(module), name)(
+            prefix=prefix, deadline_ms=deadline_ms, **url.options
+        )
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"store {url.shown}: python:module:function?option=value names a function that takes "
+            f"prefix, deadline_ms and the options, and can be imported where the coordinator runs: "
+            f"{error}"
+        ) from error
+    if not isinstance(made, RegistryStore):
+        raise ConfigError(f"store {url.shown} returned {made!r}, which is no RegistryStore")
+    return made
 
 
 def _backend(names: tuple[str, str, str], url: StoreUrl):  # type: ignore[no-untyped-def]

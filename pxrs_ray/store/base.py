@@ -152,8 +152,13 @@ class RegistryStore(ABC):
         """
 
     @abstractmethod
-    def remove_group(self, group: str) -> None:
-        """Forget everything of `group`; an absent group is success."""
+    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
+        """Forget everything of `group`; an absent group is `APPLIED`.
+
+        With a `generation` it is conditional as every other change is, in one atomic step:
+        `FENCED`, and nothing is removed, when that is not the newest. None is for tools that
+        know that nobody leads it.
+        """
 
     @abstractmethod
     def describe(self) -> StoreInfo:

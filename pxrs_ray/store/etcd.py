@@ -14,11 +14,11 @@ leases end later then, never earlier, and ownership is compared with the generat
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import AlreadyExists, StoreUnavailable, UsageError
 from pxrs_ray.model import (
     Change,
@@ -86,7 +86,7 @@ class EtcdStore(RegistryStore):
     def lead(self, group: str, partitions: int, holder: str) -> Snapshot:
         rules.check_lead(group, partitions, holder)
         keys, etcd = self._keys(group), self._etcd
-        now_ms = int(time.time() * 1_000)
+        now_ms = wall_ms()
 
         def attempt(deadline: Deadline) -> Snapshot:
             while True:
@@ -265,18 +265,31 @@ class EtcdStore(RegistryStore):
         ):
             raise AlreadyExists(f"group {group!r} exists in this store already")
 
-    def remove_group(self, group: str) -> None:
+    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
         keys, etcd = self._keys(group), self._etcd
 
-        def attempt(deadline: Deadline) -> None:
-            _, (answer,) = etcd.txn(deadline, [], [etcd.under(f"{keys.base}l/")])
+        def attempt(deadline: Deadline) -> Outcome:
+            reads = [etcd.get(keys.head), etcd.under(f"{keys.base}l/")]
+            _, (found, leases) = etcd.txn(deadline, [], reads)
+            head = value_of(found)
+            leads = []
+            if generation is not None:
+                if head is None:
+                    self._check_registry(deadline)
+                elif not rules.check_generation(int(head.split(";")[0]), generation, group):
+                    return Outcome.FENCED
+                leads = [etcd.is_unchanged(keys.head, etcd_keys.revision_of(found))]
             everything = etcd.delete(keys.base, end_of(keys.base))
-            etcd.txn(deadline, [], [everything, etcd.delete(self._index(group))])
-            for kv in answer.response_range.kvs:
+            removed = [everything, etcd.delete(self._index(group))]
+            if not etcd.txn(deadline, leads, removed)[0]:
+                return Outcome.FENCED
+            for kv in leases.response_range.kvs:
                 etcd.revoke(deadline, int(kv.lease))
+            return Outcome.APPLIED
 
-        self._run(f"remove {group!r}", attempt)
+        outcome = self._run(f"remove {group!r}", attempt)
         self._counts.pop(group, None)
+        return outcome
 
     def describe(self) -> StoreInfo:
         warning = (

@@ -97,17 +97,18 @@ class EtcdWrites:
             return etcd.nested(requires, [etcd.put(cell, progress)])
         change = etcd.put(keys.change(write.version), change_text(rules.change_of(write)))
         if write.kind is WriteKind.RELEASE:
-            freed = etcd.put(own, own_text(write.epoch + 1))
+            freed = etcd.put(own, own_text(write.epoch_after))
             return etcd.nested([etcd.is_value(own, held)], [freed, change])
         # A row of epoch 0 has no keys yet.
         free = (
             etcd.is_value(own, own_text(write.epoch)) if write.epoch else etcd.is_unchanged(own, 0)
         )
         if write.kind is WriteKind.CLAIM:
-            after = own_text(write.epoch + 1, write.incarnation, write.owner)
+            after = own_text(write.epoch_after, write.incarnation, write.owner)
             start = [] if write.epoch else [etcd.put(cell, cell_text(0))]
         else:
-            after, start = own_text(write.epoch + 1), [etcd.put(cell, cell_text(write.checkpoint))]
+            after = own_text(write.epoch_after)
+            start = [etcd.put(cell, cell_text(write.checkpoint))]
         return etcd.nested([free], [etcd.put(own, after), change, *start])
 
     def _raise_version(self, keys: GroupKeys, version: int) -> Any:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import bisect
 import secrets
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.errors import AlreadyExists, StoreUnavailable, UsageError
 from pxrs_ray.model import (
     Change,
@@ -94,8 +94,8 @@ class _Group:
 
 def _steady_ms() -> Callable[[], int]:
     """Milliseconds since 1970 at the start, then by the monotonic clock, which never jumps."""
-    offset = time.time() - time.monotonic()
-    return lambda: int((time.monotonic() + offset) * 1_000)
+    offset_ms = wall_ms() - monotonic_ms()
+    return lambda: monotonic_ms() + offset_ms
 
 
 class MemoryRegistry:
@@ -299,10 +299,14 @@ class MemoryStore(RegistryStore):
                 {name: text for name, text in documents.items() if text},
             )
 
-    def remove_group(self, group: str) -> None:
+    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
         self._check_open()
         with self._registry.lock:
+            there = group in self._registry.groups
+            if there and generation is not None and self._led(group, generation) is None:
+                return _FENCED
             self._registry.groups.pop(group, None)
+            return _APPLIED
 
     def describe(self) -> StoreInfo:
         return StoreInfo(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -22,6 +21,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import (
     AlreadyExists,
     ConfigError,
@@ -106,7 +106,7 @@ class RedisStore(RegistryStore):
 
     def lead(self, group: str, partitions: int, holder: str) -> Snapshot:
         rules.check_lead(group, partitions, holder)
-        told = rules.led_change(0, holder, 0, int(time.time() * 1_000))
+        told = rules.led_change(0, holder, 0, wall_ms())
         words = [json.dumps(told.owner), json.dumps(told.cause), told.at_ms]
 
         def attempt(_: Deadline) -> Any:
@@ -214,14 +214,22 @@ class RedisStore(RegistryStore):
         ):
             raise AlreadyExists(f"group {group!r} exists in this store already")
 
-    def remove_group(self, group: str) -> None:
-        def attempt(_: Deadline) -> None:
-            self._client.srem(f"{self._prefix}groups", group)
-            self._call("REMOVE", group)
+    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
+        def attempt(_: Deadline) -> Any:
+            answer = self._call("REMOVE", group, "" if generation is None else generation)
+            if answer[0] == "gone" and generation is not None:
+                self._check_registry()
+            if answer[0] in ("done", "gone"):
+                self._client.srem(f"{self._prefix}groups", group)
+            return answer
 
-        self._run(f"remove {group!r}", attempt)
+        answer = self._run(f"remove {group!r}", attempt)
+        self._check_kept(group, answer)
+        if answer[0] == "fenced":
+            return Outcome.FENCED
         with self._lock:
             self._seen.pop(group, None)
+        return Outcome.APPLIED
 
     def describe(self) -> StoreInfo:
         return self._info

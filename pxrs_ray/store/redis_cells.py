@@ -27,9 +27,9 @@ def record_words(record: Record) -> tuple[object, ...]:
         if record.kind is WriteKind.COMMIT:
             progress = cell(record.checkpoint, record.attempts, record.detail)
             return ("c", record.partition, held, record.checkpoint, progress)
-        free, freed, progress = own_text(record.epoch), own_text(record.epoch + 1), ""
+        free, freed, progress = own_text(record.epoch), own_text(record.epoch_after), ""
         if record.kind is WriteKind.CLAIM:
-            before, after = free, own_text(record.epoch + 1, record.incarnation, record.owner)
+            before, after = free, own_text(record.epoch_after, record.incarnation, record.owner)
         elif record.kind is WriteKind.RELEASE:
             before, after = held, freed
         else:

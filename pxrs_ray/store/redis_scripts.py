@@ -189,6 +189,13 @@ return {'done'}
 REMOVE = (
     _OPEN
     + """
+-- the generation that alone may remove it, or '' for anybody
+local gen = redis.call('HGET', state, 'gen')
+if not gen then return {'gone'} end
+if ARGV[1] ~= '' then
+  if older(gen, ARGV[1]) then return {'lost', 'generation ' .. gen} end
+  if gen ~= ARGV[1] then return {'fenced'} end
+end
 for _, member in ipairs(redis.call('HKEYS', members)) do redis.call('DEL', leases .. member) end
 redis.call('DEL', state, members, changes, documents)
 return {'done'}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 
+from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import StoreCorrupted, StoreSchemaError, UsageError
 from pxrs_ray.model import (
     Change,
@@ -32,10 +33,16 @@ from pxrs_ray.store.base import (
     MEMBER_CHARS_MAX,
 )
 
+# Of a member, beside its id and incarnation: weight, grace in ms, labels.
+Attributes = tuple[float, int, tuple[str, ...]]
+
 CAUSE_CHARS_MAX = 1_000
 ATTRIBUTES_CHARS_MAX = 1_000
 DOCUMENT_NAME_CHARS_MAX = 200
 PARTITIONS_MAX = 65_536
+# What an 8-byte integer of a database holds; attempts are far fewer.
+NUMBER_MAX = (1 << 63) - 1
+ATTEMPTS_MAX = (1 << 31) - 1
 
 
 def next_row(row: PartitionRow, write: Write) -> PartitionRow | None:
@@ -54,7 +61,7 @@ def next_row(row: PartitionRow, write: Write) -> PartitionRow | None:
             write.attempts,
             write.detail,
         )
-    epoch = row.epoch + 1
+    epoch = write.epoch_after
     if write.kind is WriteKind.CLAIM:
         if row.owner is not None:
             return None
@@ -88,7 +95,7 @@ def refused_outcome(row: PartitionRow | None, write: Write) -> Outcome:
         if not _owned_by_writer(row, write) or row.epoch != write.epoch:
             return Outcome.FENCED
         return Outcome.BEHIND if row.checkpoint > write.checkpoint else Outcome.APPLIED
-    if row.epoch != write.epoch + 1:
+    if row.epoch != write.epoch_after:
         return Outcome.FENCED
     if write.kind is WriteKind.CLAIM:
         made = _owned_by_writer(row, write)
@@ -115,7 +122,7 @@ def change_of(record: Record) -> Change:
             record.partition,
             record.owner,
             record.incarnation,
-            record.epoch + 1,
+            record.epoch_after,
             record.checkpoint,
             cause,
             record.at_ms,
@@ -212,8 +219,7 @@ def check_document(name: str, text: str) -> None:
         raise UsageError(
             f"document {name!r} has {len(text)} characters, allowed: {DOCUMENT_CHARS_MAX}"
         )
-    if "\0" in text:
-        raise UsageError(f"document {name!r} contains a NUL character, which no database keeps")
+    _check_keepable(f"document {name!r}", text)
 
 
 def check_restore(snapshot: Snapshot, documents: Mapping[str, str]) -> None:
@@ -224,29 +230,48 @@ def check_restore(snapshot: Snapshot, documents: Mapping[str, str]) -> None:
 
 
 def check_records(records: Sequence[Record]) -> None:
-    """Refuse a batch with a record over a limit, before anything of it is written."""
+    """Refuse a batch with a record over a limit, before anything of it is written.
+
+    A coordinator checks what it is asked with these same rules before it applies anything (see
+    `pxrs_ray.door`): here is the second line.
+    """
     for record in records:
         if isinstance(record, Write):
-            detail = record.detail
-            if detail and not (
-                len(detail) <= DETAIL_CHARS_MAX and detail.isascii() and detail.isprintable()
-            ):
+            if record.detail:
+                check_detail(record.partition, record.detail)
+            if not (record.checkpoint <= NUMBER_MAX and record.attempts <= ATTEMPTS_MAX):
                 raise UsageError(
-                    f"partition {record.partition}: detail has {len(detail)} characters, allowed: "
-                    f"at most {DETAIL_CHARS_MAX}, printable ASCII only"
+                    f"partition {record.partition}: checkpoint {record.checkpoint} or attempts "
+                    f"{record.attempts} is more than a registry can keep"
                 )
             if record.version:
                 _check_writer(record.owner, record.cause)
         else:
-            _check_writer(record.member.member, record.cause)
-            member_attributes(record.member)
+            check_member(record.member)
+            _check_writer(None, record.cause)
+
+
+def check_detail(partition: int, detail: str) -> None:
+    """Refuse what an owner wants kept beside its checkpoint, and no backend could keep."""
+    if not (len(detail) <= DETAIL_CHARS_MAX and detail.isascii() and detail.isprintable()):
+        raise UsageError(
+            f"partition {partition}: detail has {len(detail)} characters, allowed: at most "
+            f"{DETAIL_CHARS_MAX}, printable ASCII only"
+        )
+
+
+def check_member(member: Member) -> None:
+    """Refuse a member that no backend could keep."""
+    _check_name("member id", member.member, MEMBER_CHARS_MAX)
+    for label in member.labels:
+        _check_keepable(f"a label of member {member.member!r}", label)
+    member_attributes(member)
 
 
 def _check_writer(member: str | None, cause: str) -> None:
     if member is not None:
         _check_name("member id", member, MEMBER_CHARS_MAX)
-    if "\0" in cause:
-        raise UsageError("a cause contains a NUL character, which no database keeps")
+    _check_keepable("a cause", cause)
 
 
 def _check_name(what: str, name: str, chars_max: int) -> None:
@@ -254,13 +279,39 @@ def _check_name(what: str, name: str, chars_max: int) -> None:
         raise UsageError(
             f"{what} {name[:50]!r} has {len(name)} characters, allowed: 1 to {chars_max}"
         )
-    if "\0" in name:
-        raise UsageError(f"{what} {name!r} contains a NUL character, which no database keeps")
+    _check_keepable(f"{what} {name!r}", name)
+
+
+def _check_keepable(what: str, text: str) -> None:
+    if "\0" in text:
+        raise UsageError(f"{what} contains a NUL character, which no database keeps")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{what} contains half of a character (a lone surrogate), which is no text"
+        ) from None
+
+
+def _encode(attributes: Attributes) -> bytes:
+    weight, grace_ms, labels = attributes
+    return json.dumps([weight, grace_ms, *labels], ensure_ascii=False).encode()
+
+
+def _decode(data: bytes) -> Attributes:
+    try:
+        weight, grace_ms, *labels = json.loads(data)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"not what is kept of a member: {error}") from None
+    return weight, grace_ms, tuple(labels)
+
+
+ATTRIBUTES = register(Codec("store: member attributes", Attributes, _encode, _decode))
 
 
 def member_attributes(member: Member) -> str:
     """What a store keeps of a member beside id and incarnation, as one JSON text."""
-    text = json.dumps([member.weight, member.grace_ms, *member.labels], ensure_ascii=False)
+    text = ATTRIBUTES.encode_text((member.weight, member.grace_ms, member.labels))
     if len(text) > ATTRIBUTES_CHARS_MAX:
         raise UsageError(
             f"member {member.member!r}: its labels take {len(text)} characters as JSON, "
@@ -271,5 +322,5 @@ def member_attributes(member: Member) -> str:
 
 def member_from(member: str, incarnation: int, attributes: str) -> Member:
     """The member that `member_attributes` described."""
-    weight, grace_ms, *labels = json.loads(attributes)
-    return Member(member, incarnation, weight, grace_ms, tuple(labels))
+    weight, grace_ms, labels = ATTRIBUTES.decode_text(attributes)
+    return Member(member, incarnation, weight, grace_ms, labels)

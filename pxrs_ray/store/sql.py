@@ -13,13 +13,13 @@ clock alone judges leases. What differs between databases is in their `Dialect` 
 from __future__ import annotations
 
 import secrets
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Any, Literal, TypeVar
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import (
     AlreadyExists,
     StoreError,
@@ -155,7 +155,7 @@ class SqlStore(RegistryStore):
 
     def lead(self, group: str, partitions: int, holder: str) -> Snapshot:
         rules.check_lead(group, partitions, holder)
-        now_ms = int(time.time() * 1_000)
+        now_ms = wall_ms()
 
         def attempt(deadline: Deadline) -> Snapshot:
             with self._session(deadline, group) as session:
@@ -325,16 +325,22 @@ class SqlStore(RegistryStore):
 
         self._run(f"restore {snapshot.group!r}", attempt)
 
-    def remove_group(self, group: str) -> None:
-        def attempt(deadline: Deadline) -> None:
+    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
+        def attempt(deadline: Deadline) -> Outcome:
             with self._session(deadline, group) as session:
-                session.head()
+                head = session.head()
+                if generation is not None:
+                    if head is None:
+                        session.check_registry()
+                    elif not rules.check_generation(head[0], generation, group):
+                        return FENCED
                 for table in GROUP_TABLES:
                     session.execute(
                         f"DELETE FROM {table} WHERE group_name = :g", {"g": session.name}
                     )
+                return APPLIED
 
-        self._run(f"remove {group!r}", attempt)
+        return self._run(f"remove {group!r}", attempt)
 
     def describe(self) -> StoreInfo:
         return self._db.info()

@@ -124,9 +124,9 @@ WRITES = {
     ),
     WriteKind.RESET: RowUpdate(
         "pxrs_partition",
-        "checkpoint_offset = :c, attempts = 0, detail = NULL, epoch = epoch + 1",
+        "checkpoint_offset = :c, attempts = 0, detail = NULL, epoch = :t",
         _FREE,
-        (_P, _E, _C),
+        (_P, _E, _C, ("t", "bigint")),
         ("g", "gen"),
     ),
 }
@@ -137,7 +137,12 @@ def write_values(write: Write) -> dict[str, object]:
     """The binds of one write that differ from row to row."""
     kind = write.kind
     if kind is WriteKind.RESET:
-        return {"p": write.partition, "e": write.epoch, "c": write.checkpoint}
+        return {
+            "p": write.partition,
+            "e": write.epoch,
+            "c": write.checkpoint,
+            "t": write.epoch_after,
+        }
     values: dict[str, object] = {
         "p": write.partition,
         "o": write.owner,

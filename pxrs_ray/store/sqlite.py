@@ -9,6 +9,7 @@ delays and never hangs.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
 import threading
@@ -117,6 +118,7 @@ class SqliteDatabase(Database):
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
+            self._make_private()
             connection = sqlite3.connect(
                 self._path, _BUSY_MS / 1_000, isolation_level=None, check_same_thread=False
             )
@@ -128,6 +130,13 @@ class SqliteDatabase(Database):
                 raise
             self._connection = connection
         return self._connection
+
+    def _make_private(self) -> None:
+        """A file that is made here is its user's alone; SQLite's files beside it take its mode."""
+        try:
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except OSError:
+            pass  # it is there, or cannot be made, which SQLite tells better
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         """End the transaction; a connection on which even that fails is not used again."""

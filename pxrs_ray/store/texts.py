@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from pxrs_ray.codec import Codec, register
 from pxrs_ray.model import Change, PartitionRow
 
 
@@ -30,11 +31,25 @@ def partition_row(partition: int, own: str | None, cell: str | None) -> Partitio
     )
 
 
+def _encode(change: Change) -> bytes:
+    return json.dumps(dataclasses.astuple(change)).encode()
+
+
+def _decode(data: bytes) -> Change:
+    try:
+        return Change(*json.loads(data))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"not an entry of a history: {error}") from None
+
+
+CHANGE = register(Codec("store: history entry", Change, _encode, _decode))
+
+
 def change_text(change: Change) -> str:
     """A history entry as JSON."""
-    return json.dumps(dataclasses.astuple(change))
+    return CHANGE.encode_text(change)
 
 
 def change_from(text: str) -> Change:
     """The history entry that `change_text` told."""
-    return Change(*json.loads(text))
+    return CHANGE.decode_text(text)

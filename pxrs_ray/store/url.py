@@ -4,6 +4,7 @@
     sqlite:///relative/registry.db      sqlite:////absolute/registry.db
     etcd://host:2379,host2:2379/prefix  postgresql://user@host/database?sslmode=require
     oracle://user@host:1521/service     redis://host:6379/0
+    python:module:function?option=value    a store of the user's own
 
 An etcd URL's path stands before the prefix of the keys.
 
@@ -25,9 +26,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pxrs_ray.errors import ConfigError
 
-SCHEMES = ("memory", "sqlite", "etcd", "etcds", "postgresql", "oracle", "redis", "rediss")
+SCHEMES = ("memory", "sqlite", "etcd", "etcds", "postgresql", "oracle", "redis", "rediss", "python")
 _ALIASES = {"postgres": "postgresql", "etcd3": "etcd", "sqlite3": "sqlite", "mem": "memory"}
-_COMMON_OPTIONS = ("user", "password", "password_env", "password_file")
+PASSWORD_REFERENCES = ("password_env", "password_file")
+_COMMON_OPTIONS = ("user", "password", *PASSWORD_REFERENCES)
 _TLS_OPTIONS = ("tls", "ca_file", "cert_file", "key_file")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -109,23 +111,33 @@ def parse_store_url(url: str, environment: Mapping[str, str] | None = None) -> S
 
 def _password(inline: str, options: dict[str, str], environment: Mapping[str, str]) -> str | None:
     given = options.pop("password", "")
-    file = options.pop("password_file", "")
-    variable = options.pop("password_env", "")
+    named = {name: options.pop(name, "") for name in PASSWORD_REFERENCES}
     if inline or given:
         return inline or given
-    if variable:
+    if not any(named.values()):
+        if common := environment.get("PXRS_STORE_PASSWORD"):
+            return common
+        named["password_file"] = environment.get("PXRS_STORE_PASSWORD_FILE", "")
+    return password_named(named, environment, "store URL")
+
+
+def password_named(
+    options: Mapping[str, str], environment: Mapping[str, str], where: str
+) -> str | None:
+    """The password that `password_env` or `password_file` names; None where neither does.
+
+    Raises ConfigError, which begins with `where`.
+    """
+    if variable := options.get("password_env"):
         if variable not in environment:
-            raise ConfigError(f"store URL: the environment has no variable {variable!r}")
+            raise ConfigError(f"{where}: the environment has no variable {variable!r}")
         return environment[variable]
-    if not file and (common := environment.get("PXRS_STORE_PASSWORD")):
-        return common
-    file = file or environment.get("PXRS_STORE_PASSWORD_FILE", "")
-    if not file:
+    if not (file := options.get("password_file")):
         return None
     try:
         return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
-        raise ConfigError(f"store URL: cannot read password_file: {error}") from None
+        raise ConfigError(f"{where}: cannot read password_file: {error}") from None
 
 
 def _host(place: str, scheme: str) -> tuple[str, int | None]:

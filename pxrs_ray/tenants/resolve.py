@@ -59,10 +59,17 @@ class Service:
         return self._full(self.queue if tenant is None else isolated_queue(self.queue, tenant))
 
     def group(self, tenant: str | None, partition: int | None = None) -> str:
-        """The name of the group that reads it, or of the one consumer of one partition."""
+        """The name of the group that reads it, or of the one consumer of one partition.
+
+        As in a cluster of services; a group of `Tenants` is the service itself: `own_group`.
+        """
         aside = "" if tenant is None else f"-isolated-{tenant}"
         number = "" if partition is None else f"-{partition}"
         return self._full(f"{self.name}.{self.queue}{aside}-consumer{number}")
+
+    def own_group(self, tenant: str | None) -> str:
+        """The group that `Tenants` has for a tenant's own queue, or the one of all others."""
+        return self._full(self.name if tenant is None else isolated_queue(self.name, tenant))
 
     def _full(self, name: str) -> str:
         return f"{self.prefix}.{name}" if self.prefix else name

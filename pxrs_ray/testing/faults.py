@@ -164,8 +164,8 @@ class FaultyStore(RegistryStore):
     ) -> None:
         self._change(lambda: self._inner.restore(snapshot, changes, documents))
 
-    def remove_group(self, group: str) -> None:
-        self._change(lambda: self._inner.remove_group(group))
+    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
+        return self._change(lambda: self._inner.remove_group(group, generation))
 
     def describe(self) -> StoreInfo:
         return self._inner.describe()

@@ -141,6 +141,24 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A coordinator of this generation tells an incarnation that it is no member."""
+
+    at_ms: int
+    generation: Generation
+    member: MemberId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAway:
+    """The registry answers nothing from now on, or does again."""
+
+    at_ms: int
+    away: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """An assignment leaves the coordinator for its member."""
 
@@ -189,6 +207,8 @@ HistoryEvent = (
     | Decided
     | Stored
     | Answered
+    | Refused
+    | RegistryAway
     | Told
     | Obeyed
     | Ended

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.testing.checkers import check
 from pxrs_ray.testing.simulator.run import run
 
 CHUNK_RUNS = 25
@@ -57,7 +56,7 @@ def judge(seeds: range, overrides: Mapping[str, float]) -> Result:
         result.events.update(type(event).__name__ for event in done.history)
         result.faults.update(done.faults)
         result.settled_ms_max = max(result.settled_ms_max, done.settled_ms)
-        violations = [str(violation) for violation in check(done.history)]
+        violations = [str(violation) for violation in done.violations()]
         if violations:
             result.failures.append((seed, violations))
     return result
@@ -144,7 +143,7 @@ def _setting(text: str) -> tuple[str, float]:
 
 def _replay(seed: int, overrides: Mapping[str, float], *, history: bool) -> int:
     done = run(seed, overrides)
-    violations = check(done.history)
+    violations = done.violations()
     if history:
         for event in done.history:
             print(event)

@@ -1,11 +1,12 @@
 """Chaos on real Ray: `python -m tests.actors.chaos --minutes 10 [--seed 7] [--store postgres]`.
 
 For the given time, under a steady load, consumers are killed, frozen, added and removed, the
-coordinator and the buffers are killed, and the store goes away and comes back. Then everything is
-left in peace, and the checkers of `pxrs_ray.testing` judge what the consumers noted, what the
-registry's history says, and what the logs hold. Among it: what is processed again was not yet
-acknowledged as committed, and its owner ended uncleanly. The seed decides which faults come in
-which order.
+coordinator and the buffers are killed, and the store goes away and comes back. Disks are full,
+syncs fail and wall clocks jump (see `sabotage`); handlers exit, end their process and fork. Then
+everything is left in peace, and the checkers of `pxrs_ray.testing` judge what the consumers noted,
+what the registry's history says, and what the logs hold. Among it: what is processed again was
+not yet acknowledged as committed, and its owner ended uncleanly. The seed decides which faults
+come in which order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,12 +31,14 @@ from ray.exceptions import RayError
 from pxrs_ray.actors import names
 from pxrs_ray.actors.topology import Topology, deploy
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.delivery import Delivery
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.model import Change, PartitionRow
 from pxrs_ray.testing import checkers
 from pxrs_ray.testing.history import Acknowledged, Ended, HistoryEvent
-from tests.actors import witness
+from tests.actors import sabotage, witness
 from tests.actors.load import Load
+from tests.actors.mischief import Mischief
 from tests.actors.recording import Note, Notebook, eventually
 from tests.servers import PostgresServer, Server
 
@@ -45,6 +48,8 @@ LEASE_S = 1.5
 REST_S = 120.0
 PER_SECOND = 300
 OUTAGE_S = 2.0
+DISK_S = 2.5
+WALL_MS = 3_600_000
 
 
 @dataclass
@@ -54,6 +59,8 @@ class Chaos:
     topology: Topology
     dice: random.Random
     server: Server | None
+    orders: sabotage.Orders
+    wall_ms: int = 0
     frozen: dict[int, float] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
 
@@ -62,6 +69,7 @@ class Chaos:
 
     def run(self, seconds: float) -> None:
         """Make faults for so long, then heal everything."""
+        sabotaged = sabotage.VARIABLE in os.environ
         faults: list[tuple[int, Callable[[], str]]] = [
             (4, self.kill_consumer),
             (3, self.freeze_consumer),
@@ -69,6 +77,7 @@ class Chaos:
             (2, self.kill_coordinator),
             (2, self.kill_buffer),
             (1, self.seek_nowhere),
+            *([(2, self.fill_disk), (2, self.fail_syncs), (2, self.move_clock)] * sabotaged),
             *([(1, self.store_outage)] if self.server is not None else []),
         ]
         weights = [weight for weight, _ in faults]
@@ -85,6 +94,7 @@ class Chaos:
                 self.done[f"refused: {type(error).__name__}"] += 1
             time.sleep(self.dice.uniform(0.1, 1.2))
         self.thaw(now=True)
+        self.orders.give()
         if self.server is not None:
             self.server.heal()
 
@@ -140,6 +150,27 @@ class Chaos:
         self.group.resume()
         return "paused and resumed"
 
+    def fill_disk(self) -> str:
+        """No buffer can write anything for a while."""
+        self._sabotage(full=True)
+        return "disks full"
+
+    def fail_syncs(self) -> str:
+        """No buffer can make anything durable for a while."""
+        self._sabotage(sync=True)
+        return "syncs failed"
+
+    def move_clock(self) -> str:
+        """The wall clocks of buffers and consumers jump, and stay there."""
+        self.wall_ms = self.dice.choice((-WALL_MS, 0, WALL_MS))
+        self.orders.give(wall_ms=self.wall_ms)
+        return "clocks moved"
+
+    def _sabotage(self, **what: bool) -> None:
+        self.orders.give(wall_ms=self.wall_ms, **what)
+        time.sleep(self.dice.uniform(0.2, DISK_S))
+        self.orders.give(wall_ms=self.wall_ms)
+
     def store_outage(self) -> str:
         assert self.server is not None
         self.server.kill()
@@ -182,13 +213,19 @@ def run_chaos(
     class Witness(witness.Witness):
         def __init__(self) -> None:
             super().__init__(notes)
+            self.mischief = Mischief()
+
+        def handle(self, message: Delivery) -> None:
+            self.mischief.perhaps(self.notebook)
+            super().handle(message)
 
     topology = deploy(config)
     try:
         found = topology.group("g")
         found.start(Witness, consumers=3)
-        chaos = Chaos(topology, random.Random(seed), server)
-        with Load(topology, PER_SECOND) as load:
+        orders = sabotage.Orders(Path(os.environ.get(sabotage.VARIABLE, folder)))
+        chaos = Chaos(topology, random.Random(seed), server, orders)
+        with Load(topology, PER_SECOND, may_refuse=True) as load:
             chaos.run(seconds)
         rest = eventually(lambda: _at_rest(found), REST_S, "everything comes to rest", 0.1)
         every = Notebook(notes).notes()
@@ -203,8 +240,12 @@ def run_chaos(
         )
         history += _end_of(rest, load)
         wrong = [str(violation) for violation in checkers.check(history, witness.JUDGES)]
-        wrong += _own_checks(chaos, every, load.sent)
+        wrong += _own_checks(chaos, every, load.places.keys())
         chaos.done["messages"] = load.sent
+        for error in load.refused.values():
+            chaos.done[f"messages refused: {type(error).__name__}"] += 1
+        for note in Notebook(notes).notes(None):
+            chaos.done[note.what] += note.what.startswith("handler ")
         chaos.done["processed again"] = len(every) - len({n.payload for n in every})
         return chaos.done, wrong
     finally:
@@ -216,7 +257,7 @@ def _end_of(rest: Any, load: Load) -> list[HistoryEvent]:
     at_ms = round(time.time() * 1_000)
     told = [
         Acknowledged(at_ms, place.partition, place.offset, f"m{number}")
-        for number, place in enumerate(load.places)
+        for number, place in load.places.items()
         if place.offset is not None
     ]
     owners = {c.member: c.incarnation for c in rest.consumers}
@@ -235,9 +276,9 @@ def _at_rest(group: Any) -> Any:
     return status if status.lag == 0 and owned and running and not status.problem else None
 
 
-def _own_checks(chaos: Chaos, notes: list[Note], sent: int) -> list[str]:
+def _own_checks(chaos: Chaos, notes: list[Note], acknowledged: Collection[int]) -> list[str]:
     wrong = []
-    lost = {f"m{n}" for n in range(sent)} - {note.payload for note in notes}
+    lost = {f"m{n}" for n in acknowledged} - {note.payload for note in notes}
     if lost:
         wrong.append(f"lost: {sorted(lost)[:10]}")
     late, freezes = stale(notes), chaos.done["consumer frozen"]
@@ -247,7 +288,7 @@ def _own_checks(chaos: Chaos, notes: list[Note], sent: int) -> list[str]:
     first_time = set()
     for note in notes:
         number = int(note.payload[1:])
-        if note.payload in first_time:
+        if note.payload in first_time or number not in acknowledged:
             continue
         first_time.add(note.payload)
         if number < by_key.get(note.key, -1):
@@ -264,14 +305,21 @@ def main() -> int:
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}", flush=True)
-    ray.init("local", num_cpus=4, log_to_driver=False, logging_level="error")
-    try:
-        with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pxrs-chaos-"))
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pxrs-chaos-"))
+        os.environ[sabotage.VARIABLE] = folder
+        ray.init(
+            "local",
+            num_cpus=4,
+            log_to_driver=False,
+            logging_level="error",
+            runtime_env=sabotage.environment(Path(folder)),
+        )
+        try:
             server = stack.enter_context(PostgresServer()) if arguments.store != "sqlite" else None
             done, wrong = run_chaos(Path(folder), "chaos", arguments.minutes * 60, seed, server)
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
     for what, count in sorted(done.items()):
         print(f"{count:>8}  {what}")
     print("\n".join(wrong) or "nothing is wrong")

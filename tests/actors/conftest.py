@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,12 +84,23 @@ class Stage:
 @pytest.fixture
 def stage(ray_cluster: Any) -> Iterator[Stage]:
     """Where a test deploys its topologies."""
-    with tempfile.TemporaryDirectory(prefix="pxrs-actors-") as folder:
-        stage = Stage(Path(folder))
-        try:
-            yield stage
-        finally:
-            stage.close()
+    folder = Path(tempfile.mkdtemp(prefix="pxrs-actors-"))
+    stage = Stage(folder)
+    try:
+        yield stage
+    finally:
+        stage.close()
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """A process that was killed a moment ago may still make a file while its folder goes."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{folder} does not go")
 
 
 def send(topology: Any, count: int, *, first: int = 0, queue: str = "q", keys: int = 64) -> None:

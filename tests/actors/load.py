@@ -1,4 +1,7 @@
-"""Steady load for tests and benchmarks: a thread that sends numbered messages, evenly."""
+"""Steady load for tests and benchmarks: a thread that sends numbered messages, evenly.
+
+`places` has, by its number, where each acknowledged message is; `refused` why others are nowhere.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from pxrs_ray.errors import PxrsError
 from pxrs_ray.receipt import Place
 
 KEYS = 64
@@ -15,11 +19,15 @@ KEYS = 64
 class Load:
     """Sends m0, m1, ... at an even pace while the `with` block runs; then all are acknowledged."""
 
-    def __init__(self, topology: Any, per_second: int = 400, queue: str = "q") -> None:
+    def __init__(
+        self, topology: Any, per_second: int = 400, queue: str = "q", *, may_refuse: bool = False
+    ) -> None:
         self.sent = 0
-        self.places: list[Place] = []
+        self.places: dict[int, Place] = {}
+        self.refused: dict[int, PxrsError] = {}
         self._producer = topology.producer(queue)
         self._pause_s = 1 / per_second
+        self._may_refuse = may_refuse
         self._receipts: list[Any] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
@@ -46,4 +54,10 @@ class Load:
         self._stop.set()
         self._thread.join(60)
         self._producer.close(60)
-        self.places = [receipt.result(10) for receipt in self._receipts]
+        for number, receipt in enumerate(self._receipts):
+            try:
+                self.places[number] = receipt.result(10)
+            except PxrsError as error:
+                if not self._may_refuse:
+                    raise
+                self.refused[number] = error

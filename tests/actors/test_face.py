@@ -9,10 +9,13 @@ import sys
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.actors.face import METHODS, CoordinatorActor
 
+OF_SHELLS = ("check_leading",)
+
 
 def test_every_method_of_the_coordinator_is_there() -> None:
     asked = inspect.getmembers(Coordinator, inspect.iscoroutinefunction)
-    public = [name for name, _ in asked if not name.startswith("_")]
+    # What its group shells call is nobody else's.
+    public = [name for name, _ in asked if not name.startswith("_") and name not in OF_SHELLS]
     assert sorted(METHODS) == public
     assert all(inspect.iscoroutinefunction(getattr(CoordinatorActor, name)) for name in METHODS)
 

@@ -80,7 +80,16 @@ def test_dead_letters_say_where_they_come_from(stage: Stage) -> None:
     with dead.consumer() as consumer:
         found = []
         eventually(lambda: found.extend(consumer.poll(0.5) or ()) or len(found) == 2)
+        consumer.commit()
     assert sorted(message.payload for message in found) == [b"m1", b"m7"]
     headers = dict(found[0].headers)
     assert headers["pxrs-group"] == b"g" and headers["pxrs-attempts"] == b"2"
     assert b"cannot do" in headers["pxrs-error"]
+    # Seeking back makes them fail once more, and sends no second letter.
+    group.seek("start")
+    eventually(lambda: group.lag() == 0)
+    with dead.consumer() as consumer:
+        assert consumer.poll(1.0) is None
+    status = group.status()
+    assert status.given_up_count == 4 and "m7" in str(status.given_up[-1]) + str(status.given_up)
+    assert "4 messages were given up" in repr(status)

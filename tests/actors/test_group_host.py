@@ -15,7 +15,7 @@ from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, StoreCorrupted, StoreUnavailable
 from pxrs_ray.events import Commit, Configure, Dismiss, Heartbeat, Join, Leave, Progress, Release
 from pxrs_ray.group_state import GroupSettings
-from pxrs_ray.model import Member, Outcome, Record
+from pxrs_ray.model import Member, Outcome, Record, Snapshot
 from pxrs_ray.store.memory import MemoryStore
 
 PARTITIONS = 4
@@ -37,7 +37,8 @@ class Moody(MemoryStore):
 class Told:
     """A shell that notes what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
         self.fenced: list[dict[int, int]] = []
         self.dismissals: list[Dismiss] = []
         self.faults: list[BaseException] = []
@@ -52,6 +53,9 @@ class Told:
     def deposed(self, group: str, error: BaseException) -> None:
         self.faults.append(error)
 
+    async def lead_again(self, group: str) -> Snapshot:
+        return self.store.lead(group, PARTITIONS, "test")
+
     def led(self, group: str, generation: int, version: int) -> None:
         self.versions.append(version)
 
@@ -61,7 +65,7 @@ class World:
         self.store = Moody()
         self.store.create()
         self.thread = StoreThread(lambda: self.store)
-        self.told = Told()
+        self.told = Told(self.store)
         self.settings = GroupSettings(lease_ms=lease_ms)
         self.host = GroupHost("g", self.store, self.thread, SystemClock(), self.told, history_keep)
 

@@ -19,7 +19,7 @@ from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import UnknownMember
 from pxrs_ray.events import Dismiss, Heartbeat, Join
 from pxrs_ray.group_state import GroupSettings
-from pxrs_ray.model import Incarnation, Member, MemberId, Outcome
+from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, Snapshot
 from tests.actors.conftest import Stage, send
 from tests.actors.load import Load
 from tests.actors.recording import Recorder, eventually
@@ -128,6 +128,9 @@ class NobodyToTell:
 
     def deposed(self, group: str, error: BaseException) -> None:
         raise AssertionError(error)
+
+    async def lead_again(self, group: str) -> Snapshot:
+        raise AssertionError("nothing fails here")
 
     def led(self, group: str, generation: int, version: int) -> None: ...
 

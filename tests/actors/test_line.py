@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.actors.failures import BufferAway
 from pxrs_ray.actors.fetching import Fetching
 from pxrs_ray.actors.line import REPLY_BYTES_MAX, AsyncLine, Line, connect
-from pxrs_ray.errors import SequenceGap
+from pxrs_ray.errors import BufferAway, SequenceGap
 from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until

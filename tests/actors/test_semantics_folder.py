@@ -35,6 +35,8 @@ def test_a_folder_goes_in_once_with_its_offsets_and_comes_out_again(stage: Stage
     assert payloads == {f"p0-{o}" for o in range(2_001, 2_501)} | {
         f"p1-{o}" for o in range(1, 2_502)
     }
+    import_folder(topology, folder, "q")
+    assert group.lag() == 0, "a group that has gone further stays there"
     out = stage.folder / "out"
     assert export_folder(topology, "q", out).messages == 5_001
     assert _content(out) == _content(folder)

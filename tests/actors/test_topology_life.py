@@ -65,6 +65,23 @@ def test_deploying_again_goes_on_where_it_was(stage: Stage) -> None:
     assert sorted(stage.notebook.payloads()) == sorted(f"m{n}" for n in range(20))
 
 
+def test_a_declared_handler_is_started_by_deploy_as_by_up(
+    stage: Stage,
+) -> None:
+    from pxrs_ray.actors.topology import deploy
+
+    options = {"runtime_env": {"env_vars": {"NOTES": str(stage.notes)}}}
+    group = GroupConfig(
+        queue="q", handler="tests.actors.handlers:record", consumers=2, ray_options=options
+    )
+    topology = stage.deploy(partitions=4, groups={"g": group})
+    send(topology, 20)
+    eventually(lambda: len(stage.notebook.notes()) == 20)
+    topology.group("g").scale(3)
+    deploy(stage.config(partitions=4, groups={"g": group}, name=topology.name))
+    assert topology.group("g").status().wanted == 3, "what runs is left as it is"
+
+
 def test_another_configuration_is_told_apart_and_live_changes_apply(stage: Stage) -> None:
     from pxrs_ray.actors.topology import deploy
 
@@ -212,7 +229,7 @@ def test_a_registry_in_memory_may_be_another_each_time(stage: Stage) -> None:
 
 
 def test_a_registry_that_was_lost_is_refused_loudly(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.topology import deploy, recover_registry
 
     topology = stage.deploy(partitions=2)
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
@@ -222,10 +239,9 @@ def test_a_registry_that_was_lost_is_refused_loudly(stage: Stage) -> None:
     registry = stage.config(partitions=2, name=topology.name)
     for file in registry.topology_dir.glob("registry.db*"):
         file.unlink()
-    with pytest.raises(StoreCorrupted, match=r"remove \S*high-water\.json to start") as told:
+    with pytest.raises(StoreCorrupted, match="pxrs recover registry FILE --accept-loss"):
         deploy(registry)
     # What the message says can be done.
-    witness = next(word for word in str(told.value).split() if word.endswith("high-water.json"))
-    Path(witness).unlink()
+    recover_registry(registry, accept_loss=True)
     deploy(registry).group("g", queue="q").start(Recorder(stage.notes), consumers=1)
     eventually(lambda: len(stage.notebook.notes()) == 20)

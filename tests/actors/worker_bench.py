@@ -14,6 +14,7 @@ import pytest
 
 from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler, handler_ref
+from pxrs_ray.actors.in_hand import InHand
 from pxrs_ray.actors.quarantine_log import QuarantineLog
 from pxrs_ray.actors.worker import Failure, Worker
 from pxrs_ray.batch import Batch
@@ -32,6 +33,7 @@ class Office:
     """What a worker tells, kept; `refuse` makes giving up fail so many times."""
 
     def __init__(self, refuse: int = 0) -> None:
+        self.in_hand = InHand()
         self.given_up: list[tuple[Failure, list[int]]] = []
         self.commits = 0
         self.over = threading.Event()
@@ -75,7 +77,7 @@ class LogInMemory(QuarantineLog):
 
     def __init__(self) -> None:
         self.queue, self.partition = "q.quarantine.g", 3
-        self.state, self.lock = Quarantine(), threading.RLock()
+        self.state, self.lock, self.epoch = Quarantine(), threading.RLock(), 7
         self.kept: list[Message] = []
 
     def refresh(self) -> Quarantine:
@@ -112,14 +114,17 @@ class Bench:
         self.workers: list[CourseWorker] = []
 
     def start(
-        self, standing: Standing | None = None, quarantine: QuarantineLog | None = None
+        self,
+        standing: Standing | None = None,
+        quarantine: QuarantineLog | None = None,
+        sought: tuple[int, int] | None = None,
     ) -> CourseWorker:
         standing = standing or Standing(0)
-        grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail)
+        grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail, sought)
         make = pack_course if self.config.by_pack else lane_course
         worker = CourseWorker(
             grant,
-            Desk("q", "g", "c-0", 1, 3, 7),
+            Desk("q", "g", "c-0", 1, 3, 7, topology_id="t1"),
             self.handler,
             make(self.config, standing),
             self.office,

@@ -12,6 +12,7 @@ from typing import Any
 
 from pxrs_ray.actors.course_worker import CourseWorker
 from pxrs_ray.actors.handler import Handler, handler_ref
+from pxrs_ray.actors.in_hand import InHand
 from pxrs_ray.actors.in_order import InOrderWorker
 from pxrs_ray.actors.memory import keep_what_is_loaded
 from pxrs_ray.actors.worker import Failure, Worker
@@ -35,6 +36,9 @@ SLOW_WORK_S = 0.02
 
 class Office:
     """Keeps nothing: dead letters are dropped where a real one would send them on."""
+
+    def __init__(self) -> None:
+        self.in_hand = InHand()
 
     def may_begin(self, stopping: threading.Event) -> bool:
         return not stopping.is_set()
@@ -67,7 +71,7 @@ def worker_of(handle: Callable[[Any], object], **options: Any) -> Worker:
     config = GroupConfig(queue="q", **options)
     handler = Handler(handler_ref(_stand_in))
     handler.call = handle
-    grant, desk = Grant(0, 1, 0), Desk("q", "g", "m", 1, 0, 1)
+    grant, desk = Grant(0, 1, 0), Desk("q", "g", "m", 1, 0, 1, topology_id="t1")
     worker: Worker
     if config.by_lane:
         course = lane_course(config, Standing(0))

@@ -21,6 +21,7 @@ VALUES = {
     "file": "desk.toml",
     "folder": ".",
     "group": "billing",
+    "part": "coordinator",
     "partition": "P1",
     "queue": "orders",
     "source": "sqlite:///registry.db",
@@ -32,14 +33,16 @@ VALUES = {
 FURTHER = {
     "bench": ["-n", "1000"],
     "dashboard": ["--port", "0"],
+    "group delete": ["--yes"],
     "produce": ["x"],
     "quarantine retry": ["k", "--wait", "1"],
     "quarantine show": ["k"],
     "quarantine skip": ["k"],
+    "queue delete": ["--yes"],
     "store check": ["--rounds", "1", "--deadline-ms", "500"],
     "top": ["--frames", "1"],
 }
-WITHOUT_TOPOLOGY_YET_RAY = frozenset({"up", "bench"})
+WITHOUT_TOPOLOGY_YET_RAY = frozenset({"up", "bench", "recover registry"})
 # It starts a Ray and a Spark of its own; tests/spark runs it.
 OF_ITS_OWN = "demo"
 

@@ -155,7 +155,7 @@ def store_is_down(
     console = cluster.open_console(tmp_path)
     redis_server.freeze()
     try:
-        until(lambda: "PROBLEM: registry store" in console.shown("status", "-t", "down"))
+        until(lambda: "PROBLEM: registry away" in console.shown("status", "-t", "down"))
         yield console.run
     finally:
         redis_server.thaw()
@@ -174,4 +174,5 @@ def test_with_a_store_that_is_down(store_is_down: Callable[..., Told]) -> None:
         elif told[0] != 0:
             one_line(told)
         if command.name in ("pause", "scale", "seek", "drain", "down"):
-            one_line(told, "has not answered for")
+            one_line(told)
+            assert "registry away for" in told[2] or "has not answered for" in told[2], told[2]

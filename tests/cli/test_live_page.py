@@ -34,12 +34,12 @@ def served(source: Source) -> Iterator[str]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    runner = web.AppRunner(Server(source, 0.1).app(), shutdown_timeout=0.1)
+    runner = web.AppRunner(Server(source, "s3cret", 0.1).app(), shutdown_timeout=0.1)
 
     async def start() -> str:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}/"
+        return f"http://127.0.0.1:{runner.addresses[0][1]}/?token=s3cret"
 
     try:
         yield asyncio.run_coroutine_threadsafe(start(), loop).result(WAIT_S)

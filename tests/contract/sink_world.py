@@ -109,7 +109,7 @@ class World:
         """Work from the checkpoint on; ends when everything is done or the registry refuses."""
         epoch, at = self.epoch, self.checkpoint
         connection = self.database.take()
-        desk = Desk("q", self.run, "m", epoch, 0, epoch)
+        desk = Desk("q", self.run, "m", epoch, 0, epoch, topology_id="t1")
         try:
             while at < self.messages:
                 end = min(self.messages, at + (draw.randrange(1, 4) if self.batches else 1))

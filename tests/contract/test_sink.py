@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pxrs_ray.delivery import DeliveredBatch, Delivery, Desk
 from pxrs_ray.errors import Fenced, SinkConflict, UsageError
 from pxrs_ray.model import Message
 from pxrs_ray.sink import create_table, transaction
+from pxrs_ray.sink.applied import PAGE_OFFSETS, TEXT_CHARS_MAX
 from pxrs_ray.sink.transaction import SinkPlace
 from tests.contract.sink_world import Database, World, outcome, play
 from tests.servers import PostgresServer
@@ -36,7 +38,7 @@ def postgres_database(server: PostgresServer) -> Database:
     import psycopg
 
     with psycopg.connect(server.url, autocommit=True) as admin:
-        admin.execute("DROP TABLE IF EXISTS account, applied, pxrs_sink")
+        admin.execute("DROP TABLE IF EXISTS account, applied, pxrs_sink_owner, pxrs_sink_page")
 
     def connect() -> Any:
         return psycopg.connect(server.url, options="-c lock_timeout=2ms -c synchronous_commit=off")
@@ -89,12 +91,27 @@ def test_without_the_fence_the_same_schedules_show_duplicates(database: Database
 # --- what single blocks do ------------------------------------------------------------------------
 
 
-def desk(epoch: int = 5, floor: int | None = None) -> Desk:
-    return Desk("q", "g", "m", 1, 3, epoch, floor=floor)
+def desk(epoch: int = 5, topology_id: str = "t1") -> Desk:
+    return Desk("q", "g", "m", 1, 3, epoch, topology_id=topology_id)
 
 
-def message(offset: int, epoch: int = 5, floor: int | None = None) -> Delivery:
-    return Delivery(Message(3, offset, b"k", b"", 0), desk(epoch, floor))
+def message(offset: int, epoch: int = 5, topology_id: str = "t1") -> Delivery:
+    return Delivery(Message(3, offset, b"k", b"", 0), desk(epoch, topology_id))
+
+
+def batch_of(first: int, end: int, epoch: int = 5) -> DeliveredBatch:
+    count = end - first
+    keys = [b"%d" % offset for offset in range(first, end)]
+    batch = Batch.of(keys, [b""] * count, timestamp_ms=0)
+    return DeliveredBatch(Batch(3, first, batch.flags, batch.columns, 0), desk(epoch))
+
+
+def put_batch(database: Database, delivered: DeliveredBatch, connection: Any) -> list[int]:
+    with delivered.transaction(connection) as cursor:
+        for m in delivered:
+            sql = "INSERT INTO applied VALUES ('x', :seen, 5)"
+            cursor.execute(database.dialect.sql(sql), {"seen": m.offset})
+        return [m.offset for m in delivered]
 
 
 def put(database: Database, delivery: Delivery, connection: Any) -> None:
@@ -149,28 +166,76 @@ def test_messages_may_be_applied_out_of_order_where_keys_run_beside_each_other(
     database: Database, connection: Any
 ) -> None:
     for offset in (4, 2, 4, 0, 2):
-        put(database, message(offset, floor=0), connection)
+        put(database, message(offset), connection)
     assert seen(database, connection) == [0, 2, 4]
-    put(database, message(9, floor=8), connection)
-    place = SinkPlace("q", "g", 3, 5, 0)
-    with transaction(connection, place, 3, 4) as cursor:
-        assert cursor.replayed, "everything below the floor is over"
+
+
+def test_nothing_is_taken_for_applied_because_something_behind_it_is(
+    database: Database, connection: Any
+) -> None:
+    put(database, message(0), connection)
+    with pytest.raises(ValueError), message(1).transaction(connection):
+        raise ValueError("a bug; the policy skips the message, or a dead letter keeps it")
+    for offset in (2, 70_000):
+        put(database, message(offset), connection)
+    # The bug is mended, or the skipped backlog is wanted after all: a seek brings all of it again.
+    for offset in (0, 1, 2, 3, 69_999, 70_000):
+        put(database, message(offset, epoch=7), connection)
+    assert seen(database, connection) == [0, 1, 2, 3, 69_999, 70_000]
+
+
+def test_another_topology_on_the_same_database_is_another(
+    database: Database, connection: Any
+) -> None:
+    for topology_id in ("eu", "us", "eu", "us made anew"):
+        for offset in range(3):
+            put(database, message(offset, 1, topology_id), connection)
+    assert seen(database, connection) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    put(database, message(3, 9, "eu"), connection)
+    put(database, message(3, 1, "us"), connection)
+    with pytest.raises(Fenced):
+        put(database, message(4, 1, "eu"), connection)
 
 
 def test_a_batch_is_narrowed_to_what_is_not_applied(database: Database, connection: Any) -> None:
-    def batch_of(first: int, end: int) -> DeliveredBatch:
-        count = end - first
-        batch = Batch.of([b"k"] * count, [b""] * count, timestamp_ms=0)
-        return DeliveredBatch(Batch(3, first, batch.flags, batch.columns, 0), desk())
-
     for first, end, rest in ((0, 3, [0, 1, 2]), (1, 6, [3, 4, 5]), (2, 5, []), (6, 7, [6])):
-        delivered = batch_of(first, end)
-        with delivered.transaction(connection) as cursor:
-            assert [m.offset for m in delivered] == rest
-            for m in delivered:
-                sql = "INSERT INTO applied VALUES ('x', :seen, 5)"
-                cursor.execute(database.dialect.sql(sql), {"seen": m.offset})
+        assert put_batch(database, batch_of(first, end), connection) == rest
     assert seen(database, connection) == list(range(7))
+
+
+def test_a_batch_with_applied_messages_in_its_middle_holds_the_others(
+    database: Database, connection: Any
+) -> None:
+    for offset in (2, 3, 6):
+        put(database, message(offset), connection)
+    delivered = batch_of(0, 9, epoch=7)
+    assert put_batch(database, delivered, connection) == [0, 1, 4, 5, 7, 8]
+    batch = delivered.batch
+    assert batch.keys.to_pylist() == [b"0", b"1", b"4", b"5", b"7", b"8"]
+    assert batch.to_arrow().column("offset").to_pylist() == [0, 1, 4, 5, 7, 8]
+    assert (len(batch), batch.end_offset, batch[2].offset) == (6, 9, 4)
+    assert [m.offset for m in batch.slice(1, 4)] == [1, 4, 5]
+    assert put_batch(database, delivered, connection) == [], "the same batch, tried once more"
+    assert seen(database, connection) == list(range(9))
+
+
+def test_rows_stay_few_and_short_whatever_the_gaps(database: Database, connection: Any) -> None:
+    """A handler that writes every other message leaves a gap a message, for ever."""
+    place = SinkPlace("t1", "q", "g", 3, 5)
+    for offset in range(0, 1_200, 2):
+        with transaction(connection, place, offset, offset + 1):
+            pass
+    for first in range(PAGE_OFFSETS, 6 * PAGE_OFFSETS, PAGE_OFFSETS // 4):
+        with transaction(connection, place, first, first + PAGE_OFFSETS // 4):
+            pass
+    rows = database.run(connection, "SELECT page, done FROM pxrs_sink_page")
+    connection.rollback()
+    assert [int(page) for page, _ in rows] == [0]
+    assert len(rows[0][1]) < TEXT_CHARS_MAX
+    with transaction(connection, place, 0, 3) as cursor:
+        assert not cursor.replayed
+    with transaction(connection, place, PAGE_OFFSETS, 6 * PAGE_OFFSETS) as cursor:
+        assert cursor.replayed
 
 
 def test_two_owners_in_the_same_moment_apply_once(database: Database) -> None:
@@ -214,7 +279,7 @@ def test_what_is_redriven_is_applied_though_its_partition_has_passed_it(
     database: Database, connection: Any
 ) -> None:
     put(database, message(7), connection)
-    aside = Desk("q", "g", "m", 1, 3, 5, sink=("q.quarantine.g#key", 2))
+    aside = replace(desk(), sink=("q.quarantine.g#key", 2))
     redriven = Delivery(Message(3, 4, b"k", b"", 0), aside)
     for _ in range(2):
         put(database, redriven, connection)

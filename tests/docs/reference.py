@@ -105,7 +105,7 @@ def metrics() -> str:
         lines.append(f"| `{full}` | {kind} | {', '.join(labels)} | {text} |")
     lines += [
         "",
-        "`cause` is one of join, leave, death, lease, configuration, asked, seek.",
+        "`cause` is one of join, leave, death, lease, configuration, asked, seek, raised.",
         "",
         "A board for Grafana is `docs/ops/grafana.json`, alert rules are `docs/ops/alerts.yml`.",
     ]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 REMEDIES = {
     "AlreadyExists": "Use what runs there (`attach`, `topology.group(name)`), or another name.",
+    "BufferAway": "Nothing: the call is made again by itself until its deadline.",
+    "ChangeWaits": "Nothing: it is made when the registry is back, unless the coordinator ends "
+    "before; `pxrs status` names it until then.",
     "ConfigError": "Correct the option at the line that is named; docs/options.md has the bounds.",
     "CoordinatorDeposed": "Nothing: a newer coordinator works. Seen for ever, two clusters share "
     "one registry: give each its `key_prefix`.",
@@ -15,7 +18,10 @@ REMEDIES = {
     "HandlerError": "Make the handler importable on the nodes: `--working-dir`, or install it.",
     "HandlerTimeout": "Make the handler faster, or its time longer.",
     "IllegalTransition": "Report it: the call made no sense in this state, and nothing changed.",
+    "LogAway": "Nothing: the buffer opens the log again by itself; the message says what it waits "
+    "for. Producers and readers wait meanwhile.",
     "LogCorrupted": "`pxrs log` shows the file; restore it, or accept the loss.",
+    "LockHeld": "Wait until the other process has ended, or end it: PXRS tries again by itself.",
     "LogLost": "Bring the disk back, or `pxrs accept-loss QUEUE`: the log goes on above the gap.",
     "MessageTooLarge": "Send a reference instead of the data, or raise `message_bytes_max`.",
     "NotFound": "Check the name; the message lists what there is.",
@@ -23,11 +29,13 @@ REMEDIES = {
     "OffsetOutOfRange": "Seek to where the log begins: retention has dropped what was asked for.",
     "PartitionFull": "Add consumers, wait, or raise `partition_bytes_max`: readers are behind.",
     "ProducerFenced": "Stop this producer: another one has taken its name.",
+    "RegistryAway": "Ask again when the registry is back: nothing was changed.",
     "RetentionBlocked": "Let the group that is named pass the messages first, or force it.",
     "SequenceConflict": "Give a feed whose content differs another feed id.",
     "SequenceGap": "Report it, unless messages were appended by hand: an append was lost.",
     "SinkConflict": "Let it pass on: the message is delivered again, and nothing was written yet.",
-    "StoreCorrupted": "Restore the registry from its newest state; then `pxrs up`.",
+    "StoreCorrupted": "Restore the registry from its newest state, then `pxrs up`; or go on "
+    "with what it holds: `pxrs recover registry FILE --accept-loss`.",
     "StoreSchemaError": "Install the version of PXRS that wrote the registry, or a newer one.",
     "StoreUnavailable": "Bring the store back; work goes on and commits wait meanwhile.",
     "UnknownMember": "Join again; pull consumers and consumer actors do by themselves.",

@@ -1,4 +1,4 @@
-"""Runs the simulator on a copy of the package in which a guard is missing."""
+"""Runs the simulator, or tests, on a copy of everything in which a guard is missing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pxrs_ray
+from pxrs_ray.testing.simulator.run import run
 from tests.simulation.mutations import Mutation
 
 PACKAGE = Path(pxrs_ray.__file__).parent
+ROOT = PACKAGE.parent
+COPIED = ("pxrs_ray", "actors", "spark", "tests", "docs", "examples")
 RUNS_MAX = 400
 TIMEOUT_S = 240
 
@@ -27,19 +30,75 @@ class Verdict:
     output: str
 
 
+def missed(mutation: Mutation, folder: Path) -> str:
+    """'' when the missing guard is noticed, and by itself; else what is wrong."""
+    try:
+        if mutation.tests:
+            failed, said = fails_without(mutation, folder)
+            return "" if failed else f"{mutation.guard}: nothing failed\n{said}"
+        verdict = simulate_without(mutation, folder)
+    except AssertionError as error:
+        return f"{mutation.guard}: {error}"
+    if verdict.seed is None or not verdict.checkers & set(mutation.seen_by):
+        return f"{mutation.guard}: seen by {set(verdict.checkers)}\n{verdict.output}"
+    # The same run with the guard in its place: what was noticed is the guard, not the settings.
+    settings = {
+        name: float(value) for name, _, value in (s.partition("=") for s in mutation.settings)
+    }
+    if run(verdict.seed, settings).violations():
+        return f"{mutation.guard}: the unharmed run {verdict.seed} is not sound either"
+    return ""
+
+
 def simulate_without(mutation: Mutation, folder: Path, runs: int = RUNS_MAX) -> Verdict:
     """Copy the package to `folder`, take the guard away there, and simulate until it is noticed.
 
     Raises AssertionError when the text of a change is not there exactly once.
     """
     copy_package(folder)
+    take_away(mutation, folder)
+    return simulate(folder, mutation.settings, runs)
+
+
+def take_away(mutation: Mutation, folder: Path) -> None:
+    """Make the changes in a copy. Raises AssertionError when a text is not there exactly once."""
     for change in mutation.changes:
-        path = folder / "pxrs_ray" / change.file
+        path = (folder / "pxrs_ray" / change.file).resolve()
         source = path.read_text()
         found = source.count(change.text)
         assert found == 1, f"{change.file} has {found} of {change.text!r}: rewrite the mutation"
+        path.unlink()  # it may be a link to the original
         path.write_text(source.replace(change.text, change.instead))
-    return simulate(folder, mutation.settings, runs)
+
+
+def fails_without(mutation: Mutation, folder: Path) -> tuple[bool, str]:
+    """Whether one of the mutation's tests fails on a copy without the guard, and what was said."""
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, copy_function=_link, symlinks=True)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    take_away(mutation, folder)
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *mutation.tests],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    # 1 is pytest's "tests failed"; anything else is a test that was not run.
+    return done.returncode == 1 and "failed" in done.stdout, said
+
+
+def _link(source: str, target: str) -> None:
+    """A file that is not changed need not be copied, where both are on one disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def copy_package(folder: Path) -> None:

@@ -28,6 +28,8 @@ from pxrs_ray.testing.history import (
     Led,
     Obeyed,
     Processed,
+    Refused,
+    RegistryAway,
     Stored,
     Told,
 )
@@ -120,9 +122,10 @@ def decided(
     before: dict[int, str] | None = None,
     target: dict[int, str] | None = None,
     revoking: Sequence[int] = (),
+    at_ms: int = 1,
 ) -> Decided:
     return Decided(
-        1,
+        at_ms,
         now_ms,
         1,
         event,
@@ -248,6 +251,15 @@ HISTORIES: list[tuple[str, str, list[HistoryEvent]]] = [
         "one is left out",
         [processed("A", 1, 0), processed("A", 1, 2), Ended(1, (), {0: 3}, ())],
     ),
+    (
+        "CheckpointsCovered",
+        "a checkpoint over a message that nobody processed",
+        [
+            processed("A", 1, 0),
+            processed("A", 1, 2),
+            stored(write(WriteKind.COMMIT, "A", 1, 3), OF_A, at(OF_A, 3)),
+        ],
+    ),
     ("InOrder", "a message skipped", [processed("A", 1, 0), processed("A", 1, 2)]),
     ("InOrder", "the same one twice in an epoch", [processed("A", 1, 0), processed("A", 1, 0)]),
     ("InOrder", "not from the granted checkpoint", [CLAIM_A, processed("A", 1, 1)]),
@@ -327,6 +339,17 @@ HISTORIES: list[tuple[str, str, list[HistoryEvent]]] = [
         "a deadline that nobody looks at",
         [decided(None), *(decided(Tick(), now_ms=ms, revoking=[0]) for ms in (10, 40, 70))],
     ),
+    (
+        "OutageMovesNobody",
+        "a lease that ends in an outage",
+        [
+            led(A),
+            RegistryAway(1, away=True),
+            *(decided(Tick(), now_ms=ms, at_ms=ms) for ms in range(0, 500, 40)),
+            decided(Tick(), write(WriteKind.RELEASE, "A", 1), now_ms=520, at_ms=520),
+        ],
+    ),
+    ("RefusalsHold", "an owner is told it is gone", [led(), CLAIM_A, Refused(1, 1, "A", 1)]),
     ("ComesToRest", "something waits", [Ended(1, (), {}, (), ("a record waits",))]),
     ("ComesToRest", "a dead owner", [Ended(1, (OF_A,), {0: 0}, ())]),
     ("ComesToRest", "messages left", [Ended(1, (OF_A,), {0: 1}, (("A", 1),))]),

@@ -233,6 +233,20 @@ def test_a_ray_dataset(queue: BuffersOnly, spark: Any) -> None:
         write_dataset(dataset, queue, QUEUE, key="nope", payload="number")
 
 
+def test_a_ray_dataset_feeds_labels(make_queue: Any) -> None:
+    import pyarrow as pa
+
+    queue = make_queue(strategy="label", labels={"gpu": 2, "cpu": 6})
+    rows = [{"n": str(n), "kind": "gpu" if n % 2 else "cpu"} for n in range(100)]
+    dataset = ray.data.from_arrow(pa.Table.from_pylist(rows))
+    write_dataset(dataset, queue, QUEUE, key="n", payload="n", scope="kind")
+    sent = [
+        (batch.partition, int(payload)) for batch in queue.batches() for _, payload in batch.rows()
+    ]
+    assert sorted(number for _, number in sent) == list(range(100))
+    assert {(partition < 2) == (number % 2 == 1) for partition, number in sent} == {True}
+
+
 def test_two_feeds_of_one_name_at_once_add_it_once(spark: Any, queue: BuffersOnly) -> None:
     """A driver that was thought dead: both write, the logs take each frame once."""
     from concurrent.futures import ThreadPoolExecutor

@@ -10,6 +10,7 @@ import pytest
 
 from pxrs_ray.batch import ARROW_SCHEMA, Batch, batches
 from pxrs_ray.errors import UsageError
+from pxrs_ray.log.frame import HAS_HEADERS, HAS_IDS, SCHEMAS
 from pxrs_ray.log.wire import Fetched
 from pxrs_ray.model import Message
 from tests.logs import open_log, put
@@ -80,3 +81,27 @@ def test_a_fetch_begins_exactly_at_the_asked_offset(tmp_path: Path) -> None:
     found = batches(Fetched(0, tuple(run.chunks), run.next_offset, 0, 4), 1)
     assert [m.offset for batch in found for m in batch] == [1, 2, 3]
     log.close()
+
+
+def not_utf8(texts: list[str]) -> pa.StringArray:
+    """The texts with their first letters spoiled, as another writer might leave them."""
+    good = pa.array(texts)
+    raw = bytearray(good.buffers()[2].to_pybytes())
+    raw[0] = 0xFF
+    return pa.StringArray.from_buffers(len(texts), good.buffers()[1], pa.py_buffer(bytes(raw)))
+
+
+def test_what_is_no_utf8_is_told_by_its_bytes_and_the_message_is_whole() -> None:
+    ids = not_utf8(["aa", "bb"])
+    names = not_utf8(["name", "good"])
+    headers = pa.MapArray.from_arrays([0, 1, 2], names, pa.array([b"1", b"2"]))
+    columns = pa.RecordBatch.from_arrays(
+        [pa.array([b"k", None]), pa.array([b"x", b"y"]), headers, ids],
+        schema=SCHEMAS[HAS_HEADERS | HAS_IDS],
+    )
+    batch = Batch(3, 10, HAS_HEADERS | HAS_IDS, columns, 5)
+    first, second = batch
+    assert (first.id, first.headers, first.payload) == ("\\xffa", (("\\xffame", b"1"),), b"x")
+    assert (second.id, second.headers, second.payload) == ("bb", (("good", b"2"),), b"y")
+    [again] = batch.slice(1)
+    assert again == second

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import shlex
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import typer
 
-from pxrs_ray.actors.nodes import orphans
-from pxrs_ray.checkup import Level, check_topology
+from pxrs_ray.actors import orphans
+from pxrs_ray.actors.crew import Crew
+from pxrs_ray.actors.hand import Hand
+from pxrs_ray.checkup import DAY_MS, Level, check_topology, check_unused
+from pxrs_ray.cli.root import root
 from pxrs_ray.stats import GroupStatus, QueueStatus, StoreStatus, TopologyStatus
 from tests.cli.pictures import group_status, topology_status
 
@@ -29,76 +38,139 @@ def test_a_sound_topology_is_told_so() -> None:
     assert found.level is Level.OK and "1 queues, 1 groups" in found.text
 
 
-@pytest.mark.parametrize(
-    ("status", "level", "words"),
-    [
-        (topology_status(store=replace(STORE, problem="refused")), Level.PROBLEM, "refused"),
-        (topology_status(store=replace(STORE, mean_ms=400.0)), Level.WARNING, "400 ms"),
-        (
-            topology_status(store=StoreStatus("memory", "memory:", False, 1, 1, 0.1)),
-            Level.WARNING,
-            "does not outlive",
-        ),
-        (topology_status(store=replace(STORE, warnings=("lru",))), Level.WARNING, "lru"),
-        (topology_status(problems=("buffer 1 is away",)), Level.PROBLEM, "buffer 1"),
-        (
-            topology_status(queues=(QueueStatus("q", 1, 0, 0, ("P0 lost",)),)),
-            Level.PROBLEM,
-            "P0 lost",
-        ),
-        (
-            topology_status(queues=(QueueStatus("q", 1, 0, 0, ("P0 lost offsets 3 to 4: x",)),)),
-            Level.WARNING,
-            "P0 lost offsets",
-        ),
-        (topology_status(group_status(problem="odd")), Level.PROBLEM, "halted: odd"),
-        (
-            topology_status(first_partition(group_status(), problem="ValueError()")),
-            Level.PROBLEM,
-            "stands still at offset 100: ValueError()",
-        ),
-        (
-            topology_status(first_consumer(group_status(), state="pending", reason="no GPU")),
-            Level.WARNING,
-            "no GPU",
-        ),
-        (
-            topology_status(first_consumer(group_status(), state="silent", reason="frozen")),
-            Level.PROBLEM,
-            "is silent: frozen",
-        ),
-        (
-            topology_status(group_status(consumers=0, lag=3)),
-            Level.WARNING,
-            "lag of 360 and no consumer",
-        ),
-        (
-            topology_status(first_partition(group_status(), owner=None)),
-            Level.WARNING,
-            "P0 without an owner, 3 consumers work",
-        ),
-        (topology_status(group_status(lag=10_000)), Level.WARNING, "minutes behind"),
-        (
-            topology_status(first_partition(group_status(), end_offset=100_000)),
-            Level.WARNING,
-            "times its share of all messages",
-        ),
-    ],
-)
+ILLNESSES: list[tuple[TopologyStatus, Level, str]] = [
+    (topology_status(store=replace(STORE, problem="refused")), Level.PROBLEM, "refused"),
+    (topology_status(store=replace(STORE, mean_ms=400.0)), Level.WARNING, "400 ms"),
+    (
+        topology_status(store=StoreStatus("memory", "memory:", False, 1, 1, 0.1)),
+        Level.WARNING,
+        "does not outlive",
+    ),
+    (topology_status(store=replace(STORE, warnings=("lru",))), Level.WARNING, "lru"),
+    (topology_status(problems=("buffer 1 is away",)), Level.PROBLEM, "buffer 1"),
+    (
+        topology_status(queues=(QueueStatus("q", 1, 0, 0, ("P0 lost",)),)),
+        Level.PROBLEM,
+        "P0 lost",
+    ),
+    (
+        topology_status(queues=(QueueStatus("q", 1, 0, 0, ("P0 lost offsets 3 to 4: x",)),)),
+        Level.WARNING,
+        "P0 lost offsets",
+    ),
+    (topology_status(group_status(problem="odd")), Level.PROBLEM, "halted: odd"),
+    (
+        topology_status(first_partition(group_status(), problem="ValueError()")),
+        Level.PROBLEM,
+        "stands still at offset 100: ValueError()",
+    ),
+    (
+        topology_status(first_consumer(group_status(), state="pending", reason="no GPU")),
+        Level.WARNING,
+        "no GPU",
+    ),
+    (
+        topology_status(first_consumer(group_status(), state="silent", reason="frozen")),
+        Level.PROBLEM,
+        "is silent: frozen",
+    ),
+    (
+        topology_status(group_status(consumers=0, lag=3)),
+        Level.WARNING,
+        "lag of 360 and no consumer",
+    ),
+    (
+        topology_status(first_partition(group_status(), owner=None)),
+        Level.WARNING,
+        "P0 without an owner, 3 consumers work",
+    ),
+    (topology_status(group_status(lag=10_000)), Level.WARNING, "minutes behind"),
+    (
+        topology_status(first_partition(group_status(), end_offset=100_000)),
+        Level.WARNING,
+        "times its share of all messages",
+    ),
+    (
+        topology_status(store=replace(STORE, away_s=117.0, problem="no answer")),
+        Level.PROBLEM,
+        "registry away for 117 s",
+    ),
+    (
+        topology_status(first_partition(group_status(), call_s=42.0, call_offset=100)),
+        Level.WARNING,
+        "in the same call since 42 s: message 100, attempt 1",
+    ),
+    (
+        topology_status(problems=("buffer 1 (pid 7 on node ab) does not answer: 2 s",)),
+        Level.PROBLEM,
+        "pid 7 on node ab",
+    ),
+    (
+        topology_status(first_consumer(group_status(), state="failed", reason="ImportError")),
+        Level.PROBLEM,
+        "is failed: ImportError",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "level", "words"), ILLNESSES)
 def test_each_illness_is_found(status: TopologyStatus, level: Level, words: str) -> None:
     (found,) = check_topology(status)
     assert found.level is level and words in found.text and found.remedy
 
 
-def test_orphans_are_those_that_no_topology_knows() -> None:
-    mine = [
-        "pxrs/shop/coordinator",
-        "pxrs/shop/buffer/0",
-        "pxrs/shop/consumer/billing/billing-0/1",
-        "pxrs/shop/consumer/billing/billing-0/9",
-        "pxrs/gone/buffer/0",
-    ]
-    assert orphans(mine, [topology_status(group_status())]) == [
-        "pxrs/gone/buffer/0",
-        "pxrs/shop/consumer/billing/billing-0/9",
-    ]
+def test_a_group_that_nobody_uses_is_named_with_the_command_that_removes_it() -> None:
+    group = replace(first_partition(group_status(), lag=5), unused_since_ms=1)
+    (found,) = check_unused(group, 4 * DAY_MS)
+    assert "4 days" in found.text and found.remedy.endswith(f"`pxrs group delete {group.group}`")
+    assert not list(check_unused(group, DAY_MS))
+    assert not list(check_unused(replace(group, unused_since_ms=0), 4 * DAY_MS))
+
+
+@pytest.mark.parametrize(("status", "level", "words"), ILLNESSES)
+def test_every_command_of_a_remedy_is_one_that_there_is(
+    status: TopologyStatus, level: Level, words: str
+) -> None:
+    program: Any = typer.main.get_command(root)
+    for found in check_topology(status):
+        for command in re.findall(r"`([^`]+)`", found.remedy):
+            if not command.startswith("pxrs "):
+                assert command.startswith("ray ") or command == "parallelism"
+                continue
+            # Parsed to its end, with a file in its place; nothing is run.
+            _, name, *arguments = shlex.split(command)
+            one = program.get_command(None, name)
+            while hasattr(one, "get_command"):
+                one = one.get_command(None, arguments.pop(0))
+            assert one is not None, command
+            one.make_context(name, ["shop.toml" if word == "FILE" else word for word in arguments])
+
+
+def test_no_remedy_is_python_and_none_harms_who_only_starts() -> None:
+    starting = first_consumer(
+        group_status(consumers=1, lag=3), state="starting", reason="replaces one that died"
+    )
+    starting = replace(
+        starting, partitions=tuple(replace(p, owner=None) for p in starting.partitions)
+    )
+    (found,) = check_topology(topology_status(starting))
+    assert "consumers start" in found.text and "scale" not in found.remedy
+    for status, *_ in ILLNESSES:
+        for found in check_topology(status):
+            assert "ray.kill" not in found.remedy and "get_actor" not in found.remedy
+
+
+def test_orphans_are_actors_that_belong_to_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    actor = "pxrs/shop/consumer/billing/billing-{}"
+    there = {actor.format(name) for name in ("0/1", "0/9", "1/2", "2/4")}
+    monkeypatch.setattr(orphans, "consumers_there", lambda topology: there)
+    crew: Any = Crew(*(cast(Any, None),) * 3, {}, lambda: None)
+    # billing-0 joined again in the same process; billing-1 is just starting; billing-2 hands over.
+    crew.hands = {
+        "billing-0": Hand("billing-0", 9, actor.format("0/1"), "running"),
+        "billing-1": Hand("billing-1", 2, actor.format("1/2"), "starting"),
+    }
+    crew._leaving = [Hand("billing-2", 4, actor.format("2/4"), "leaving")]
+    shell: Any = SimpleNamespace(staff=crew)
+    found = asyncio.run(orphans.orphans_of("shop", [shell]))
+    assert found == [actor.format("0/9")]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pxrs_ray.cli._sources import format_of, rows, texts
+from pxrs_ray.cli._sources import Names, format_of, rows, texts
 from pxrs_ray.errors import UsageError
 
 Pairs = list[tuple[bytes | None, bytes]]
@@ -19,13 +19,28 @@ Pairs = list[tuple[bytes | None, bytes]]
 def read(
     path: Path | str, kind: str, key: str | None = None, separator: str | None = None
 ) -> Pairs:
-    found = rows(str(path), kind, key, separator, "key", "payload")
-    return [pair for keys, payloads in found for pair in zip(keys, payloads, strict=True)]
+    found = rows(str(path), kind, key, separator, Names())
+    return [pair for keys, payloads, _ in found for pair in zip(keys, payloads, strict=True)]
 
 
 def test_texts_take_their_key_from_before_the_separator() -> None:
-    ((keys, payloads),) = texts(["a7:hello", "plain", ":x"], "k", ":")
+    ((keys, payloads, scopes),) = texts(["a7:hello", "plain", ":x"], "k", ":")
     assert keys == [b"a7", b"k", b""] and payloads == [b"hello", b"plain", b"x"]
+    assert scopes == [None] * 3
+
+
+def test_bytes_that_are_no_text_arrive_as_they_were() -> None:
+    ((_, payloads, _),) = texts([b"\xff\xfe".decode(errors="surrogateescape")], None, None)
+    assert payloads == [b"\xff\xfe"]
+    with pytest.raises(UsageError, match="is no text"):
+        list(texts(["\ud800"], None, None))
+
+
+def test_a_column_of_scopes_feeds_labels(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text('{"payload": "1", "kind": "gpu"}\n{"payload": "2"}\n')
+    ((_, _, scopes),) = rows(str(path), "jsonl", None, None, Names(scope="kind"))
+    assert scopes == ["gpu", None]
 
 
 def test_lines_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,3 +294,53 @@ def test_the_logs_get_the_queue_s_limits() -> None:
     limits = queue.log_limits()
     assert (limits.durability, limits.on_loss) == ("always", "continue")
     assert (limits.hot_bytes_max, limits.sync_interval_ms) == (5, 50)
+
+
+def test_labels_in_another_order_are_another_spread_and_are_refused() -> None:
+    def ordered(*labels: str, **more: Any) -> PxrsConfig:
+        sizes = {"gpu": 4, "cpu": 10, "tpu": 2}
+        queue = {"strategy": "label", "labels": {label: sizes[label] for label in labels}}
+        return PxrsConfig(queues={"q": queue}, **more)
+
+    before = ordered("gpu", "cpu", "tpu")
+    after = ordered("cpu", "tpu", "gpu", linger_ms=9)
+    assert before.queues["q"].spread() != after.queues["q"].spread()
+    told = {found.option: found.change for found in before.diff(after)}
+    assert told == {"linger_ms": Change.LIVE, "queues.q.labels": Change.FIXED}
+    assert ordered("cpu", "gpu", "tpu").fingerprint() != before.fingerprint()
+    assert ordered("gpu", "cpu", "tpu").fingerprint() == before.fingerprint()
+
+
+SPREADS = st.one_of(
+    st.permutations([("gpu", 4), ("cpu", 10), ("tpu", 2)]).map(
+        lambda pairs: {"strategy": "label", "labels": dict(pairs)}
+    ),
+    st.fixed_dictionaries(
+        {"strategy": st.just("tenant"), "tenant_span": st.sampled_from([1, 2, 16])}
+    ),
+    st.fixed_dictionaries(
+        {
+            "strategy": st.sampled_from(["modulo", "jump"]),
+            "hash": st.sampled_from(["xxh64", "crc32"]),
+            "hash_seed": st.sampled_from([1, 42]),
+        }
+    ),
+)
+
+
+@given(SPREADS, SPREADS)
+def test_whatever_moves_a_key_is_a_difference_that_no_running_topology_takes(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    before, after = PxrsConfig(queues={"q": one}), PxrsConfig(queues={"q": other})
+    refused = [found for found in before.diff(after) if not found.allowed]
+    assert bool(refused) == (before.queues["q"].spread() != after.queues["q"].spread())
+
+
+@pytest.mark.parametrize("other", ["interval", "always"])
+def test_no_queue_goes_from_memory_to_disk_or_back_while_it_runs(other: str) -> None:
+    memory, disk = (PxrsConfig(queues={"q": {"durability": d}}) for d in ("memory", other))
+    for before, after in ((memory, disk), (disk, memory)):
+        assert [found.change for found in before.diff(after)] == [Change.FIXED]
+    interval, always = (PxrsConfig(queues={"q": {"durability": d}}) for d in ("interval", "always"))
+    assert [found.change for found in interval.diff(always)] == [Change.RESTART]

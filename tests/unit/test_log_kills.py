@@ -188,7 +188,7 @@ def test_a_power_cut_takes_only_what_was_not_synced(
         log = reopened(folder, durability, boot="another")
         durable = log.end_offset
         if durability == "always":
-            assert log.state == "open"
+            assert log.state == "open", log.ends()
         else:
             assert log.state == "waiting"
             log.confirm(0, 1)

@@ -7,74 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.batch import Batch
 from pxrs_ray.errors import (
     DeadlineExceeded,
     PartitionFull,
     ProducerFenced,
-    PxrsError,
-    SequenceGap,
     UsageError,
 )
-from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_state import ANSWERS_MAX
-from pxrs_ray.log.wire import Appended, OutFrame, Refused
-from pxrs_ray.outbox import Call, Outbox, OutboxLimits
+from pxrs_ray.log.wire import OutFrame, Refused
+from pxrs_ray.outbox import Call, OutboxLimits
 from tests.logs import MEMORY, NOW_MS, contents, open_log
-
-PARTITIONS, BUFFERS = 4, 2
-
-
-class Notes:
-    """A ticket: what became of each frame."""
-
-    def __init__(self) -> None:
-        self.settled: dict[int, int | PxrsError | None] = {}
-
-    def settle(self, index: int, answer: Appended | PxrsError) -> None:
-        assert index not in self.settled, "a frame was settled twice"
-        self.settled[index] = answer.base_offset if isinstance(answer, Appended) else answer
-
-
-class Harness:
-    """One outbox, and a log a partition."""
-
-    def __init__(self, folder: Path, limits: OutboxLimits | None = None) -> None:
-        self.logs = {p: open_log(folder / str(p), MEMORY) for p in range(PARTITIONS)}
-        self.outbox = Outbox(
-            BUFFERS, limits or OutboxLimits(calls_max=3, call_frames_max=3, call_bytes_min=1)
-        )
-        self.notes = Notes()
-        self.sent: dict[int, tuple[int, bytes]] = {}
-        self.now_ms = NOW_MS
-
-    def add(self, partition: int) -> None:
-        index = len(self.sent)
-        payload = b"%d" % index
-        epoch, sequence = self.outbox.numbers(partition)
-        batch = Batch.of([payload], [payload], timestamp_ms=1)
-        header, body = batch.to_wire(b"o" * 16, epoch, sequence)
-        self.outbox.add(partition, header, body, self.notes, index, self.now_ms)
-        self.sent[index] = (partition, payload)
-
-    def deliver(self, frames: list[OutFrame]) -> list[Appended | Refused]:
-        return [_append(self.logs[frame[0]], frame, self.now_ms) for frame in frames]
-
-    def payloads(self, partition: int) -> list[bytes]:
-        return list(contents(self.logs[partition]).values())
-
-    def close(self) -> None:
-        for log in self.logs.values():
-            log.close()
-
-
-def _append(log: PartitionLog, frame: OutFrame, now_ms: int) -> Appended | Refused:
-    try:
-        return log.append(frame[1], frame[2], now_ms)
-    except SequenceGap as error:
-        return Refused(frame[0], error, expected_sequence=log.expected_sequence(frame[1]))
-    except PxrsError as error:
-        return Refused(frame[0], error)
+from tests.outboxes import PARTITIONS, Harness
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -212,8 +155,7 @@ def test_a_frame_that_is_given_up_leaves_no_hole_in_the_numbers(tmp_path: Path) 
     harness.outbox.expire(NOW_MS + 100)
     assert [type(harness.notes.settled[i]) for i in range(3)] == [PartitionFull] * 3
     harness.now_ms = NOW_MS + 150
-    (call,) = harness.outbox.calls(harness.now_ms)
-    harness.outbox.answered(call, harness.deliver(call.arguments()), harness.now_ms)
+    harness.pump()
     assert harness.notes.settled[3] == 0
     assert harness.outbox.epochs_raised == 1
     harness.close()
@@ -230,7 +172,9 @@ def test_an_unknown_outcome_is_told_as_such_and_its_late_call_is_fenced(tmp_path
     harness.now_ms = NOW_MS + 101
     harness.add(0)
     (call,) = harness.outbox.calls(harness.now_ms)
+    assert call.wait_ms(harness.now_ms) == 0, "for a number that may never come nobody waits"
     harness.outbox.answered(call, harness.deliver(call.arguments()), harness.now_ms)
+    harness.pump()
     (late,) = harness.deliver(silent.arguments())
     assert isinstance(late, Refused) and isinstance(late.error, ProducerFenced)
     harness.outbox.answered(silent, [late], harness.now_ms)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.model import Message
-from pxrs_ray.processing.quarantine import Quarantine, Record, headers_of, restored
+from pxrs_ray.processing.quarantine import (
+    Aside,
+    Entries,
+    Parked,
+    Quarantine,
+    Record,
+    headers_of,
+    restored,
+)
 
 
 class Log:
@@ -23,8 +33,10 @@ class Log:
         self.state.apply(record)
         return position
 
-    def park(self, offset: int, key: bytes | None = b"k") -> int:
-        return self.add(Record.PARKED, key, offset=offset, attempts=5, error="bad", at_ms=9)
+    def park(self, offset: int, key: bytes | None = b"k", epoch: int = 3) -> int:
+        return self.add(
+            Record.PARKED, key, offset=offset, attempts=5, error="bad", at_ms=9, epoch=epoch
+        )
 
     def waiting(self, key: bytes | None = b"k") -> list[int]:
         aside = self.state.keys.get(key)
@@ -112,3 +124,81 @@ def test_reading_a_log_twice_or_in_parts_gives_the_same(
     for aside in again.keys.values():
         positions = list(aside.entries)
         assert positions == sorted(positions)
+
+
+def test_what_was_parked_before_a_seek_back_comes_again_and_is_forgotten() -> None:
+    log = Log()
+    positions = [log.park(offset) for offset in (5, 12, 20)]
+    log.park(30, b"other")
+    log.add(Record.RETRY)
+    log.add(Record.REDRIVEN, position=positions[0])
+    assert log.state.comes_again(10, 7) and not log.state.comes_again(31, 7)
+    log.add(Record.SOUGHT, None, offset=10, epoch=7)
+    assert b"k" not in log.state.keys and b"other" not in log.state.keys, "they flow again"
+    log.park(12, epoch=8)
+    log.park(20, epoch=8)
+    assert log.waiting() == [12, 20] and not log.state.comes_again(10, 7), "once is enough"
+
+
+def test_what_lies_below_the_seek_waits_on_and_what_was_redriven_above_it_can_come_again() -> None:
+    log = Log()
+    log.park(5)
+    twelfth = log.park(12)
+    log.add(Record.SKIP, position=twelfth)
+    assert log.state.comes_again(10, 7), "it was parked, and has gone since"
+    log.add(Record.SOUGHT, None, offset=10, epoch=7)
+    assert log.waiting() == [5]
+    log.park(12, epoch=8)
+    log.park(12, epoch=9)
+    assert log.waiting() == [5, 12]
+
+
+def test_a_million_waiting_messages_are_some_numbers_each() -> None:
+    import tracemalloc
+
+    aside = Aside()
+    tracemalloc.start()
+    for position in range(100_000):
+        aside.entries.add(Parked(position, position + 7, 0, "", 9, 3))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 100_000 * 48
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "first", "any", "fail"]), st.integers(0, 60))))
+def test_entries_are_as_a_dictionary_in_order(told: list[tuple[str, int]]) -> None:
+    entries, model, position = Entries(), dict[int, Parked](), 0
+    for what, number in told:
+        if what == "add":
+            position += 1 + number % 3
+            model[position] = Parked(position, number, number % 2, "x" * (number % 2), number, 4)
+            entries.add(model[position])
+        elif what == "fail" and number in model:
+            model[number] = replace(model[number], attempts=7, error="worse")
+            entries.note_failed(number, 7, "worse")
+        elif what == "first" and model:
+            entries.remove(next(iter(model)))
+            del model[next(iter(model))]
+        else:
+            entries.remove(number)
+            model.pop(number, None)
+        assert dict(entries) == model and list(entries) == list(model)
+        assert (number in entries) == (number in model) and len(entries) == len(model)
+
+
+@given(
+    st.integers(0, 1 << 62),
+    st.integers(0, 99),
+    st.text(max_size=200).filter(lambda text: text.isascii()),
+    st.integers(0, 1 << 40),
+    st.integers(0, 1 << 40),
+)
+def test_what_is_parked_is_read_again_as_it_was(
+    offset: int, attempts: int, error: str, at_ms: int, epoch: int
+) -> None:
+    log = Log()
+    position = log.add(
+        Record.PARKED, offset=offset, attempts=attempts, error=error, at_ms=at_ms, epoch=epoch
+    )
+    expected = Parked(position, offset, attempts, error, at_ms, epoch)
+    assert dict(log.state.keys[b"k"].entries) == {position: expected}

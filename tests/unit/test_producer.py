@@ -6,10 +6,12 @@ import asyncio
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pxrs_ray.batch import Batch
+from pxrs_ray.clock import Instant
 from pxrs_ray.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -18,6 +20,7 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from pxrs_ray.log.wire import Appended, Refused
+from pxrs_ray.message_form import row_sizes
 from pxrs_ray.model import Message
 from pxrs_ray.outbox import Outbox
 from pxrs_ray.partitioning import Partitioner, Spread
@@ -26,6 +29,7 @@ from pxrs_ray.receipt import BatchReceipt, Place, Placed
 from pxrs_ray.routing import chunks, route
 
 NOW_MS = 1_000
+NOW = Instant(NOW_MS, NOW_MS)
 
 
 class Bench:
@@ -54,7 +58,7 @@ def test_receipts_name_the_place_of_each_message() -> None:
     given = [(b"k%d" % rng.randrange(20), b"%d" % i) for i in range(500)]
     receipts = []
     for at, (key, payload) in enumerate(given):
-        receipts.append(bench.accumulator.add(key, payload, NOW_MS))
+        receipts.append(bench.accumulator.add(key, payload, NOW))
         if at % 60 == 0:
             bench.accumulator.close_open(NOW_MS)
     assert not receipts[-1].done()
@@ -75,11 +79,11 @@ def test_receipts_name_the_place_of_each_message() -> None:
 
 def test_columns_and_single_messages_keep_their_order() -> None:
     bench = Bench(Spread(1))
-    bench.accumulator.add(b"k", b"1", NOW_MS)
+    bench.accumulator.add(b"k", b"1", NOW)
     shipment = bench.accumulator.add_batch(
         Batch.of([b"k", b"k"], [b"2", b"3"], timestamp_ms=5), NOW_MS
     )
-    bench.accumulator.add(b"k", b"4", NOW_MS)
+    bench.accumulator.add(b"k", b"4", NOW)
     bench.accumulator.close_open(NOW_MS)
     bench.deliver()
     assert [m.payload for m in bench.logs[0]] == [b"1", b"2", b"3", b"4"]
@@ -89,8 +93,8 @@ def test_columns_and_single_messages_keep_their_order() -> None:
 
 def test_extras_travel_only_where_they_are() -> None:
     bench = Bench(Spread(1))
-    bench.accumulator.add(None, "text", NOW_MS)
-    bench.accumulator.add("k", b"x", NOW_MS, {"h": b"1"}, 77, "id-1")
+    bench.accumulator.add(None, "text", NOW)
+    bench.accumulator.add("k", b"x", NOW, {"h": b"1"}, 77, "id-1")
     bench.accumulator.close_open(NOW_MS)
     bench.deliver()
     plain, full = bench.logs[0]
@@ -102,15 +106,15 @@ def test_extras_travel_only_where_they_are() -> None:
 def test_the_open_batch_is_full_by_records_or_bytes_and_due_by_time() -> None:
     bench = Bench(batch_records_max=3, batch_bytes_max=1_000, linger_ms=7)
     assert bench.accumulator.due_ms is None
-    bench.accumulator.add(b"k", b"x", NOW_MS)
+    bench.accumulator.add(b"k", b"x", NOW)
     assert bench.accumulator.due_ms == NOW_MS + 7
     assert not bench.accumulator.full()
-    bench.accumulator.add(b"k", b"x" * 1_000, NOW_MS)
+    bench.accumulator.add(b"k", b"x" * 1_000, NOW)
     assert bench.accumulator.full()
     bench.accumulator.close_open(NOW_MS)
     for _ in range(3):
         assert not bench.accumulator.full()
-        bench.accumulator.add(b"k", b"", NOW_MS)
+        bench.accumulator.add(b"k", b"", NOW)
     assert bench.accumulator.full()
 
 
@@ -121,7 +125,7 @@ def test_what_lingered_gathers_while_every_buffer_is_at_work() -> None:
     accumulator.add_everywhere(everywhere, range(8), NOW_MS)
     assert not outbox.busy()
     first, second = outbox.calls(NOW_MS)
-    accumulator.add(b"k", b"waits", NOW_MS)
+    accumulator.add(b"k", b"waits", NOW)
     assert outbox.busy() and accumulator.opened and accumulator.due_ms is None
     outbox.answered(first, [Appended(p, 0, 1) for p, _, _ in first.arguments()], NOW_MS)
     assert not outbox.busy() and accumulator.due_ms == NOW_MS
@@ -139,7 +143,7 @@ def test_what_lingered_gathers_while_every_buffer_is_at_work() -> None:
 def test_a_bad_message_is_refused_alone() -> None:
     bench = Bench(message_bytes_max=100)
     with pytest.raises(MessageTooLarge, match="message_bytes_max=100"):
-        bench.accumulator.add(b"k", b"x" * 100, NOW_MS)
+        bench.accumulator.add(b"k", b"x" * 100, NOW)
     bad: list[tuple[Any, Any, Any]] = [
         (1, b"x", {}),
         (b"k", 1, {}),
@@ -150,8 +154,8 @@ def test_a_bad_message_is_refused_alone() -> None:
     ]
     for key, payload, options in bad:
         with pytest.raises(UsageError):
-            bench.accumulator.add(key, payload, NOW_MS, **options)
-    receipt = bench.accumulator.add(b"k", b"good", NOW_MS)
+            bench.accumulator.add(key, payload, NOW, **options)
+    receipt = bench.accumulator.add(b"k", b"good", NOW)
     bench.accumulator.close_open(NOW_MS)
     bench.deliver()
     assert receipt.result(0).offset == 0
@@ -162,12 +166,12 @@ def test_a_bad_message_is_refused_alone() -> None:
 def test_a_label_sends_its_messages_to_its_partitions() -> None:
     spread = Spread(8, "label", labels=(("gpu", 2), ("cpu", 6)))
     bench = Bench(spread)
-    gpu = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS, scope="gpu") for i in range(20)]
+    gpu = [bench.accumulator.add(b"%d" % i, b"x", NOW, scope="gpu") for i in range(20)]
     with pytest.raises(UsageError, match="cpu"):
-        bench.accumulator.add(b"k", b"x", NOW_MS, scope="cpus")
+        bench.accumulator.add(b"k", b"x", NOW, scope="cpus")
     with pytest.raises(UsageError, match="needs the label"):
-        bench.accumulator.add(b"k", b"x", NOW_MS)
-    cpu = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS, scope="cpu") for i in range(20)]
+        bench.accumulator.add(b"k", b"x", NOW)
+    cpu = [bench.accumulator.add(b"%d" % i, b"x", NOW, scope="cpu") for i in range(20)]
     bench.accumulator.close_open(NOW_MS)
     columns = Batch.of([b"1", b"2"], [b"x", b"y"], timestamp_ms=1)
     batch = BatchReceipt([bench.accumulator.add_batch(columns, NOW_MS, ["gpu", "cpu"])])
@@ -181,7 +185,7 @@ def test_a_label_sends_its_messages_to_its_partitions() -> None:
 
 def test_a_tenant_stays_within_its_span() -> None:
     bench = Bench(Spread(8, "tenant", tenant_span=2))
-    sent = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS, scope="acme") for i in range(20)]
+    sent = [bench.accumulator.add(b"%d" % i, b"x", NOW, scope="acme") for i in range(20)]
     bench.accumulator.close_open(NOW_MS)
     bench.deliver()
     first, second = sorted({receipt.result(0).partition for receipt in sent})
@@ -190,9 +194,13 @@ def test_a_tenant_stays_within_its_span() -> None:
 
 def test_columns_are_cut_to_chunks() -> None:
     batch = Batch.of([b"k"] * 10, [b"%d" % i for i in range(10)], timestamp_ms=1)
-    assert [len(piece) for piece in chunks(batch, 4, 1 << 20)] == [4, 4, 2]
-    assert sum(len(piece) for piece in chunks(batch, 100, 30)) == 10
-    assert len(list(chunks(batch, 100, 30))) > 2
+    sizes = row_sizes(batch)
+    assert sizes.tolist() == [34] * 10
+    assert [len(piece) for piece in chunks(batch, sizes, 4, 1 << 20)] == [4, 4, 2]
+    assert [len(piece) for piece in chunks(batch, sizes, 100, 69)] == [2] * 5
+    assert [len(piece) for piece in chunks(batch, sizes, 100, 3)] == [1] * 10
+    uneven = np.array([1] * 6 + [30, 1, 50, 1])
+    assert [len(piece) for piece in chunks(batch, uneven, 5, 30)] == [5, 1, 1, 1, 1, 1]
 
 
 def test_broadcast_goes_everywhere() -> None:
@@ -220,7 +228,7 @@ def test_routing_is_the_partitioners_word_and_stable() -> None:
 
 def test_errors_reach_the_receipts_of_their_frame_only() -> None:
     bench = Bench(Spread(4))
-    receipts = [bench.accumulator.add(b"%d" % i, b"x", NOW_MS) for i in range(50)]
+    receipts = [bench.accumulator.add(b"%d" % i, b"x", NOW) for i in range(50)]
     bench.accumulator.close_open(NOW_MS)
     for call in list(bench.outbox.calls(NOW_MS)):
         for frame in list(call.frames):
@@ -239,7 +247,7 @@ def test_errors_reach_the_receipts_of_their_frame_only() -> None:
 
 def test_receipts_wait_with_a_deadline_and_can_be_awaited() -> None:
     bench = Bench(Spread(1))
-    receipt = bench.accumulator.add(b"k", b"x", NOW_MS)
+    receipt = bench.accumulator.add(b"k", b"x", NOW)
     with pytest.raises(DeadlineExceeded, match=r"within 0\.01 s"):
         receipt.result(0.01)
     bench.accumulator.close_open(NOW_MS)

@@ -76,6 +76,7 @@ def test_a_function_of_the_users_own_makes_a_source() -> None:
         ("no.such.module:f", "neither file"),
         ("tests.unit.test_sources:not_a_source", "returned 3"),
         ("redis://host:1/0", "say which stream"),
+        ("redis://host:1/0?stream=s&passwort=x", "no option 'passwort'"),
     ],
 )
 def test_what_is_no_source_is_told(address: str, told: str) -> None:
@@ -130,3 +131,27 @@ def test_files_keep_the_promises_of_a_source(lines: Path) -> None:
     source = FileSource(lines)
     promises(source, add)
     source.close()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["redis://user:hunter2@host/0?stream=orders", "redis://host/0?stream=orders&password=hunter2"],
+)
+def test_a_password_is_named_and_never_kept(address: str) -> None:
+    with pytest.raises(ConfigError, match="password_env=NAME") as refused:
+        QueueConfig(source=address)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_named_password_is_looked_up_where_the_source_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("hunter2\n")
+    monkeypatch.setenv("ORDERS_PASSWORD", "hunter2")
+    for reference in ("password_env=ORDERS_PASSWORD", f"password_file={tmp_path}/secret"):
+        source = open_source(f"redis://user@host:1/0?stream=orders&{reference}")
+        told: dict[str, object] = source._client.connection_pool.connection_kwargs  # type: ignore[attr-defined]
+        assert (told["username"], told["password"]) == ("user", "hunter2")
+        source.close()
+    with pytest.raises(ConfigError, match="no variable 'NOT_THERE'"):
+        open_source("redis://host:1/0?stream=orders&password_env=NOT_THERE")

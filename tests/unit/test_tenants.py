@@ -271,3 +271,9 @@ def test_wishes_against_the_stream_are_refused_and_change_nothing() -> None:
     move = TenantMove(Phase.DRAINING, 3)
     move.promote()
     assert move.phase is Phase.ISOLATED
+
+
+def test_a_service_names_the_groups_that_tenants_really_has() -> None:
+    service = Service("billing", "orders", 4, prefix="eu")
+    assert service.own_group(None) == "eu.billing"
+    assert service.own_group("acme") == "eu.billing.isolated.acme"

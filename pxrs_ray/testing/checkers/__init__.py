@@ -14,12 +14,14 @@ from pxrs_ray.testing.checkers.base import Violation as Violation
 from pxrs_ray.testing.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
 from pxrs_ray.testing.checkers.messages import (
     AppendedOnce,
+    CheckpointsCovered,
     DoneOnce,
     InOrder,
     KeysInOrder,
     NothingLost,
 )
 from pxrs_ray.testing.checkers.movement import LeastMovement, OnlyWithReason, PromptDeadlines
+from pxrs_ray.testing.checkers.outage import OutageMovesNobody, RefusalsHold
 from pxrs_ray.testing.checkers.ownership import (
     CheckpointsHold,
     ConsumerObeys,
@@ -40,12 +42,15 @@ CHECKERS: tuple[type[Checker], ...] = (
     DurableReplies,
     AppendedOnce,
     NothingLost,
+    CheckpointsCovered,
     InOrder,
     KeysInOrder,
     DoneOnce,
     OnlyWithReason,
     LeastMovement,
     PromptDeadlines,
+    OutageMovesNobody,
+    RefusalsHold,
     ComesToRest,
 )
 

@@ -165,4 +165,4 @@ def _is_made(row: PartitionRow, write: Write) -> bool:
     if write.kind is WriteKind.COMMIT:
         return row.epoch == write.epoch and row.checkpoint == write.checkpoint
     owner = (write.owner, write.incarnation) if write.kind is WriteKind.CLAIM else (None, 0)
-    return row.epoch == write.epoch + 1 and (row.owner, row.incarnation) == owner
+    return row.epoch == write.epoch_after and (row.owner, row.incarnation) == owner

@@ -81,6 +81,32 @@ class NothingLost(Checker):
                 self.broken(event.at_ms, f"partition {partition} lost {sorted(lost)[:10]}")
 
 
+class CheckpointsCovered(Checker):
+    """A checkpoint passes only what somebody has processed, or a seek has passed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._processed: dict[PartitionId, set[Offset]] = {}
+        self._covered: dict[PartitionId, Offset] = {}
+
+    def on_processed(self, event: Processed) -> None:
+        """One that may be passed."""
+        self._processed.setdefault(event.partition, set()).add(event.offset)
+
+    def on_stored(self, event: Stored) -> None:
+        """Look at what each checkpoint passes for the first time."""
+        record, after = event.record, event.after
+        if not isinstance(record, Write) or event.before == after or after is None:
+            return
+        partition, covered = record.partition, self._covered.get(record.partition, 0)
+        if record.kind in (WriteKind.COMMIT, WriteKind.RELEASE):
+            passed = set(range(covered, after.checkpoint))
+            missing = passed - self._processed.get(partition, set())
+            if missing:
+                self.broken(event.at_ms, f"{record}: nobody processed {sorted(missing)[:5]}")
+        self._covered[partition] = max(covered, after.checkpoint)
+
+
 class InOrder(Checker):
     """Messages of a partition, and so of a key, are processed in the order of their offsets.
 

@@ -77,7 +77,7 @@ class OnlyWithReason(Checker):
         ticked_ms = self._ticked_ms.get(generation, self._started_ms[generation])
         self._ticked_ms[generation] = event.monotonic_ms
         gap_ms = event.monotonic_ms - ticked_ms
-        if gap_ms <= event.lease_ms // 2:
+        if gap_ms <= event.lease_ms // 2 and not _is_away(event):
             return
         self._started_ms[generation] += gap_ms
         for key in self._heard_ms:
@@ -190,8 +190,8 @@ class PromptDeadlines(Checker):
         if isinstance(event.event, Tick):
             self._ticked_ms[generation] = event.monotonic_ms
             gap_ms = event.monotonic_ms - ticked_ms
-            if gap_ms > event.lease_ms // 2:
-                # It stood still itself: the time in which it heard nothing does not count.
+            if gap_ms > event.lease_ms // 2 or _is_away(event):
+                # It stood still itself, or could keep nothing: such time does not count.
                 for partition in known:
                     if (generation, partition) in self._due:
                         self._due[(generation, partition)] += gap_ms
@@ -203,6 +203,11 @@ class PromptDeadlines(Checker):
             self._due.setdefault(
                 (generation, partition), event.monotonic_ms + event.revoke_deadline_ms
             )
+
+
+def _is_away(decided: Decided) -> bool:
+    """Whether the coordinator knew that the registry was away; see OutageMovesNobody."""
+    return isinstance(decided.event, Tick) and decided.event.registry_away
 
 
 def _is_sent(decided: Decided, record: Write) -> bool:

@@ -64,7 +64,7 @@ class OneOwner(Checker):
             return
         if record.kind is WriteKind.CLAIM:
             assert record.owner is not None
-            self._owns(event.at_ms, record.partition, record.epoch + 1, record)
+            self._owns(event.at_ms, record.partition, record.epoch_after, record)
         elif record.kind is WriteKind.COMMIT:
             self._owns(event.at_ms, record.partition, record.epoch, record)
             newest = self._committed.get(record.partition, 0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pxrs_ray.events import Configure, Died, Rebalance, Seek
 from pxrs_ray.testing.faults import Faults
+from pxrs_ray.testing.history import RegistryAway
 from pxrs_ray.testing.simulator.cluster import Cluster
 from pxrs_ray.testing.simulator.consumer import ConsumerProcess
 from pxrs_ray.testing.simulator.producer import ProducerProcess
@@ -36,7 +37,7 @@ class Chaos:
         cluster, world = self.cluster, self.world
         world.network = Network()
         cluster.calm = True
-        cluster.store.down = False
+        self._set_down(False)
         cluster.store.faults = Faults()
         cluster.store.deliver_late()
         for process in (*cluster.coordinators, *cluster.consumers, *cluster.producers):
@@ -158,12 +159,12 @@ class Chaos:
 
     def store_outage(self) -> None:
         """The store answers nothing for a while."""
-        self.cluster.store.down = True
+        self._set_down(True)
+        self.world.at(self._dice.randint(100, 4_000), lambda: self._set_down(False))
 
-        def up() -> None:
-            self.cluster.store.down = False
-
-        self.world.at(self._dice.randint(100, 2_000), up)
+    def _set_down(self, down: bool) -> None:
+        self.cluster.store.down = down
+        self.world.record(RegistryAway(self.world.now_ms, down))
 
     def store_trouble(self) -> None:
         """The store loses requests and answers, does halves, and does things late."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.consumer import Changes, ConsumerSession
@@ -26,7 +27,10 @@ from pxrs_ray.events import (
     Release,
     Reply,
 )
-from pxrs_ray.model import Epoch, Member, PartitionId
+from pxrs_ray.model import Epoch, Grant, Member, PartitionId
+from pxrs_ray.processing.course import Item, Standing, Task
+from pxrs_ray.processing.lanes import KeyLanes, LaneRules
+from pxrs_ray.retry import RetryRules
 from pxrs_ray.testing.history import Failed, Obeyed, Processed
 from pxrs_ray.testing.simulator.coordinator import WATCH_MS
 from pxrs_ray.testing.simulator.log import WAIT_MS, Line, Served
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from pxrs_ray.testing.simulator.cluster import Cluster
 
 BUFFERED_MAX = 12
+LANES = LaneRules(RetryRules(attempts_max=0, backoff_ms=5, backoff_ms_max=50))
 ANSWER_MS = 150
 IDLE_MS = 60
 
@@ -48,8 +53,9 @@ class Worker:
     epoch: Epoch
     lines: deque[Line] = field(default_factory=deque)
     attempts: int = 0
-    busy: bool = False
+    busy: int = 0
     stopping: bool = False
+    course: KeyLanes | None = None
 
 
 class ConsumerProcess(Process):
@@ -155,9 +161,7 @@ class ConsumerProcess(Process):
         for grant in changes.preparing:
             self._prepare(session, grant.partition)
         for grant in changes.started:
-            self.workers[grant.partition] = Worker(
-                grant.partition, grant.epoch, attempts=grant.attempts
-            )
+            self.workers[grant.partition] = self._worker(grant)
         for partition in changes.draining:
             worker = self.workers.get(partition)
             if worker is not None:
@@ -167,6 +171,13 @@ class ConsumerProcess(Process):
         for worker in list(self.workers.values()):
             self._work(worker)
         self._release()
+
+    def _worker(self, grant: Grant) -> Worker:
+        course = None
+        if self.world.scenario.lanes:
+            standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
+            course = KeyLanes(standing, LANES)
+        return Worker(grant.partition, grant.epoch, attempts=grant.attempts, course=course)
 
     def _prepare(self, session: ConsumerSession, partition: PartitionId) -> None:
         """Load for a while, and say so: once only, for a lost word is what the deadline is for."""
@@ -186,6 +197,9 @@ class ConsumerProcess(Process):
 
     def _fetch(self, done: Action) -> None:
         session, log = self.session, self.cluster.log
+        for partition, worker in self.workers.items():
+            if worker.course is not None and session.holds(partition, worker.epoch):
+                session.holdings[partition].buffered_bytes = len(worker.lines)
         positions = session.to_fetch(BUFFERED_MAX)
         if not positions:
             self.after(IDLE_MS, done)
@@ -211,20 +225,59 @@ class ConsumerProcess(Process):
             self._work(worker)
 
     def _work(self, worker: Worker) -> None:
+        if worker.course is not None:
+            self._work_lanes(worker, worker.course)
+            return
         if worker.busy or worker.stopping or not worker.lines or self.session.paused:
             return
-        worker.busy = True
+        worker.busy = 1
         line, session = worker.lines.popleft(), self.session
+        self.after(self._takes_ms(), lambda: self._handled(session, worker, line))
+
+    def _takes_ms(self) -> int:
         takes_ms = self.world.random.randint(1, 12)
         if self.world.chance(0.01):
             takes_ms = self.world.random.randint(50, 1_000)
         if self.hang_ms:
             takes_ms, self.hang_ms = self.hang_ms, 0
-        self.after(takes_ms, lambda: self._handled(session, worker, line))
+        return takes_ms
+
+    def _work_lanes(self, worker: Worker, course: KeyLanes) -> None:
+        """Begin what may begin beside each other: one message a key."""
+        if (
+            worker.stopping
+            or self.session.paused
+            or self.workers.get(worker.partition) is not worker
+        ):
+            return
+        while worker.lines and course.has_room():
+            line = worker.lines.popleft()
+            course.offer([Item(line.offset, line.key, message=line, size_bytes=1)])
+        now_ms, session = self.world.now_ms, self.session
+        for task in course.take(now_ms, self.world.scenario.lanes - worker.busy):
+            worker.busy += 1
+            done = partial(self._handled_in_lane, session, worker, course, task)
+            self.after(self._takes_ms(), done)
+        due_ms = course.due_ms()
+        if due_ms is not None:
+            self.after(max(1, due_ms - now_ms), lambda: self._work(worker))
+
+    def _handled_in_lane(
+        self, session: ConsumerSession, worker: Worker, course: KeyLanes, task: Task
+    ) -> None:
+        worker.busy -= 1
+        partition, epoch, line = worker.partition, worker.epoch, task.item.message
+        failed = self.world.chance(0.03)
+        if not failed:
+            self._record(session, worker, line)
+        course.ended(task, "failed" if failed else None, self.world.now_ms)
+        at = course.standing()
+        session.processed(partition, epoch, at.checkpoint, attempts=at.attempts, detail=at.detail)
+        self._go_on(session, worker)
 
     def _handled(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
         """The handler is done: its side effects have happened, whoever owns the partition now."""
-        worker.busy = False
+        worker.busy = 0
         partition, epoch = worker.partition, worker.epoch
         if self.world.chance(0.03):
             worker.attempts += 1
@@ -232,26 +285,32 @@ class ConsumerProcess(Process):
             session.processed(partition, epoch, line.offset, attempts=worker.attempts)
         else:
             worker.attempts = 0
-            self.world.record(
-                Processed(
-                    self.world.now_ms,
-                    partition,
-                    epoch,
-                    self.name,
-                    session.incarnation,
-                    line.offset,
-                    line.key,
-                    line.message,
-                )
-            )
+            self._record(session, worker, line)
             session.processed(partition, epoch, line.offset + 1, size_bytes=1)
-        if self.workers.get(partition) is not worker:
+        self._go_on(session, worker)
+
+    def _record(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
+        self.world.record(
+            Processed(
+                self.world.now_ms,
+                worker.partition,
+                worker.epoch,
+                self.name,
+                session.incarnation,
+                line.offset,
+                line.key,
+                line.message,
+            )
+        )
+
+    def _go_on(self, session: ConsumerSession, worker: Worker) -> None:
+        if self.workers.get(worker.partition) is not worker:
             return
-        if worker.stopping:
-            session.stopped(partition, epoch)
-            self._release()
-        else:
+        if not worker.stopping:
             self._work(worker)
+        elif not worker.busy:
+            session.stopped(worker.partition, worker.epoch)
+            self._release()
 
     # --- progress -------------------------------------------------------------------------------
 

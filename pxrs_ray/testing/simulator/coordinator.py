@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pxrs_ray.coordinator import GroupCoordinator
+from pxrs_ray.draft import refusal_after
 from pxrs_ray.errors import (
     CoordinatorDeposed,
     Fenced,
     NotFound,
     PxrsError,
     StoreUnavailable,
+    UnknownMember,
     UsageError,
 )
 from pxrs_ray.events import (
@@ -28,13 +30,16 @@ from pxrs_ray.events import (
     Event,
     FenceReaders,
     Heartbeat,
+    Leave,
+    Prepared,
     Release,
     Reply,
     Tick,
 )
 from pxrs_ray.model import MemberId, Outcome, PartitionId, Snapshot
+from pxrs_ray.registry_watch import RegistryWatch, notice_ms
 from pxrs_ray.sharing import sharing_members
-from pxrs_ray.testing.history import Answered, Decided, Failed, Told
+from pxrs_ray.testing.history import Answered, Decided, Failed, Refused, Told
 from pxrs_ray.testing.simulator.store import GROUP, store_call
 from pxrs_ray.testing.simulator.world import Action, Process, once
 from pxrs_ray.write_queue import WriteBatch, WriteQueue, check_stored
@@ -59,6 +64,7 @@ class CoordinatorProcess(Process):
         self.cluster = cluster
         self.core: GroupCoordinator | None = None
         self.queue = WriteQueue()
+        self._registry = RegistryWatch()
         self._waiting: deque[tuple[int, Action]] = deque()
         self._watchers: dict[MemberId, list[Action]] = {}
         self._attempt = 0
@@ -85,7 +91,16 @@ class CoordinatorProcess(Process):
         self.every(self.world.scenario.lease_ms, self._renew)
 
     def _tick(self) -> None:
-        self._decide(Tick(), lambda core: core.handle(Tick(), self.now()))
+        now_ms, notice = self.now().monotonic_ms, notice_ms(self.cluster.settings.lease_ms)
+        tick = Tick(registry_away=self._registry.away_ms(now_ms, notice) is not None)
+        self._decide(tick, lambda core: core.handle(tick, self.now()))
+
+    def _heard_store(self, answer: object) -> None:
+        """Learn from how a call has ended whether the registry is there."""
+        if isinstance(answer, StoreUnavailable):
+            self._registry.failed(self.now().monotonic_ms)
+        else:
+            self._registry.answered()
 
     def _renew(self) -> None:
         """Keep the store's leases. One that may not any more has been replaced, and ends."""
@@ -95,6 +110,7 @@ class CoordinatorProcess(Process):
         members = [(s.member.member, s.member.incarnation) for s in core.state.members.values()]
 
         def known(answer: list[Outcome] | PxrsError) -> None:
+            self._heard_store(answer)
             if isinstance(answer, list) and (not members or Outcome.FENCED in answer):
                 store_call(self, lambda: store.load(GROUP), look, 1)
 
@@ -153,7 +169,7 @@ class CoordinatorProcess(Process):
         except (Fenced, UsageError, NotFound) as refused:
             if respond is None:
                 raise
-            respond(refused)
+            self._refuse(event, refused, respond)
             return None
         except (AssertionError, PxrsError) as error:
             self.fail(f"handling {event}", error)
@@ -164,6 +180,23 @@ class CoordinatorProcess(Process):
             self._later(decision.after, lambda: self._carry_out(decision))
         self._write_next()
         return decision
+
+    def _refuse(self, event: Event | None, refused: PxrsError, respond: Respond) -> None:
+        """A refusal rests on what was decided before, as an answer does."""
+        core = self.core
+        assert core is not None
+
+        def tell() -> None:
+            if isinstance(refused, UnknownMember):
+                assert isinstance(event, Heartbeat | Commit | Release | Prepared | Leave)
+                self.world.record(
+                    Refused(
+                        self.world.now_ms, core.state.generation, event.member, event.incarnation
+                    )
+                )
+            respond(refused)
+
+        self._later(refusal_after(refused, core.records_emitted), tell)
 
     def _record(
         self, event: Event | None, decision: Decision, before: dict[PartitionId, MemberId]
@@ -248,10 +281,12 @@ class CoordinatorProcess(Process):
         generation = core.state.generation
         self._attempt += 1
         attempt = self._attempt
+        self._registry.asked(self.now().monotonic_ms)
 
         def known(answer: list[Outcome] | PxrsError) -> None:
             if attempt != self._attempt:
                 return
+            self._heard_store(answer)
             if isinstance(answer, StoreUnavailable):
                 self._attempt += 1
                 self.after(RETRY_MS, lambda: self._write(batch))

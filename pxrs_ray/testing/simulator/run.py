@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pxrs_ray.testing.checkers import CHECKERS, Violation, check
+from pxrs_ray.testing.checkers.messages import DoneOnce, InOrder
+from pxrs_ray.testing.checkers.ownership import CheckpointsHold
 from pxrs_ray.testing.history import Failed, History
 from pxrs_ray.testing.simulator.chaos import Chaos
 from pxrs_ray.testing.simulator.cluster import Cluster
@@ -27,6 +30,12 @@ class Run:
     history: History
     faults: Mapping[str, int]
     settled_ms: int
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Every promise that was broken."""
+        # What is done out of order lies above the checkpoint: there each key's order is promised.
+        strict = (InOrder, DoneOnce, CheckpointsHold) if self.scenario.lanes else ()
+        return check(self.history, tuple(c for c in CHECKERS if c not in strict))
 
 
 def run(seed: int, overrides: Mapping[str, float] | None = None) -> Run:

@@ -49,7 +49,8 @@ class Network:
 class Scenario:
     """One run. Times are in virtual milliseconds; `weights` are the odds of the faults.
 
-    `stale_name` is how often a client that looks the coordinator up finds an older one.
+    `stale_name` is how often a client that looks the coordinator up finds an older one. Above 0,
+    `lanes` is how many messages of a partition are in work at once, each key in order.
     """
 
     partitions: int = 4
@@ -70,6 +71,7 @@ class Scenario:
     fault_interval_ms: int = 350
     dismiss_lost: float = 0.4
     stale_name: float = 0.2
+    lanes: int = 0
     death_noticed: float = 0.5
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -107,6 +109,8 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
         ),
         # Not every kind of fault in every run: some only show where others leave things alone.
         weights={name: weight for name, weight in FAULTS.items() if dice.random() < 0.6},
+        # Of dice of its own: other seeds' runs stay what they were.
+        lanes=random.Random(f"lanes {seed}").choice((0, 0, 4)),
     )
     return _override(drawn, overrides or {})
 

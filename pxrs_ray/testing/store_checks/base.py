@@ -165,9 +165,18 @@ class ContractBase:
             WriteKind.RELEASE, partition, owner, incarnation, epoch, version=self.version()
         )
 
-    def reset(self, partition: int, epoch: int, checkpoint: int) -> Write:
+    def reset(self, partition: int, epoch: int, checkpoint: int, epoch_to: int = 0) -> Write:
         """Word a reset of a partition that nobody owns."""
-        return Write(WriteKind.RESET, partition, None, 0, epoch, checkpoint, version=self.version())
+        return Write(
+            WriteKind.RESET,
+            partition,
+            None,
+            0,
+            epoch,
+            checkpoint,
+            version=self.version(),
+            epoch_to=epoch_to,
+        )
 
     def join(self, member: Member, lease_ms: int = 60_000) -> MemberWrite:
         """Word a join."""

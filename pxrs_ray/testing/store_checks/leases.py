@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from pxrs_ray.model import Member
 from pxrs_ray.testing.store_checks.base import (
@@ -17,8 +14,7 @@ from pxrs_ray.testing.store_checks.base import (
     expect,
     numbers,
 )
-
-HOUR_S = 3_600
+from pxrs_ray.testing.wrong_clock import HOUR_S, wrong_wall_clock
 
 
 class LeaseChecks(ContractBase):
@@ -118,7 +114,7 @@ class LeaseChecks(ContractBase):
     def test_a_client_clock_an_hour_wrong_changes_nothing(self) -> None:
         self.lead()
         for wrong_s in (HOUR_S, -HOUR_S):
-            with _clock_off_by(wrong_s):
+            with wrong_wall_clock(wrong_s):
                 store = self.another_store()
                 self.apply(self.join(Member("A", 1)), self.claim(0), self.claim(1, "B"))
                 self.apply(self.join(Member("B", 1), self.lease_short_ms))
@@ -130,24 +126,3 @@ class LeaseChecks(ContractBase):
                 answer = store.renew(self.group, self.generation, [("A", 1), ("B", 1)], 60_000)
                 expect("renewals", answer, [APPLIED, FENCED])
             expect("with the right clock", numbers(self.store.expired(self.group)), [1])
-
-
-@contextmanager
-def _clock_off_by(wrong_s: float) -> Iterator[None]:
-    """Make the wall clock that this process's Python code reads wrong.
-
-    Not for gRPC, which compares it with the clock of its C core, right as ever: on a machine
-    whose clock is wrong both are.
-    """
-    true_time, true_time_ns = time.time, time.time_ns
-
-    def error_s() -> float:
-        caller = sys._getframe(2).f_globals.get("__name__", "")
-        return 0.0 if caller.partition(".")[0] == "grpc" else wrong_s
-
-    time.time = lambda: true_time() + error_s()
-    time.time_ns = lambda: true_time_ns() + int(error_s() * 1_000_000_000)
-    try:
-        yield
-    finally:
-        time.time, time.time_ns = true_time, true_time_ns

@@ -115,6 +115,23 @@ class OwnershipChecks(ContractBase):
         expect("a reset", self.apply(self.reset(0, 2, 5)), [APPLIED])
         expect("the row", self.row(0), PartitionRow(0, None, 0, 3, 5))
 
+    def test_a_reset_may_leave_epochs_out(self) -> None:
+        """Epochs that a lost registry gave out are never given out again."""
+        self.lead()
+        far = self.reset(0, 0, 5, epoch_to=BIG)
+        expect("a reset far up", self.apply(far), [APPLIED])
+        expect("the row", self.row(0), PartitionRow(0, None, 0, BIG, 5))
+        expect("it again", self.apply(far), [APPLIED])
+        change = self.store.changes(self.group, far.version - 1)[0]
+        expect("its history", (change.kind, change.epoch), ("reset", BIG))
+        low = self.reset(1, 0, 7, epoch_to=1)
+        expect(
+            "a reset never lowers an epoch", self.apply(low, self.reset(1, 1, 8, 1)), [APPLIED] * 2
+        )
+        expect("the row of it", self.row(1), PartitionRow(1, None, 0, 2, 8))
+        answers = self.apply(self.claim(0, epoch=1), self.claim(0, epoch=BIG))
+        expect("claims of a passed over epoch, and of the right one", answers, [FENCED, APPLIED])
+
     def test_each_write_repeated_is_applied_once(self) -> None:
         self.lead()
         steps: list[Record] = [

@@ -290,6 +290,18 @@ class RegistryChecks(ContractBase):
         expect("a write to it", self.apply(commit(0, 1)), [FENCED])
         expect("a group anew", self.lead(3).partitions, tuple(map(PartitionRow, range(3))))
 
+    def test_only_the_newest_generation_removes_a_group(self) -> None:
+        old = self.lead().generation
+        newest = self.lead(store=self.another_store()).generation
+        before = self.snapshot()
+        expect("an old one", self.store.remove_group(self.group, old), FENCED)
+        expect("what is stored", self.snapshot(), before)
+        expect("its name", self.group in self.store.groups(), True)
+        expect("the newest", self.store.remove_group(self.group, newest), APPLIED)
+        expect("its state", self.store.load(self.group), None)
+        expect("its name", self.group in self.store.groups(), False)
+        expect("once more", self.store.remove_group(self.group, newest), APPLIED)
+
     def test_describe_and_close(self) -> None:
         store = self.another_store()
         info = store.describe()

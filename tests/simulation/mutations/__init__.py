@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
+from tests.simulation.mutations.control import CONTROL
+from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
+from tests.simulation.mutations.data import DATA
+from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.others import OTHERS
+from tests.simulation.mutations.poison import POISON
+from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.workers import WORKERS
 
-MUTATIONS = (*CORE, *OTHERS)
+MUTATIONS = (
+    *CORE,
+    *OTHERS,
+    *DATA,
+    *POISON,
+    *PRODUCING,
+    *CONTROL,
+    *COORDINATING,
+    *WORKERS,
+    *LIVENESS,
+)

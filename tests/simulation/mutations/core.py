@@ -104,7 +104,13 @@ CORE = (
     ),
     Mutation(
         "a coordinator that stood still forgives",
-        (Change("coordinator.py", "if gap_ms > self.settings.lease_ms // 2:", "if False:"),),
+        (
+            Change(
+                "coordinator.py",
+                "if event.registry_away or gap_ms > self.settings.lease_ms // 2:",
+                "if event.registry_away:",
+            ),
+        ),
         ("OnlyWithReason",),
         ("coordinator_freeze=15",),
     ),

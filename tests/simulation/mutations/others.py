@@ -2,9 +2,53 @@
 
 from __future__ import annotations
 
-from tests.simulation.mutations.base import LATE_STORE, SEEKS, TWO_LEADERS, Change, Mutation
+from tests.simulation.mutations.base import (
+    LATE_STORE,
+    OUTAGES,
+    SEEKS,
+    TWO_LEADERS,
+    Change,
+    Mutation,
+)
 
 OTHERS = (
+    # --- while the registry is away -------------------------------------------------------------
+    Mutation(
+        "time does not count while the registry is away",
+        (
+            Change(
+                "coordinator.py",
+                "if event.registry_away or gap_ms > self.settings.lease_ms // 2:",
+                "if gap_ms > self.settings.lease_ms // 2:",
+            ),
+        ),
+        ("OutageMovesNobody", "OnlyWithReason"),
+        OUTAGES,
+    ),
+    Mutation(
+        "a registry that refuses to answer is away",
+        (
+            Change(
+                "registry_watch.py",
+                "self._failed = True",
+                "self._since_ms = None",
+            ),
+        ),
+        ("OutageMovesNobody",),
+        OUTAGES,
+    ),
+    Mutation(
+        "a refusal of a member rests on what is durable",
+        (
+            Change(
+                "draft.py",
+                "return records_emitted if rests else 0",
+                "return 0",
+            ),
+        ),
+        ("RefusalsHold",),
+        ("write_latency_ms=40", "false_death=15"),
+    ),
     # --- durable before told --------------------------------------------------------------------
     Mutation(
         "replies wait for their records",

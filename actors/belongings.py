@@ -1,0 +1,80 @@
+"""`Belongings`: whose a buffer's logs are, which epochs they know, and how they forget.
+
+Rules of this file. A folder belongs to one topology of one registry: its `topology_id` is noted
+beside the logs, so that a topology that is made anew under an old name, or a registry that was
+replaced, is noticed before it takes another's word. Forgetting may be cut off anywhere and is
+simply done again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pxrs_ray.actors.patience import Waiting, wake
+from pxrs_ray.log.identity import read_identity, write_identity
+from pxrs_ray.model import Epoch, PartitionId
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.writer import Writer
+    from pxrs_ray.log.fence import ReadFence
+    from pxrs_ray.log.library import LogLibrary
+
+
+class Belongings:
+    """A part of `Buffer`. See the rules at the head of this file."""
+
+    _library: LogLibrary
+    _fence: ReadFence
+    _writer: Writer
+    _waiting: Waiting
+
+    async def belong(self, topology_id: str, adopt: bool) -> str:
+        """Note whose logs these are, unless it is noted; with `adopt` in place of what is noted.
+
+        Answers what was noted before, and `topology_id` where nothing was.
+        """
+        folder, files = self._library.folder, self._library.files
+        files.make_folder(folder)
+        known = read_identity(files, folder)
+        if known != topology_id and (adopt or not known):
+            write_identity(files, folder, topology_id)
+        return known or topology_id
+
+    async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
+        """From now on refuse readers of `group` below these epochs, waiting ones included."""
+        self._fence.fence(queue, group, epochs)
+        for partition in epochs:
+            wake(self._waiting, (queue, partition))
+
+    async def fences(self, queue: str, group: str) -> dict[PartitionId, Epoch]:
+        """The highest epoch of `group` that each partition has seen here."""
+        return self._fence.epochs(queue, group)
+
+    async def drop_group(self, queue: str, group: str) -> None:
+        """Forget a group: retention no longer waits for it, and its fences are gone."""
+        logs = [log for log in self._library.all_logs() if log.queue == queue]
+
+        def run() -> None:
+            for log in logs:
+                log.drop_group(group)
+
+        await self._writer.do(run, logs)
+        self._fence.drop_group(queue, group)
+
+    async def drop_queue(self, queue: str) -> None:
+        """Delete every log of `queue` on this buffer; an absent queue is success."""
+        await self._writer.do(lambda: self._library.drop_queue(queue), ())
+        self._fence.drop_queue(queue)
+
+    async def forget(self, queues: Sequence[str]) -> None:
+        """Delete every log, of `queues` also what lies there unknown, and all that is noted."""
+        self._library.files.make_folder(self._library.folder)
+        for queue in {*queues, *self._library.queues}:
+            await self.drop_queue(queue)
+        shutil.rmtree(self._library.folder, ignore_errors=True)
+        with suppress(OSError):  # other buffers may have theirs beside it
+            self._library.folder.parent.rmdir()
+            self._library.folder.parent.parent.rmdir()

@@ -1,0 +1,201 @@
+"""`Making`: how a coordinator makes groups, and whose its logs are. A part of `Coordinator`.
+
+Rules of this file. One change of what a topology is made of at a time. Memory follows the
+registry: nobody sees a group, a queue or a configuration before it is durable, and what is cut off
+anywhere is finished, or made, by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pxrs_ray.actors.beginning import Floor
+from pxrs_ray.actors.buffers import FOREIGN_REMEDY, BufferPool
+from pxrs_ray.actors.group_shell import GroupShell
+from pxrs_ray.actors.high_water import HighWater, accept_loss, who_accepted
+from pxrs_ray.actors.log_witness import Recovered
+from pxrs_ray.actors.specs import queue_spec
+from pxrs_ray.actors.starting import Starting
+from pxrs_ray.config import PxrsConfig
+from pxrs_ray.ends import Ends
+from pxrs_ray.errors import AlreadyExists, StoreCorrupted
+from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.processing.gaps import done_to
+from pxrs_ray.seal import Seal
+from pxrs_ray.trouble import passes
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.store_thread import StoreThread
+    from pxrs_ray.clock import Clock
+    from pxrs_ray.store.base import RegistryStore
+
+logger = logging.getLogger(__name__)
+
+
+class Making(ABC):
+    """See the rules at the head of this file."""
+
+    topology_id: str
+    accepts_loss: bool
+    seal: Seal
+    _config: PxrsConfig
+    _groups: dict[str, GroupShell]
+    _store: RegistryStore
+    _thread: StoreThread
+    _clock: Clock
+    _pool: BufferPool
+    _high_water: HighWater
+    _changing: asyncio.Lock
+    _starting: Starting
+    _ends: Ends
+    _accepted: str
+
+    @abstractmethod
+    async def _ready(self) -> None:
+        """Return when this incarnation has recovered."""
+
+    @abstractmethod
+    async def _finish_removals(self) -> None:
+        """Bring to its end whatever is going. Raises what is in the way."""
+
+    @abstractmethod
+    async def _try_to_finish(self) -> None:
+        """Go on with what was being removed."""
+
+    @abstractmethod
+    async def _keep_config(self, config: PxrsConfig) -> None:
+        """Make `config` what is in force; nobody sees it before it is durable."""
+
+    @abstractmethod
+    async def _put_document(self, name: str, text: str) -> None:
+        """Keep a document of the topology."""
+
+    @abstractmethod
+    def deposed(self, group: str, error: BaseException) -> None:
+        """End this coordinator."""
+
+    @abstractmethod
+    def led(self, group: str, generation: int, version: int) -> None:
+        """These are durable in the registry."""
+
+    @abstractmethod
+    def check_led(self, group: str, generation: int, version: int) -> None:
+        """Raise StoreCorrupted when the registry has gone back."""
+
+    @abstractmethod
+    async def check_leading(self) -> None:
+        """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
+
+    async def _open_queues(self, config: PxrsConfig) -> None:
+        """Open all that can be opened. What passes is tried again by itself, and shown till then.
+
+        Raises what lasts, of a topology that runs: one that starts goes on with all the others.
+        """
+        specs = [queue_spec(config, name) for name in config.queues]
+        calls = (self._pool.open(spec, self._expected_ends(spec)) for spec in specs)
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(answer, BaseException) and self._starting.done and not passes(answer):
+                raise answer
+
+    async def _reopen(self, index: int) -> None:
+        """A buffer came back: tell it what it must hold, and which epochs are over."""
+        await self._pool.belong_on(index, self.topology_id, adopt=self.accepts_loss)
+        for shell in self._groups.values():
+            shell.tell_buffers()
+        specs = [queue_spec(self._config, name) for name in self._config.queues]
+        calls = (self._pool.open_on(index, spec, self._expected_ends(spec)) for spec in specs)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        async with self._changing:
+            await self._try_to_finish()
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    def _expected_ends(self, spec: QueueSpec) -> dict[PartitionId, Offset]:
+        ends: dict[PartitionId, Offset] = {}
+        for shell in self._groups.values():
+            if shell.spec.queue == spec.queue:
+                for row in shell.host.core.state.rows:
+                    done = done_to(row.checkpoint, row.detail)
+                    ends[row.partition] = max(ends.get(row.partition, 0), done)
+        return ends
+
+    def has_group(self, name: str) -> bool:
+        """Whether the group is there: then to ask for it changes nothing."""
+        return self._config.full_name(name) in self._groups
+
+    async def group(self, name: str, queue: str | None, options: Mapping[str, Any]) -> str:
+        """Make sure that the group exists; answer its full name. Options are for a new group."""
+        await self._ready()
+        full_name = self._config.full_name(name)
+        if full_name not in self._groups:
+            async with self._changing:
+                if full_name not in self._groups:
+                    await self._make_group(name, queue, options)
+        declared = self._config.resolved_group(name)
+        if queue is not None and queue != declared.queue:
+            raise AlreadyExists(
+                f"group {name!r} reads queue {declared.queue!r}, not {queue!r}: use another name"
+            )
+        return full_name
+
+    async def _make_group(self, name: str, queue: str | None, options: Mapping[str, Any]) -> None:
+        """Make a group. Cut off anywhere, it is made by the next call, or there already."""
+        await self._finish_removals()
+        config = self._config
+        if name not in config.groups:
+            if queue is None:
+                config.resolved_group(name)
+            config.resolved_queue(str(queue))
+            config = config.changed(groups={name: {"queue": queue, **options}})
+            await self._open_queues(config)
+        full_name = config.full_name(name)
+        shell = self._new_shell(full_name, config)
+        try:
+            await shell.begin()
+            await self._keep_config(config)
+            await self._put_document("groups", "\n".join(sorted([*self._groups, full_name])))
+            await shell.go_on()
+        except BaseException:
+            await shell.let_go()
+            raise
+        self._groups[full_name] = shell
+
+    def _new_shell(self, full_name: str, config: PxrsConfig) -> GroupShell:
+        return GroupShell(
+            full_name, config, self._store, self._thread, self._clock, self._pool, self
+        )
+
+    def floor(self, group: str) -> Floor:
+        """What was given out under this name before; see `Ends`."""
+        noted = self._high_water.generation(group)
+        return Floor(self._ends.epoch, max(self._ends.generation, noted))
+
+    async def _check_identity(self) -> None:
+        """Raise StoreCorrupted when the logs were made under another registry than ours."""
+        foreign = await self._pool.belong(self.topology_id, adopt=self.accepts_loss)
+        if foreign and not self.accepts_loss:
+            raise StoreCorrupted(
+                f"the logs of buffers {', '.join(map(str, foreign))} in "
+                f"{self._config.topology_dir} were made under another registry than the one that "
+                f"topology {self._config.name} has now: {FOREIGN_REMEDY}"
+            )
+
+    async def recover_registry(self, who: str) -> dict[str, Recovered]:
+        """Go on with a registry that has lost accepted writes; answers what that means, by group.
+
+        `who` names this very request: made again, it is not carried out again.
+        """
+        folder = self._config.topology_dir
+        if who not in (self._accepted, who_accepted(folder)):
+            accept_loss(folder, who)
+            logger.error("%s accepts what the registry of %s lost", who, self._config.name)
+            os._exit(1)  # the next incarnation begins with it, from nothing
+        await self._ready()
+        return {name: shell.logs.recovered for name, shell in self._groups.items()}

@@ -1,0 +1,58 @@
+"""Puts together what `status` says of a whole topology, within seconds, whoever does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Mapping, Sequence
+
+from pxrs_ray.actors.buffers import BufferPool
+from pxrs_ray.actors.group_shell import GroupShell
+from pxrs_ray.actors.group_view import ASK_WAIT_S, queue_status, unanswered
+from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.config import PxrsConfig
+from pxrs_ray.log.wire import LogEnds
+from pxrs_ray.model import PartitionId
+from pxrs_ray.stats import QueueStatus, TopologyStatus
+from pxrs_ray.store.base import StoreInfo
+
+
+async def topology_status(
+    config: PxrsConfig,
+    started_s: float,
+    pool: BufferPool,
+    shells: Collection[GroupShell],
+    thread: StoreThread,
+    store: StoreInfo,
+    problems: Sequence[str],
+    waiting: tuple[str, ...],
+) -> TopologyStatus:
+    """Everything, at this moment."""
+    # Before the ends, which are asked later: lag is never told as less than it was.
+    stood = {shell: shell.checkpoints() for shell in shells}
+    looking = asyncio.ensure_future(thread.look(ASK_WAIT_S))
+    queues = {name: config.full_name(name) for name in config.queues}
+    found = await asyncio.gather(*(pool.ends(queue, ASK_WAIT_S) for queue in queues.values()))
+    ends = dict(zip(queues.values(), found, strict=True))
+    groups = await asyncio.gather(
+        *(shell.status(at, ends[shell.spec.queue]) for shell, at in stood.items())
+    )
+    await looking
+
+    def one(name: str, ends: Mapping[PartitionId, LogEnds]) -> QueueStatus:
+        partitions = config.resolved_queue(name).partitions
+        unknown = unanswered(pool, config.full_name(name), partitions, ends)
+        return queue_status(name, partitions, ends, unknown)
+
+    return TopologyStatus(
+        config.name,
+        config.fingerprint(),
+        os.getpid(),
+        started_s,
+        pool.count,
+        thread.status(store),
+        tuple(one(name, ends[queue]) for name, queue in queues.items()),
+        tuple(groups),
+        (*pool.problems(), *problems),
+        waiting,
+    )

@@ -1,0 +1,24 @@
+"""A console that obeys our styles, and nothing that stands in what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from pxrs_ray.harmless import harmless
+
+
+class HarmlessConsole(Console):
+    """See the head of this file."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """As rich does, with what a terminal would obey made visible."""
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(harmless(segment.text), segment.style)

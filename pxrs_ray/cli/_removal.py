@@ -1,0 +1,42 @@
+"""Asking before something is removed for ever."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pxrs_ray.errors import UsageError
+
+if TYPE_CHECKING:
+    from pxrs_ray.removal import Removal
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it.")]
+Force = Annotated[bool, typer.Option("--force", help="Also while it is in use.")]
+
+
+def remove(
+    removal: Removal, carry_out: Callable[[], object], *, yes: bool, force: bool, as_json: bool
+) -> None:
+    """Say what goes, ask, and carry it out. Raises UsageError where something is in the way."""
+    from pxrs_ray.cli._show import print_json, say
+
+    removal.check(force=force)
+    if not as_json:
+        for line in removal.goes:
+            say(f"goes for ever: {line}")
+        for line in removal.uses:
+            say(f"in use: {line}")
+        for line in removal.stays:
+            say(f"stays: {line}")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"{removal.what} {removal.name} was not removed: say --yes")
+        typer.confirm(f"Remove {removal.what} {removal.name}?", abort=True, err=True)
+    carry_out()
+    if as_json:
+        print_json({"removed": removal})
+    else:
+        say(f"{removal.what} {removal.name} is removed")

@@ -1,0 +1,36 @@
+"""`pxrs queue`: queues as a whole."""
+
+from __future__ import annotations
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
+from pxrs_ray.cli._removal import Force, Yes, remove
+
+app = typer.Typer(help="Queues as a whole.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def queue_() -> None:
+    """Queues as a whole."""
+
+
+@app.command()
+def delete(
+    queue: QueueName,
+    yes: Yes = False,
+    force: Force = False,
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove QUEUE with all its messages.
+
+    With --force the groups that read it are removed too. A queue that another group puts its
+    dead letters or its quarantine into stays in any case.
+    """
+    from pxrs_ray.cli._ray import steady
+
+    found = steady(topology)
+    removal = found.plan_queue_removal(queue)
+    carry_out = lambda: found.delete_queue(queue, force=force)  # noqa: E731
+    remove(removal, carry_out, yes=yes, force=force, as_json=as_json)

@@ -1,0 +1,83 @@
+"""How a topology's configuration is written into its registry, and read again by another life.
+
+Rules of this file. Everything is written: what was said, and every value that followed from it,
+defaults included. Reading looks at nothing else: no environment, no file, and no default that
+later code has changed. The store's URL is not written: who reads has it, and it may hold a
+password.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pxrs_ray.codec import Codec, register
+from pxrs_ray.config.base import Options
+from pxrs_ray.config.reading import TABLES
+from pxrs_ray.config.topology import PxrsConfig
+
+NOT_WRITTEN = "store"
+
+
+def encode(config: PxrsConfig) -> bytes:
+    """The whole configuration as JSON: `said`, and `values` with everything that followed."""
+    values = config.model_dump(mode="json", exclude={NOT_WRITTEN})
+    return json.dumps({"said": _said(config, values), "values": values}).encode()
+
+
+def _said(options: Options, values: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in options.model_fields_set & values.keys():
+        value = getattr(options, name)
+        if name in TABLES:
+            # A table holds what follows from its groups too: a queue of dead letters.
+            found[name] = {key: _said(one, values[name][key]) for key, one in value.items()}
+        elif isinstance(value, Options):
+            found[name] = _said(value, values[name])
+        else:
+            found[name] = values[name]
+    return found
+
+
+def decode(data: bytes, store: str = "") -> PxrsConfig:
+    """The configuration that `encode` wrote, with the URL of the store that it was found in.
+
+    Raises ValueError (ConfigError) for what is no configuration.
+    """
+    try:
+        document = json.loads(data)
+        said, values = dict(document["said"]), document["values"]
+        if store:
+            said[NOT_WRITTEN] = store
+        if "data_dir" in said:
+            said["data_dir"] = Path(said["data_dir"])
+        found = PxrsConfig.of(said)
+        missing = _told_otherwise(found, values, said)
+        return PxrsConfig.of(missing) if missing is not None else found
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"this is no configuration of a topology: {error!r}") from error
+
+
+def _told_otherwise(
+    found: PxrsConfig, values: dict[str, Any], said: dict[str, Any]
+) -> dict[str, Any] | None:
+    """`said`, and each value that this code would fill in differently; None when there is none."""
+    now = found.model_dump(mode="json", exclude={NOT_WRITTEN})
+    if {name: now.get(name) for name in values} == values:
+        return None
+    fields = type(found).model_fields.keys() - set(TABLES)
+    full = {**said, **{n: v for n, v in values.items() if n in fields and now[n] != v}}
+    for kind in TABLES:
+        known = {name: dict(said.get(kind, {}).get(name, {})) for name in values.get(kind, {})}
+        for name, options in values.get(kind, {}).items():
+            filled = now[kind].get(name, {})
+            changed = {n: v for n, v in options.items() if n not in filled or filled[n] != v}
+            known[name] |= changed
+        full[kind] = known
+    if "data_dir" in full:
+        full["data_dir"] = Path(full["data_dir"])
+    return full
+
+
+CONFIG = register(Codec("registry: config", PxrsConfig, encode, decode))

@@ -1,0 +1,65 @@
+"""`Ends`: what of a topology is going, or gone, and must not come back. Pure.
+
+Rules of this file. It is one document of the topology's registry. What is to be removed stands
+here before anything of it is touched, and stays until all of it is gone, so that a removal that
+was cut off is finished by the next coordinator. A group's name can be used again: what was given
+out under it once (epochs, generations) is never given out again, so one number for all that are
+gone says where new groups begin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pxrs_ray.codec import json_codec
+from pxrs_ray.model import Epoch, Generation
+
+DOCUMENT = "ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """`groups` names the queue of each group that is going; names are full names.
+
+    No new group gives out an epoch or a generation up to `epoch` and `generation`.
+    """
+
+    epoch: Epoch = 0
+    generation: Generation = 0
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    queues: tuple[str, ...] = ()
+    topology: bool = False
+
+    def with_group(
+        self, group: str, queues: tuple[str, ...], epoch: Epoch, generation: Generation
+    ) -> Ends:
+        """A group is going that had given out these; its epochs are known to these queues."""
+        return replace(
+            self,
+            epoch=max(self.epoch, epoch),
+            generation=max(self.generation, generation),
+            groups={**self.groups, group: queues},
+        )
+
+    def without_group(self, group: str) -> Ends:
+        """A group is gone; its numbers stay."""
+        return replace(self, groups={g: q for g, q in self.groups.items() if g != group})
+
+    def with_queue(self, queue: str) -> Ends:
+        """A queue is going."""
+        return replace(self, queues=(*self.without_queue(queue).queues, queue))
+
+    def without_queue(self, queue: str) -> Ends:
+        """A queue is gone."""
+        return replace(self, queues=tuple(q for q in self.queues if q != queue))
+
+
+ENDS = json_codec("registry: what is going, of a topology", Ends)
+
+
+def ends_from(text: str) -> Ends:
+    """What a document says; '' is a topology of which nothing ever went."""
+    if not text:
+        return Ends()
+    found: Ends = ENDS.decode_text(text)
+    return found

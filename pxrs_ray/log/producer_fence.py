@@ -1,0 +1,113 @@
+"""`ProducerFence`: of a producer that comes back, only the newest life may append.
+
+Rules of this file. A producer with a name has a generation a life, and an identity a generation:
+the name's prefix and the generation's number, so that each life numbers its frames from 0. Whoever
+begins a generation that is higher than any before, begins; from then on every frame of a lower
+one is refused, whenever it arrives. What was begun is on disk, synced, before it is answered, and
+is never forgotten: an old life may come back late. A repeat of the same beginning changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from pxrs_ray.codec import json_codec
+from pxrs_ray.errors import LogCorrupted, ProducerFenced, UsageError
+from pxrs_ray.log.files import Files
+from pxrs_ray.log.frame import PRODUCER_ID_BYTES, producer_of
+
+PRODUCERS_MAX = 100_000
+PREFIX_BYTES = 10
+GENERATION_MAX = (1 << 8 * (PRODUCER_ID_BYTES - PREFIX_BYTES)) - 1
+_NAME = "producers.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The newest life of one producer of a queue; `token` tells who began it."""
+
+    queue: str
+    producer: str
+    number: int
+    token: str
+
+
+GENERATIONS = json_codec("buffer: producers.json", list[Generation], indent=1)
+
+
+def named_producer_id(producer: str, generation: int) -> bytes:
+    """The identity that the frames of one life of a producer bear."""
+    tail = generation.to_bytes(PRODUCER_ID_BYTES - PREFIX_BYTES, "big")
+    return _prefix(producer) + tail
+
+
+def _prefix(producer: str) -> bytes:
+    return blake2b(producer.encode(), digest_size=PREFIX_BYTES, person=b"producer").digest()
+
+
+class ProducerFence:
+    """See the rules at the head of this file. One writer at a time begins; any thread checks."""
+
+    def __init__(self, folder: Path, files: Files) -> None:
+        """Read what `folder` keeps. Raises LogCorrupted."""
+        self._path = folder / _NAME
+        self._files = files
+        self._known: dict[tuple[str, bytes], Generation] = {}
+        try:
+            found: list[Generation] = GENERATIONS.decode(files.read_file(self._path))
+        except FileNotFoundError:
+            found = []
+        except ValueError as error:
+            raise LogCorrupted(
+                f"{self._path}: not a list of producers ({error}): bring it back from a copy, or "
+                "remove it once no producer with a producer_id of before runs any more"
+            ) from error
+        self._known = {(each.queue, _prefix(each.producer)): each for each in found}
+
+    def begin(self, queue: str, producer: str, number: int, token: str) -> Generation | None:
+        """Begin generation `number`, unless a newer one (or this one, by another) has begun.
+
+        Answers the newest there is then, which is the caller's own when it bears its token; with
+        `number` 0 nothing is begun. Raises UsageError, DiskFull, OSError.
+        """
+        place = (queue, _prefix(producer))
+        known = self._known.get(place)
+        if number == 0 or (known is not None and number <= known.number):
+            return known
+        if number > GENERATION_MAX:
+            raise UsageError(f"generation {number} of a producer is above {GENERATION_MAX}")
+        if known is None and len(self._known) >= PRODUCERS_MAX:
+            raise UsageError(
+                f"there are {PRODUCERS_MAX} producers with a producer_id: use ids that come back, "
+                "not a new one each time"
+            )
+        begun = Generation(queue, producer, number, token)
+        self._save({**self._known, place: begun})
+        return begun
+
+    def check(self, queue: str, packed_header: bytes) -> None:
+        """Let a frame pass. Raises ProducerFenced for one of a former life."""
+        if not self._known:
+            return
+        identity = producer_of(packed_header)
+        known = self._known.get((queue, identity[:PREFIX_BYTES]))
+        if known is not None:
+            number = int.from_bytes(identity[PREFIX_BYTES:], "big")
+            if number < known.number:
+                raise ProducerFenced(
+                    f"producer {known.producer!r} of {queue!r} was started anew (generation "
+                    f"{known.number}; this is {number}): what is not acknowledged yet may or may "
+                    "not be in the log, and nothing more is taken of this one"
+                )
+
+    def drop_queue(self, queue: str) -> None:
+        """Forget the producers of a queue that is gone."""
+        left = {place: each for place, each in self._known.items() if place[0] != queue}
+        if len(left) < len(self._known):
+            self._save(left)
+
+    def _save(self, known: dict[tuple[str, bytes], Generation]) -> None:
+        self._files.replace(self._path, GENERATIONS.encode(list(known.values())), sync=True)
+        self._known = known

@@ -1,0 +1,185 @@
+"""A program: a handler that forks in many ways, in a worker of one way of processing. Run it alone.
+
+    python -m tests.actors.forking WAY
+
+Prints a line a message: what the handler saw of its child. The process that runs this listens for
+SIGTERM as every consumer does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pxrs_ray.actors.termination import on_terminate
+from pxrs_ray.actors.worker import Worker
+from pxrs_ray.batch import Batch
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.delivery import DeliveredBatch, Delivery, Desk
+from pxrs_ray.model import Grant
+from tests.actors.in_process import by_reference, until
+from tests.actors.worker_bench import Office
+
+WAIT_S = 30.0
+
+
+def sleep_long() -> None:
+    time.sleep(60)
+
+
+def double(number: int) -> int:
+    return number * 2
+
+
+def ends(process: Any) -> str:
+    """Terminate a helper, as its owner may: it has to end by that."""
+    process.start()
+    time.sleep(0.3)
+    process.terminate()
+    process.join(10)
+    return f"exitcode {process.exitcode}"
+
+
+def forked(leave: Callable[[], object]) -> str:
+    pid = os.fork()
+    if pid == 0:
+        leave()
+        raise Returns
+    _, status = os.waitpid(pid, 0)
+    return f"status {os.waitstatus_to_exitcode(status)}"
+
+
+class Returns(Exception):
+    """The child comes back from the handler."""
+
+
+def fail() -> None:
+    raise ValueError("of the child")
+
+
+def shell() -> str:
+    process = subprocess.Popen(["sleep", "60"])
+    process.terminate()
+    return f"exitcode {process.wait(10)}"
+
+
+def pool() -> str:
+    with multiprocessing.get_context("fork").Pool(2) as workers:
+        return f"{workers.map(double, range(3))}"
+
+
+def take_the_signal() -> str:
+    faulthandler.register(signal.SIGTERM, file=sys.stderr)
+    return "taken"
+
+
+STEPS: dict[str, Callable[[], str]] = {
+    "fork, return": lambda: forked(lambda: None),
+    "fork, sys.exit(3)": lambda: forked(lambda: sys.exit(3)),
+    "fork, sys.exit()": lambda: forked(sys.exit),
+    "fork, raise": lambda: forked(fail),
+    "fork, os._exit(4)": lambda: forked(lambda: os._exit(4)),
+    "multiprocessing, fork": lambda: ends(
+        multiprocessing.get_context("fork").Process(target=sleep_long)
+    ),
+    "multiprocessing, spawn": lambda: ends(
+        multiprocessing.get_context("spawn").Process(target=sleep_long)
+    ),
+    "multiprocessing, forkserver": lambda: ends(
+        multiprocessing.get_context("forkserver").Process(target=sleep_long)
+    ),
+    "a pool": pool,
+    "a shell's process": shell,
+    "the signal": take_the_signal,
+}
+SEEN = {
+    "fork, return": "status 0",
+    "fork, sys.exit(3)": "status 3",
+    "fork, sys.exit()": "status 0",
+    "fork, raise": "status 1",
+    "fork, os._exit(4)": "status 4",
+    "multiprocessing, fork": "exitcode -15",
+    "multiprocessing, spawn": "exitcode -15",
+    "multiprocessing, forkserver": "exitcode -15",
+    "a pool": "[0, 2, 4]",
+    "a shell's process": "exitcode -15",
+    "the signal": "taken",
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "in order": {},
+    "async": {},
+    "batches": {},
+    "lanes": {"parallelism": 2},
+    "lanes, async": {"parallelism": 2},
+}
+
+
+def handler_of(way: str) -> object:
+    def call(message: Delivery) -> None:
+        name = message.payload.decode()
+        try:
+            seen = STEPS[name]()
+        except Returns:
+            return
+        print(f"{name}: {seen}", flush=True)
+
+    async def handle(message: Delivery) -> None:
+        call(message)
+
+    def handle_batch(batch: DeliveredBatch) -> None:
+        for message in batch:
+            call(message)
+
+    return handle if "async" in way else handle_batch if way == "batches" else call
+
+
+async def main(way: str) -> None:
+    from pxrs_ray.actors.course_worker import CourseWorker
+    from pxrs_ray.actors.handler import Handler
+    from pxrs_ray.actors.in_order import InOrderWorker
+    from pxrs_ray.processing.course import Standing
+    from pxrs_ray.processing.plan import course_for, retry_rules
+
+    told = asyncio.Event()
+    close = on_terminate(told.set)
+    config = GroupConfig(queue="q", attempts_max=1, failure_policy="skip", **WAYS[way])
+    handler, office = Handler(by_reference(handler_of(way))), Office()
+    grant, desk = Grant(0, 1, 0), Desk("q", "g", "c", 1, 0, 1, topology_id="t-1")
+    course = course_for(config, Standing(0))
+    worker: Worker = (
+        InOrderWorker(grant, desk, handler, retry_rules(config), office, config, None)
+        if course is None
+        else CourseWorker(grant, desk, handler, course, office, config, None)
+    )
+    worker.start()
+    for number, name in enumerate(STEPS):
+        batch = Batch.of([b"k"], [name.encode()], timestamp_ms=1)
+        worker.put(Batch(0, number, batch.flags, batch.columns, 1), 1)
+    await until(lambda: worker.standing().checkpoint == len(STEPS), WAIT_S)
+    worker.stop()
+    assert await asyncio.to_thread(worker.join, WAIT_S)
+    print(f"gave up: {[failure.error for failure, _ in office.given_up]}", flush=True)
+    assert not told.is_set(), "a SIGTERM of a child was told to the consumer"
+    # The handler took the signal for itself, for a second at most.
+    await asyncio.sleep(1.2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(told.wait(), WAIT_S)
+    print("told", flush=True)
+    close()
+    handler.close()
+
+
+if __name__ == "__main__":
+    # As in a Ray actor, the loop is not on the main thread.
+    running = threading.Thread(target=lambda: asyncio.run(main(sys.argv[1])))
+    running.start()
+    running.join()

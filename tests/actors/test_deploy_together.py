@@ -1,0 +1,61 @@
+"""Several who deploy a new topology at once: none of them takes it from the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors import buffers, face, topology
+from pxrs_ray.actors.topology import Topology, deploy
+from pxrs_ray.config import PxrsConfig
+from pxrs_ray.errors import DeadlineExceeded, StoreCorrupted
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "kills"),
+    [
+        (True, StoreCorrupted("it went back"), True),
+        (False, StoreCorrupted("it went back"), False),
+        (True, DeadlineExceeded("it waits for a log"), False),
+        (True, KeyboardInterrupt(), False),
+        (False, KeyboardInterrupt(), False),
+        (True, SystemExit(1), False),
+    ],
+    ids=repr,
+)
+def test_only_its_maker_ends_what_cannot_start(
+    made: bool, error: BaseException, kills: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = []
+
+    def fails(self: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(topology, "join", lambda: None)
+    monkeypatch.setattr(buffers, "buffer_count", lambda *_: 1)
+    monkeypatch.setattr(face, "make_coordinator", lambda *_: made)
+    monkeypatch.setattr(topology.CoordinatorCalls, "__call__", fails)
+    monkeypatch.setattr(Topology, "kill", lambda self: killed.append(self.name))
+    with pytest.raises(type(error)):
+        deploy(PxrsConfig(name="shop"))
+    assert bool(killed) == kills
+
+
+def test_of_several_makers_one_alone_has_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: set[str] = set()
+
+    class Remote:
+        def options(self, **options: Any) -> Any:
+            self.name = options["name"]
+            return self
+
+        def remote(self, *_: Any) -> None:
+            if self.name in taken:
+                raise ValueError(f"Actor with name {self.name!r} already exists")
+            taken.add(self.name)
+
+    monkeypatch.setattr(face.ray, "remote", lambda _: Remote())
+    monkeypatch.setattr(face.ray, "get_actor", lambda *_, **__: None)
+    config = PxrsConfig(name="shop")
+    assert [face.make_coordinator(config, 1) for _ in range(3)] == [True, False, False]

@@ -1,0 +1,276 @@
+"""The registry is away for longer than leases: who lives goes on, and nobody moves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.member_desk import MemberDesk
+from pxrs_ray.actors.runtime import ConsumerRuntime
+from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.clock import SystemClock
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.errors import StoreUnavailable, UnknownMember
+from pxrs_ray.events import Configure, Died, Dismiss, Heartbeat, Join
+from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.model import Epoch, Grant, Member, Outcome, PartitionId, Record, WriteKind
+from pxrs_ray.processing.course import Standing
+from pxrs_ray.store.memory import MemoryStore
+from pxrs_ray.write_queue import stored_owners
+
+PARTITIONS = 4
+LEASE_MS = 400
+OUTAGE_S = 5 * LEASE_MS / 1_000
+
+
+class AwayStore(MemoryStore):
+    """A store that refuses, or hangs as one behind a dead wire does, until it is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = ""
+
+    def _answer(self) -> None:
+        end_s = time.monotonic() + 1.0
+        while self.away == "hangs":
+            if time.monotonic() > end_s:
+                raise StoreUnavailable("no answer in 1 s")
+            time.sleep(0.005)
+        if self.away:
+            raise StoreUnavailable("connection refused")
+
+    def write(self, group: str, generation: int, records: Sequence[Record]) -> list[Outcome]:
+        self._answer()
+        return super().write(group, generation, records)
+
+    def renew(self, *arguments: Any) -> list[Outcome]:
+        self._answer()
+        return super().renew(*arguments)
+
+
+class Hooks:
+    """A consumer's work: every partition it holds comes on by an offset at each look."""
+
+    def __init__(self) -> None:
+        self.at: dict[PartitionId, int] = {}
+        self.dropped_: list[PartitionId] = []
+        self.rejoins = 0
+        self.runtime: ConsumerRuntime
+
+    async def work(self) -> None:
+        while True:
+            await asyncio.sleep(0.01)
+            for partition, held in self.runtime.session.holdings.items():
+                at = self.at[partition]
+                self.at[partition] += self.runtime.session.fetched(partition, held.epoch, at, 1, 1)
+
+    def started(self, grant: Grant) -> None:
+        self.at[grant.partition] = grant.checkpoint
+
+    def draining(self, partition: PartitionId) -> None:
+        held = self.runtime.session.holdings[partition]
+        self.runtime.stopped(partition, held.epoch)
+
+    def dropped(self, partition: PartitionId) -> None:
+        self.dropped_.append(partition)
+
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+        return Standing(self.at[partition], 0, "")
+
+    def rejoined(self, incarnation: int) -> None:
+        self.rejoins += 1
+
+    def preparing(self, grant: Grant) -> None: ...
+
+    def unprepared(self, partition: PartitionId) -> None: ...
+
+
+class Scene:
+    """A group's host and desk with a store that can go away; consumers with direct calls."""
+
+    def __init__(self) -> None:
+        self.store = AwayStore()
+        self.store.create()
+        self.thread = StoreThread(lambda: self.store)
+        self.host = GroupHost("g", self.store, self.thread, SystemClock(), self, 1_000)
+        config = GroupConfig(queue="q", commit_interval_ms=20)
+        self.spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 0, config, None)
+        staff = SimpleNamespace(hands={}, incarnations={}, spec=self.spec, crew=None)
+        self.desk = MemberDesk(self.host, staff, SimpleNamespace())  # type: ignore[arg-type]
+        self.runtimes: list[ConsumerRuntime] = []
+        self.work: list[asyncio.Future[None]] = []
+        self.dismissals: list[Dismiss] = []
+
+    async def consumer(self, member: str) -> Hooks:
+        desk, hooks = self.desk, Hooks()
+
+        class Direct(ConsumerRuntime):
+            async def _call(self, name: str, *arguments: Any, timeout_s: float = 30.0) -> Any:
+                return await asyncio.wait_for(getattr(desk, name)(*arguments), timeout_s)
+
+        incarnation, assignment = await desk.join(member, f"token of {member}")
+        runtime = hooks.runtime = Direct(
+            self.spec, member, incarnation, f"token of {member}", hooks
+        )
+        runtime.reading = SimpleNamespace(wake=lambda *_: None)  # type: ignore[assignment]
+        runtime.session.lease_ms = LEASE_MS
+        runtime.start(assignment)
+        self.runtimes.append(runtime)
+        self.work.append(asyncio.ensure_future(hooks.work()))
+        return hooks
+
+    def stored_owners(self) -> list[tuple[str | None, int, int]]:
+        found = self.store.load("g")
+        assert found is not None
+        return [(row.owner, row.incarnation, row.epoch) for row in found.partitions]
+
+    def moves(self) -> list[str]:
+        kinds = (WriteKind.CLAIM, WriteKind.RELEASE)
+        return [f"{c.kind} {c.cause}" for c in self.store.changes("g", 0) if c.kind in kinds]
+
+    def fence(self, group: str, epochs: dict[int, int]) -> None: ...
+
+    def led(self, group: str, generation: int, version: int) -> None: ...
+
+    def dismissed(self, group: str, dismiss: Dismiss) -> None:
+        self.dismissals.append(dismiss)
+
+    def deposed(self, group: str, error: BaseException) -> None:
+        raise AssertionError("nobody else leads") from error
+
+
+def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        world = Scene()
+        await world.thread.open()
+        settings = GroupSettings(lease_ms=LEASE_MS, revoke_deadline_ms=LEASE_MS)
+        await world.host.start(world.store.lead("g", PARTITIONS, "test"), settings)
+        try:
+            await asyncio.wait_for(scene(world), 30)
+        finally:
+            world.store.away = ""
+            for work in world.work:
+                work.cancel()
+            for runtime in world.runtimes:
+                await runtime.close()
+            await world.host.close()
+            await world.thread.close()
+
+    asyncio.run(run())
+
+
+async def until(check: Callable[[], Any]) -> None:
+    for _ in range(2_000):
+        if check():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("not within ten seconds")
+
+
+@pytest.mark.parametrize("away", ["refuses", "hangs"])
+def test_consumers_that_live_keep_all_they_have_through_an_outage_with_a_change_in_it(
+    away: str,
+) -> None:
+    async def scene(world: Scene) -> None:
+        old = await world.consumer("a")
+        await until(lambda: len(old.at) == PARTITIONS)
+        before = world.stored_owners()
+        world.store.away = away
+        await asyncio.sleep(0.1)
+        # What `pxrs scale` does: a new member's join is decided, and waits.
+        joining = asyncio.ensure_future(world.consumer("b"))
+        await asyncio.sleep(OUTAGE_S)
+        assert world.stored_owners() == before and not joining.done()
+        assert old.dropped_ == [] and old.rejoins == 0
+        world.store.away = ""
+        new = await joining
+        await until(lambda: len(new.at) == 2)
+        await until(lambda: [owner for owner, *_ in world.stored_owners()].count("b") == 2)
+        assert {incarnation for _, incarnation, _ in world.stored_owners()} == {1}
+        assert not [move for move in world.moves() if "lease over" in move or "deadline" in move]
+        # Two partitions moved, each by a hand-over; nobody was told anything twice.
+        assert sum(move.startswith("release") for move in world.moves()) == 2
+        # What was done in the outage is where the new owner goes on.
+        assert all(checkpoint > OUTAGE_S * 50 for checkpoint in new.at.values())
+        assert old.dropped_ == [] and world.dismissals == []
+
+    play(scene)
+
+
+def test_a_heartbeat_is_answered_from_memory_while_writes_wait() -> None:
+    async def scene(world: Scene) -> None:
+        _, told = await world.desk.join("a", "t")
+        assert told is not None
+        world.store.away = "refuses"
+        changing = asyncio.ensure_future(world.host.submit(Configure(paused=True)))
+        joining = asyncio.ensure_future(world.desk.join("b", "u"))
+        await asyncio.sleep(0.1)
+        slot = world.host.core.state.members["a"]
+        until_ms, began_s = slot.until_ms, time.monotonic()
+        with pytest.raises(StoreUnavailable, match="waits for the registry"):
+            await world.desk.heartbeat("a", 1, (told.generation, told.sequence))
+        assert time.monotonic() - began_s < LEASE_MS / 1_000 / 3
+        assert slot.until_ms > until_ms
+        # Whoever has seen all there is hears so at once.
+        newest = (world.host.core.state.generation, slot.sequence)
+        assert await world.desk.heartbeat("a", 1, newest) is None
+        world.store.away = ""
+        await asyncio.gather(changing, joining)
+
+    play(scene)
+
+
+def test_a_death_is_noted_in_an_outage_and_told_when_the_registry_is_back() -> None:
+    async def scene(world: Scene) -> None:
+        await world.desk.join("a", "t")
+        world.store.away = "refuses"
+        dying = asyncio.ensure_future(world.host.submit(Died("a", 1, "its process died")))
+        asking = asyncio.ensure_future(world.host.submit(Heartbeat("a", 1)))
+        await asyncio.sleep(0.2)
+        # What a status shows is what the store has, whatever is decided.
+        shown = stored_owners(world.host.queue.pending())
+        assert [shown[p] for p in range(PARTITIONS)] == world.stored_owners()
+        # That it is no member is not true in the store: a coordinator that ends now recovers it.
+        assert not dying.done() and not asking.done() and world.dismissals == []
+        world.store.away = ""
+        await dying
+        with pytest.raises(UnknownMember):
+            await asking
+        await until(lambda: [d.member for d in world.dismissals] == ["a"])
+
+    play(scene)
+
+
+def test_a_silent_member_is_buried_a_lease_after_the_outage_and_not_in_it() -> None:
+    async def scene(world: Scene) -> None:
+        await world.desk.join("a", "t")
+        world.store.away = "refuses"
+        with pytest.raises(StoreUnavailable):
+            await world.thread.call(world.store.renew, "g", 1, [("a", 1)], LEASE_MS)
+        await asyncio.sleep(OUTAGE_S)
+        assert world.host.core.state.rows[0].owner == "a"
+        world.store.away = ""
+        await until(lambda: [d.cause for d in world.dismissals] == ["lease over, no heartbeat"])
+
+    play(scene)
+
+
+def test_the_crew_is_not_left_with_a_consumer_that_never_began() -> None:
+    """A join that waits for longer than a lease: its member is one when it is told."""
+
+    async def scene(world: Scene) -> None:
+        world.store.away = "refuses"
+        joining = asyncio.ensure_future(world.host.submit(Join((Member("a", 1),))))
+        await asyncio.sleep(OUTAGE_S)
+        world.store.away = ""
+        await joining
+        assert len(world.host.core.assignment("a").grants) == PARTITIONS
+
+    play(scene)

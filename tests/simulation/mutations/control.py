@@ -1,0 +1,97 @@
+"""Guards around what a topology is made of: beginnings, lost registries, ends."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+_BEGINNING = "tests/unit/test_group_beginning.py::"
+_RESTORED = "tests/unit/test_restored_registry.py::"
+_REMOVING = "tests/unit/test_removing.py::"
+_NET = "tests/faults/test_control.py::test_every_fault_at_every_step"
+
+CONTROL = (
+    Mutation(
+        "a group's start position is in the step that makes it",
+        (
+            Change("actors/beginning.py", "checkpoint=checkpoint)", "checkpoint=0)"),
+            Change("actors/making.py", "await shell.begin()", "await shell.lead()"),
+        ),
+        tests=(
+            f"{_BEGINNING}test_a_group_begins_at_the_end_though_its_coordinator_died_at_each_step",
+            f"{_NET}[a group begins at the end]",
+        ),
+    ),
+    Mutation(
+        "one caller at a time makes a group",
+        (
+            Change(
+                "actors/making.py",
+                "            async with self._changing:\n"
+                "                if full_name not in self._groups:\n"
+                "                    await self._make_group(name, queue, options)",
+                "            await self._make_group(name, queue, options)",
+            ),
+        ),
+        tests=(f"{_BEGINNING}test_two_who_make_a_group_at_once_make_one",),
+    ),
+    Mutation(
+        "half a start position is none",
+        (Change("actors/beginning.py", "    if missing:\n", "    if False:\n"),),
+        tests=(f"{_BEGINNING}test_a_buffer_that_is_away_lets_no_group_begin_half_at_the_end",),
+    ),
+    Mutation(
+        "a log that has seen a higher epoch halts the group",
+        (Change("actors/log_witness.py", "        if not behind:\n", "        if True:\n"),),
+        tests=(f"{_RESTORED}test_without_a_note_the_logs_are_the_witness",),
+    ),
+    Mutation(
+        "an accepted registry goes on above the epochs that the logs know",
+        (
+            Change(
+                "actors/log_witness.py",
+                "            if behind:\n",
+                "            if False:\n",
+            ),
+        ),
+        tests=(
+            f"{_RESTORED}test_a_restored_backup_is_refused_and_accepted_by_the_command_that_is_named",
+        ),
+    ),
+    Mutation(
+        "logs of another registry are not taken for one's own",
+        (
+            Change(
+                "actors/making.py",
+                "if foreign and not self.accepts_loss:",
+                "if False:",
+            ),
+        ),
+        tests=(f"{_RESTORED}test_an_emptied_registry_is_no_new_topology",),
+    ),
+    Mutation(
+        "a reader that its log refuses is granted its partition anew",
+        (Change("actors/member_desk.py", "        if ours:\n", "        if False:\n"),),
+        tests=(f"{_RESTORED}test_a_reader_that_its_log_refuses_is_granted_its_partition_anew",),
+    ),
+    Mutation(
+        "the epochs of a removed group are never given out again",
+        (Change("ends.py", "epoch=max(self.epoch, epoch)", "epoch=0"),),
+        tests=(f"{_REMOVING}test_a_removed_group_leaves_nothing_and_its_epochs_never_come_back",),
+    ),
+    Mutation(
+        "what could not be removed is removed when its buffer is back",
+        (
+            Change(
+                "actors/making.py",
+                "        async with self._changing:\n            await self._try_to_finish()\n",
+                "",
+            ),
+        ),
+        tests=(f"{_REMOVING}test_a_buffer_that_is_away_gets_its_part_when_it_is_back",),
+    ),
+    Mutation(
+        "a configuration that was cut off is applied again",
+        (Change("actors/coordinator.py", "(found or self._half_applied)", "found"),),
+        tests=(f"{_NET}[a configuration is applied]",),
+    ),
+)

@@ -1,0 +1,114 @@
+"""Guards of the coordinator: its door, its groups' faults, its start, and what it keeps."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+DOOR = "tests/unit/test_door.py"
+FAULTS = "tests/actors/test_group_faults.py"
+START = "tests/actors/test_coordinator_start.py"
+CONFIG = "tests/unit/test_config.py"
+
+COORDINATING: tuple[Mutation, ...] = (
+    Mutation(
+        "what no store keeps is refused before it is applied",
+        (Change("coordinator.py", "        check_event(event)\n", ""),),
+        tests=(f"{DOOR}::test_what_no_store_keeps_is_refused_at_the_door",),
+    ),
+    Mutation(
+        "a cause is harmless before it is stored",
+        (Change("draft.py", "cause=harmless(cause[:CAUSE_CHARS_MAX])", "cause=cause[:500]"),),
+        tests=(f"{DOOR}::test_a_cause_is_never_refused_and_shown_harmless",),
+    ),
+    Mutation(
+        "the arguments of a member's call are checked",
+        (Change("actors/member_desk.py", "        check_call(method, arguments)\n", ""),),
+        tests=(
+            "tests/actors/test_calls_at_the_door.py::"
+            "test_any_call_is_answered_by_a_pxrs_error_or_carried_out[member-commit]",
+        ),
+    ),
+    Mutation(
+        "SystemExit and its like are faults of one group",
+        (
+            Change(
+                "actors/group_life.py",
+                "    except BaseException as error:\n        task",
+                "    except Exception as error:\n        task",
+            ),
+        ),
+        tests=(f"{FAULTS}::test_one_fault_fails_one_group_which_heals[shell.led-SystemExit]",),
+    ),
+    Mutation(
+        "a group that is loaded again begins with an empty queue of records",
+        (
+            Change(
+                "actors/group_host.py",
+                "        self.queue = WriteQueue()\n        self._trim_at",
+                "        self._trim_at",
+            ),
+        ),
+        tests=(f"{FAULTS}::test_one_fault_fails_one_group_which_heals[store.write-RuntimeError]",),
+    ),
+    Mutation(
+        "who waits for what was forgotten is answered anew",
+        (
+            Change(
+                "actors/group_host.py",
+                "            lambda: self._afterwards.let_go(_Interrupted()),\n",
+                "            lambda: None,\n",
+            ),
+        ),
+        tests=(f"{FAULTS}::test_a_group_that_failed_says_so_and_the_others_do_not[memory]",),
+    ),
+    Mutation(
+        "passing trouble of a start is tried again",
+        (Change("actors/starting.py", "or not passes(error)", "or True"),),
+        tests=(f"{START}::test_passing_trouble_heals_by_itself_while_everybody_waits",),
+    ),
+    Mutation(
+        "an error of a start is not kept",
+        (
+            Change(
+                "actors/starting.py",
+                "(over and not isinstance",
+                "(over and False and not isinstance",
+            ),
+        ),
+        tests=(f"{START}::test_lasting_trouble_is_told_at_once_and_whoever_asks_next_tries_anew",),
+    ),
+    Mutation(
+        "a buffer where a queue did not open is looked at anew",
+        (Change("actors/buffers.py", "            self._incarnations.pop(index, None)\n", ""),),
+        tests=(f"{START}::test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open",),
+    ),
+    Mutation(
+        "recovery reads no variables",
+        (
+            Change(
+                "config/document.py",
+                "        found = PxrsConfig.of(said)\n",
+                "        found = PxrsConfig(**said)\n",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_config_document.py::"
+            "test_variables_of_the_node_that_reads_change_nothing",
+        ),
+    ),
+    Mutation(
+        "the order of labels is a difference",
+        (Change("config/options.py", "        ordered=True,\n", ""),),
+        tests=(f"{CONFIG}::test_labels_in_another_order_are_another_spread_and_are_refused",),
+    ),
+    Mutation(
+        "a queue in memory stays there",
+        (Change("config/options.py", '        apart=("memory",),\n', ""),),
+        tests=(f"{CONFIG}::test_no_queue_goes_from_memory_to_disk_or_back_while_it_runs",),
+    ),
+    Mutation(
+        "a forgotten name begins above all that was forgotten",
+        (Change("incarnations.py", "given.get(FLOOR, 0) if", "0 if"),),
+        tests=("tests/unit/test_incarnations.py",),
+    ),
+)

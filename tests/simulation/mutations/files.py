@@ -1,0 +1,106 @@
+"""Guards of what lies on disk: against what a crash, a failed sync or a full disk leaves there."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+
+def _noticed(guard: str, by: str, *changes: Change, note: str = "") -> Mutation:
+    return Mutation(guard, changes, note=note, tests=(f"tests/unit/{by}",))
+
+
+FILES = (
+    _noticed(
+        "limits that come back from a file are what code compares",
+        "test_log_library.py::test_limits_made_of_words_are_what_code_compares",
+        Change(
+            "log/limits.py",
+            "object.__setattr__(self, name, kind(getattr(self, name)))",
+            "kind(getattr(self, name))",
+        ),
+    ),
+    _noticed(
+        "a sync that failed once fails for ever",
+        "test_log_mends.py::test_what_a_failed_sync_left_in_memory_alone_is_written_again",
+        Change("log/disk.py", "self._sync_error = error\n", "pass\n"),
+        Change("log/retained.py", "self._failed = self._failure(what, error)\n", "pass\n"),
+        Change("log/retained.py", "raise self._failed", "raise self._failure(what, error)"),
+        note="the log's own failure stands before it: both are gone",
+    ),
+    _noticed(
+        "what no sync vouches for is written again",
+        "test_log_mends.py::test_what_a_failed_sync_left_in_memory_alone_is_written_again",
+        Change(
+            "log/opening.py",
+            "disk.begin(end, None if sure else noted, now_ms)",
+            "disk.begin(end, None, now_ms)",
+        ),
+    ),
+    _noticed(
+        "a log that failed is given back what memory held",
+        "test_log_mends.py::test_a_log_that_failed_is_given_back_what_memory_held_of_it",
+        Change("log/library.py", "log.restore(owed.runs, now_ms)", "pass"),
+    ),
+    _noticed(
+        "a reserve makes room for what retention must write",
+        "test_log_mends.py::test_a_disk_that_is_full_to_the_last_byte_gets_room_by_retention",
+        Change("log/reserve.py", "self._files.unlink(self._path)", "pass"),
+    ),
+    _noticed(
+        "a log waits until its confirmation is on disk",
+        "test_log_mends.py::test_a_confirmation_that_meets_a_full_disk_leaves_the_log_waiting",
+        Change(
+            "log/partition_log.py",
+            "        if lost:\n            self._lose_to(",
+            '        self._waiting = ""\n        if lost:\n            self._lose_to(',
+        ),
+    ),
+    _noticed(
+        "what dropped frames knew is synced before they go",
+        "test_log_mends.py::test_what_dropped_frames_knew_outlives_a_power_cut",
+        Change(
+            "log/retained.py",
+            "self._files.replace(self.folder / SNAPSHOT, data, sync=True)",
+            "self._files.replace(self.folder / SNAPSHOT, data, sync=False)",
+        ),
+    ),
+    _noticed(
+        "after a power cut an unsynced tail is torn whatever follows",
+        "test_log_mends.py::test_pages_that_a_power_cut_left_in_any_order_are_a_torn_tail",
+        Change("log/recovery.py", "torn = not later and synced.power_cut", "torn = False"),
+    ),
+    _noticed(
+        "what a frame's payloads hold is no frame of the log",
+        "test_log_mends.py::test_a_payload_that_holds_a_frame_cannot_stop_a_log",
+        Change("log/scan.py", "begin = unpack_header(data).frame_bytes", "begin = 1"),
+    ),
+    _noticed(
+        "a clock that leaps makes no producer silent",
+        "test_log_mends.py::test_the_mended_clock_of_a_machine_makes_no_producer_silent",
+        Change(
+            "log/producer_state.py",
+            "min(max(0, now_ms - self._ticked_ms), STEP_MS_MAX)",
+            "max(0, now_ms - self._ticked_ms)",
+        ),
+    ),
+    _noticed(
+        "one partition that cannot be read is refused alone",
+        "test_log_mends.py::test_one_partition_that_cannot_be_read_is_refused_alone",
+        Change(
+            "log/view.py",
+            "        except OSError as error:\n            self._check_range(offset)",
+            "        except ZeroDivisionError as error:\n            self._check_range(offset)",
+        ),
+        Change("actors/reader.py", "except Exception as raised:", "except PxrsError as raised:"),
+        note="the log makes a LogAway of it, and the reader would of anything: both are gone",
+    ),
+    _noticed(
+        "what could not be synced stays dirty",
+        "test_log_mends.py::test_a_sync_that_cannot_begin_leaves_nobody_waiting_and_nothing_forgotten",
+        Change(
+            "actors/writer.py",
+            'self._dirty.update(log for log in logs if log.dirty and log.state != "failed")',
+            "pass",
+        ),
+    ),
+)

@@ -1,0 +1,80 @@
+"""Guards around who is dead and who only silent: outages, freezes, orphans, answers."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+_AWAY = "tests/actors/test_registry_away.py::"
+_LIVE = f"{_AWAY}test_consumers_that_live_keep_all_they_have_through_an_outage_with_a_change_in_it"
+_CHANGES = "tests/actors/test_changes.py::"
+_FROZEN = "tests/unit/test_frozen.py::"
+_WATCHDOG = "tests/actors/test_watchdog.py::"
+
+LIVENESS = (
+    Mutation(
+        "a heartbeat does not wait for the registry",
+        (
+            Change(
+                "actors/member_desk.py",
+                "wait_s = min(HEARD_WAIT_S, lease_ms / 10_000)",
+                "wait_s = 9.0",
+            ),
+        ),
+        tests=(f"{_AWAY}test_a_heartbeat_is_answered_from_memory_while_writes_wait",),
+    ),
+    Mutation(
+        "time does not count while a group's records wait",
+        (Change("actors/group_host.py", "return bool(waits) or", "return False and"),),
+        tests=(f"{_LIVE}[refuses]",),
+    ),
+    Mutation(
+        "a change in a known outage is refused",
+        (
+            Change(
+                "actors/changes.py",
+                "if away_ms is not None and away_ms >= ANSWER_MS:\n            raise RegistryAway",
+                "if False:\n            raise RegistryAway",
+            ),
+        ),
+        tests=(
+            f"{_CHANGES}test_a_change_in_an_outage_that_is_known_is_refused_at_once_and_never_made",
+        ),
+    ),
+    Mutation(
+        "status shows the owners that the registry has",
+        (Change("write_queue.py", "owner = record.owner if released else None", "owner = None"),),
+        tests=(f"{_AWAY}test_a_death_is_noted_in_an_outage_and_told_when_the_registry_is_back",),
+    ),
+    Mutation(
+        "who stood still itself judges nobody frozen",
+        (Change("frozen.py", "now_s - before_s > gap_max_s", "False"),),
+        tests=(f"{_FROZEN}test_who_stood_still_itself_judges_nobody_by_it",),
+    ),
+    Mutation(
+        "slow is not frozen",
+        (Change("frozen.py", "(0.5 if seen.stopped else MUTE_LEASES)", "0.5"),),
+        tests=(f"{_FROZEN}test_a_process_that_is_mute_and_not_stopped_gets_three_leases",),
+    ),
+    Mutation(
+        "only that very process is ended",
+        (
+            Change(
+                "actors/process_file.py",
+                "if process.boot != boot_id() or not is_that(process):",
+                "if False:",
+            ),
+        ),
+        tests=(f"{_WATCHDOG}test_a_number_that_is_another_process_by_now_is_never_ended",),
+    ),
+    Mutation(
+        "who hands over is no orphan",
+        (
+            Change(
+                "actors/crew.py",
+                "for hand in (*self.hands.values(), *self._leaving)",
+                "for hand in self.hands.values()",
+            ),
+        ),
+        tests=("tests/unit/test_checkup.py::test_orphans_are_actors_that_belong_to_no_member",),
+    ),
+)

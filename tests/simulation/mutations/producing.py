@@ -1,0 +1,128 @@
+"""Guards of producers: retries, giving up, coming back, forms and limits, tenants, clocks."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+
+def _unit(guard: str, file: str, text: str, instead: str, *tests: str) -> Mutation:
+    return Mutation(
+        guard, (Change(file, text, instead),), tests=tuple(f"tests/unit/{test}" for test in tests)
+    )
+
+
+GIVING_UP = "test_outbox_giving_up.py"
+COMES_BACK = "test_producer_comes_back.py"
+FORM = "test_message_form.py"
+
+PRODUCING = (
+    Mutation(
+        "frames keep their numbers until the log tells of a hole",
+        (
+            Change(
+                "outbox.py",
+                "            lane.doubt = True\n            self._settle(lane, frame, error)",
+                "            lane.hole, lane.heard = True, None\n"
+                "            self._settle(lane, frame, error)",
+            ),
+            Change(
+                "log/producer_state.py",
+                "if header.follows is not None and header.follows != stands:",
+                "if False:",
+            ),
+        ),
+        note="what the new epoch follows stands behind it: both are gone",
+        tests=(f"tests/unit/{GIVING_UP}",),
+    ),
+    _unit(
+        "a new epoch follows exactly what the log has",
+        "log/producer_state.py",
+        "if header.follows is not None and header.follows != stands:",
+        "if False:",
+        GIVING_UP,
+    ),
+    _unit(
+        "what came in under a former number is not sent again",
+        "outbox.py",
+        "if heard is not None and number is not None and number < heard.next_sequence:",
+        "if False:",
+        GIVING_UP,
+    ),
+    _unit(
+        "a producer that was taken over ends whole",
+        "outbox.py",
+        "if isinstance(error, ProducerFenced) and frame in lane.frames:",
+        "if False:",
+        GIVING_UP,
+    ),
+    _unit(
+        "a former life of a producer is refused",
+        "log/producer_fence.py",
+        "if number < known.number:",
+        "if False:",
+        COMES_BACK,
+    ),
+    _unit(
+        "a new life of a producer is on disk before it begins",
+        "log/producer_fence.py",
+        "self._files.replace(self._path, GENERATIONS.encode(list(known.values())), sync=True)",
+        "pass",
+        COMES_BACK,
+    ),
+    _unit(
+        "a life begins above every life that a buffer knows",
+        "actors/producer_start.py",
+        "number, left = newest + 1, set(range(buffers))",
+        "left = set()",
+        COMES_BACK,
+    ),
+    _unit(
+        "half a surrogate pair is refused where it is given",
+        "message_form.py",
+        "if not text.isascii():",
+        "if False:",
+        FORM,
+    ),
+    _unit(
+        "a timestamp fits its column",
+        "message_form.py",
+        "if not -TIMESTAMP_MS_MAX <= timestamp_ms <= TIMESTAMP_MS_MAX:",
+        "if False:",
+        FORM,
+    ),
+    _unit(
+        "headers count for the size of a message",
+        "producer.py",
+        "size += extras[3]",
+        "size += 0",
+        FORM,
+    ),
+    _unit(
+        "a frame is no larger than its log takes",
+        "producer.py",
+        "if batch_bytes(batch) > room:",
+        "if False:",
+        FORM,
+    ),
+    _unit(
+        "deadlines follow the monotonic clock",
+        "clock.py",
+        "return time.monotonic_ns() // 1_000_000",
+        "return time.time_ns() // 1_000_000",
+        "test_clock_jumps.py",
+    ),
+    _unit(
+        "a tenant is held back until what it sent is in the logs",
+        "actors/tenants.py",
+        "return all(receipt.done() for receipt in self._under_way.get(tenant, ()))",
+        "return True",
+        "test_tenant_producers.py",
+    ),
+    _unit(
+        "a silent producer of tenants is fenced before others go on",
+        "actors/tenant_routes.py",
+        "await off_loop(self._fence, producer)",
+        "pass",
+        "test_tenant_producers.py",
+    ),
+)

@@ -1,0 +1,104 @@
+"""Guards of workers and loops: nothing ends silently, and nobody skips what he inherits."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+ENDS = "tests/actors/test_nothing_ends_silently.py::"
+RAISED = f"{ENDS}test_what_a_handler_raises_is_a_failed_attempt_of_its_message"
+ASSIGNED = f"{ENDS}test_an_on_assigned_that_raises_holds_up_its_partition_until_it_does_not"
+SUPERVISION = "tests/actors/test_supervision.py::"
+READING = "tests/actors/test_reading_in_process.py::"
+
+WORKERS = (
+    Mutation(
+        "sys.exit() in a handler fails its message, in order",
+        (
+            Change(
+                "actors/in_order.py",
+                "except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises",
+                "except Exception as error:",
+            ),
+        ),
+        tests=(f"{RAISED}[in order-SystemExit]",),
+    ),
+    Mutation(
+        "a worker that ended with a fault begins again",
+        (
+            Change(
+                "actors/workers.py",
+                "if newest and worker.fault is not None and not worker.told_to_stop:",
+                "if False:",
+            ),
+        ),
+        tests=(f"{ASSIGNED}[in order-ValueError]",),
+    ),
+    Mutation(
+        "what a gap map says is done is passed without being fetched",
+        (
+            Change(
+                "consumer.py",
+                "most = max(held.fetched, held.done_to)",
+                "most = held.fetched",
+            ),
+        ),
+        seen_by=("NothingFails",),
+        settings=("lanes=4", "consumer_crash=10"),
+    ),
+    Mutation(
+        "a pack leaves room for a gap map that it inherits",
+        (
+            Change(
+                "processing/pack.py",
+                "self._gaps.room_for([i.offset for i in islice(self._waiting, most)], chars)",
+                "min(most, len(self._waiting))",
+            ),
+        ),
+        tests=("tests/unit/test_lives.py::test_a_gap_map_that_fills_its_row_never_outgrows_it",),
+    ),
+    Mutation(
+        "a partition that cannot be read rests alone",
+        (
+            Change(
+                "actors/reading.py",
+                "except Exception as error:  # noqa: BLE001 - whatever it is, it is of one of them",
+                "except AssertionError as error:",
+            ),
+        ),
+        tests=(f"{READING}test_a_partition_that_cannot_be_read_holds_up_itself_alone_and_heals",),
+    ),
+    Mutation(
+        "a CancelledError that nobody asked for is a fault",
+        (
+            Change(
+                "supervisor.py",
+                "return task is None or task.cancelling() > 0",
+                "return True",
+            ),
+        ),
+        tests=(f"{SUPERVISION}test_a_loop_begins_again_and_is_shown",),
+    ),
+    Mutation(
+        "a StopIteration off the loop reaches who awaits it",
+        (
+            Change(
+                "supervisor.py",
+                "if isinstance(error, Exception) and not isinstance(error, StopIteration):",
+                "if isinstance(error, Exception):",
+            ),
+        ),
+        tests=(f"{SUPERVISION}test_what_runs_off_the_loop_is_raised_to_who_awaits_it",),
+    ),
+    Mutation(
+        "a thread of a pool survives what a call raises",
+        (
+            Change(
+                "actors/call_pool.py",
+                "except BaseException as error:  # noqa: BLE001 - it ends neither "
+                "thread nor worker",
+                "except Exception as error:",
+            ),
+        ),
+        tests=(f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",),
+    ),
+)

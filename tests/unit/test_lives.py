@@ -1,0 +1,134 @@
+"""Hand-overs, again after a kill at each commit: nobody crashes, skips, or breaks a key's order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.processing.course import Item, Standing, Task
+from pxrs_ray.processing.gaps import GapMap
+from pxrs_ray.processing.plan import course_for
+from pxrs_ray.store.base import DETAIL_CHARS_MAX
+from tests.unit.lives import Choose, Lives, Log, by_seed
+
+MESSAGES = 40
+KEYS = 5
+WAYS: dict[str, dict[str, Any]] = {
+    "in order": {},
+    "lanes": {"parallelism": 4},
+    "lanes that look ahead a little": {"parallelism": 4, "lookahead_records": 8},
+    "lanes that skip": {"parallelism": 4, "attempts_max": 2},
+    "lanes with a time limit": {"parallelism": 4, "handler_timeout_ms": 30},
+    "packs": {"submit_strategy": "burst", "pack_records": 16},
+    "packs by originator": {
+        "submit_strategy": "sequential_by_originator",
+        "processing_strategy": "retry_failed",
+        "pack_records": 9,
+    },
+}
+
+
+def config(way: str) -> GroupConfig:
+    usual: dict[str, Any] = {"queue": "q", "failure_policy": "skip"}
+    usual |= {"attempts_max": 0, "backoff_ms": 2, "backoff_ms_max": 20}
+    return GroupConfig(**{**usual, "pack_pause_ms": 1, "pack_pause_ms_max": 5, **WAYS[way]})
+
+
+def play(first: str, second: str, choose: Choose, kill_at: int, *, stored: bool) -> int:
+    """A life that ends at its commit number `kill_at`, and one that finishes; all its commits."""
+    lives = Lives(Log.of(MESSAGES, KEYS, choose), choose)
+    life = lives.begin(config(first))
+    commits = 0
+    while not lives.all_done():
+        for _ in range(1 + choose(30)):
+            life.step()
+        if choose(15) == 0:
+            lives.log.truncate(min(lives.log.start + choose(10), lives.log.end))
+        if choose(6) == 0:
+            life.begin_again(config(first))
+        commits += 1
+        if commits >= kill_at:
+            if stored:
+                life.commit(answered=False)
+            break
+        life.commit()
+    lives.begin(config(second)).finish()
+    lives.check_end()
+    return commits
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored"])
+@pytest.mark.parametrize("second", WAYS)
+@pytest.mark.parametrize("first", WAYS)
+def test_a_kill_at_each_commit_of_a_hand_over(first: str, second: str, stored: bool) -> None:
+    kill_at = 1
+    while play(first, second, by_seed(1), kill_at, stored=stored) == kill_at:
+        kill_at += 1
+    assert kill_at > 3
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0), st.lists(st.sampled_from(sorted(WAYS)), min_size=2, max_size=6))
+def test_many_owners_after_one_another(seed: int, ways: list[str]) -> None:
+    choose = by_seed(seed)
+    lives = Lives(Log.of(MESSAGES, KEYS, choose), choose)
+    for way in ways[:-1]:
+        life = lives.begin(config(way))
+        for _ in range(choose(6)):
+            for _ in range(choose(40)):
+                life.step()
+            life.commit(answered=bool(choose(2)))
+    lives.begin(config(ways[-1])).finish()
+    lives.check_end()
+
+
+@pytest.mark.parametrize(("done", "every"), [(1, 2), (39, 40), (1, 12)])
+@pytest.mark.parametrize("way", ["lanes", "packs"])
+def test_a_gap_map_that_fills_its_row_never_outgrows_it(way: str, done: int, every: int) -> None:
+    """As many runs as fit into a row, and then every second message of the rest is done first."""
+    gaps, at = GapMap(0), every - done
+    while len(gaps.encode()) < DETAIL_CHARS_MAX - 60:
+        gaps.add(at, at + done)
+        at += every
+    everything = config(way).model_copy(update={"pack_records": 1_900})
+    course = course_for(everything, Standing(0, 0, gaps.encode()))
+    assert course is not None
+    offered, waiting = 0, dict[int, Task]()
+    for _ in range(2_000):
+        if course.has_room():
+            course.offer([Item(o, b"k%d" % o) for o in range(offered, offered + 1_900)])
+            offered += 1_900
+        for task in course.take(0, 400 - len(waiting) if way == "lanes" else 4_000):
+            waiting[task.item.offset] = task
+        odd = [offset for offset in waiting if offset % 2]
+        for offset in odd or list(waiting):
+            course.ended(waiting.pop(offset), None, 0)
+        assert len(course.standing().detail) <= DETAIL_CHARS_MAX
+        if course.standing().checkpoint > 600:
+            return
+    raise AssertionError(f"stands still at {course.standing().checkpoint}")
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 400, 1_900])
+@pytest.mark.parametrize("sparse", [1, 7, 1_000])
+def test_room_for_keeps_its_word_however_they_end(count: int, sparse: int) -> None:
+    for seed in range(5):
+        choose = by_seed(seed)
+        gaps = GapMap(5)
+        for _ in range(choose(200)):
+            first = 6 + choose(3_000)
+            gaps.add(first, first + 1 + choose(9))
+        offsets = [o for o in range(5, 5 + count * sparse, sparse) if o not in gaps][:count]
+        offsets = offsets if offsets and offsets[0] == gaps.low else [gaps.low, *offsets]
+        room = gaps.room_for(offsets, 600)
+        assert 1 <= room <= len(offsets)
+        done = offsets[:room]
+        # Every second one first: that makes the most runs.
+        for offset in [*done[1::2], *done[0::2]]:
+            before = len(gaps.encode())
+            gaps.add(offset)
+            assert len(gaps.encode()) <= max(600, before)

@@ -1,0 +1,172 @@
+"""Ends: a group, a queue and a topology can be removed, and nothing of them holds anything up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.exceptions import RayActorError
+
+from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.events import Assignment
+from pxrs_ray.store.memory import MemoryStore
+from tests.faults.control_world import BUFFERS, ControlWorld, control_world
+
+TWO = {"q": QueueConfig(partitions=2), "r": QueueConfig(partitions=2)}
+
+
+def play(
+    folder: Path, scene: Callable[[ControlWorld], Coroutine[Any, Any, None]], **options: Any
+) -> None:
+    async def run() -> None:
+        async with control_world(folder, **{"queues": TWO, **options}) as world:
+            await world.call("ping")
+            await asyncio.wait_for(scene(world), 30)
+
+    asyncio.run(run())
+
+
+async def join(world: ControlWorld, group: str, member: str) -> Assignment:
+    _, found = await world.call("member", group, "join", member, f"token-{member}")
+    assert isinstance(found, Assignment)
+    return found
+
+
+async def known_to_logs(world: ControlWorld, queue: str) -> set[str]:
+    found: set[str] = set()
+    for buffer in world.buffers.values():
+        for end in (await buffer.ends(queue)).values():
+            found |= set(end.groups)
+    return found
+
+
+async def fences(world: ControlWorld, queue: str, group: str) -> dict[int, int]:
+    found = {}
+    for buffer in world.buffers.values():
+        found.update(await buffer.fences(queue, group))
+    return found
+
+
+def in_registry(world: ControlWorld) -> set[str]:
+    return set(MemoryStore(world.registry).groups())
+
+
+def test_a_removed_group_leaves_nothing_and_its_epochs_never_come_back(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.produce("q", 0, 5)
+        await world.call("group", "g", "q", {})
+        old = await join(world, "g", "a")
+        plan = await world.call("plan_group_removal", "g")
+        assert plan.numbers["lag"] == 5 and any("members read for it: a" in u for u in plan.uses)
+        with pytest.raises(UsageError, match="members read for it: a"):
+            await world.call("delete_group", "g")
+        await world.call("delete_group", "g", True)
+        assert in_registry(world) == {"t"}
+        assert await known_to_logs(world, "q") == set()
+        assert await fences(world, "q", "g") == {}
+        with pytest.raises(NotFound, match="no group 'g'"):
+            await world.call("member", "g", "heartbeat", "a", old.incarnation, (0, 0))
+        await world.call("delete_group", "g", True)  # once more is no harm
+
+        await world.call("group", "g", "q", {"start": "end"})
+        assert world.checkpoints("g") == {0: 5, 1: 0}
+        new = await join(world, "g", "a")
+        assert min(g.epoch for g in new.grants) > max(g.epoch for g in old.grants)
+        assert new.generation > old.generation
+        # A reader of the old life is refused, whatever it still holds.
+        for grant in old.grants:
+            at = {grant.partition: (grant.epoch, grant.checkpoint)}
+            buffer = world.buffers[grant.partition % BUFFERS]
+            [refused] = await buffer.fetch("q", "g", at, wait_ms=0)
+            assert "drop the partition" in str(refused.error)
+
+    play(tmp_path, scene)
+
+
+def test_a_removed_queue_takes_the_groups_that_read_it_along_when_it_is_told_to(
+    tmp_path: Path,
+) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.produce("q", 0, 5)
+        await world.call("group", "g", "q", {})
+        await world.call("group", "other", "r", {})
+        with pytest.raises(UsageError, match="group g reads it"):
+            await world.call("delete_queue", "q")
+        await world.call("delete_queue", "q", True)
+        assert in_registry(world) == {"t", "t/other"}
+        assert not (tmp_path / "t" / "q").exists()
+        with pytest.raises(NotFound):
+            await world.call("queue", "q")
+        # The name is free, for a queue of another shape too.
+        wanted = PxrsConfig(
+            name="t",
+            store=world.config.store,
+            data_dir=tmp_path,
+            queues={"q": QueueConfig(partitions=3), "r": QueueConfig(partitions=2)},
+        )
+        await world.call("apply", wanted)
+        assert (await world.call("status")).queues[0].messages == 0
+
+    play(tmp_path, scene)
+
+
+def test_a_queue_that_takes_a_groups_dead_letters_is_never_pulled_from_under_it(
+    tmp_path: Path,
+) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", None, {})
+        with pytest.raises(UsageError, match="group g has it as its dead_letter_queue"):
+            await world.call("delete_queue", "q.dead", True)
+        await world.call("delete_group", "g", True)
+        await world.call("delete_queue", "q.dead")
+        assert "q.dead" not in (await world.call("config")).queues
+
+    groups = {"g": GroupConfig(queue="q", failure_policy="dead_letter")}
+    play(tmp_path, scene, groups=groups)
+
+
+def test_what_a_file_no_longer_names_stays(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.produce("r", 0, 3)
+        await world.call("group", "g", None, {})
+        bare = world.config.model_copy(update={"queues": {"q": TWO["q"]}, "groups": {}})
+        await world.call("apply", bare)
+        assert set((await world.call("config")).queues) == {"q", "r"}
+        assert set((await world.call("config")).groups) == {"g"}
+
+    play(tmp_path, scene, groups={"g": GroupConfig(queue="r")})
+
+
+def test_a_buffer_that_is_away_gets_its_part_when_it_is_back(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {})
+        names = world.life.names
+        world.life.armed = True
+        await world.call("delete_group", "g")
+        at = names.index("buffer.drop_group")
+        await world.call("group", "h", "q", {})
+        world.life.steps, world.fault.at, world.fault.kind = 0, at, "failed before"
+        with pytest.raises(RayActorError):
+            await world.call("delete_group", "h")
+        assert "t/h" not in in_registry(world)
+        await world.coordinator._reopen(0)
+        assert await known_to_logs(world, "q") == set()
+
+    play(tmp_path, scene)
+
+
+def test_a_removed_topology_leaves_neither_rows_nor_files(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.produce("q", 0, 5)
+        await world.call("group", "g", "q", {})
+        plan = await world.call("plan_topology_removal")
+        assert plan.numbers["messages"] == 5
+        await world.call("delete_topology")
+        assert in_registry(world) == set()
+        assert not (tmp_path / "t").exists()
+
+    play(tmp_path, scene)

@@ -1,0 +1,63 @@
+"""What the registry says is believed where it bears a seal of this topology."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pxrs_ray.log.files import Files
+from pxrs_ray.seal import KEY_FILE, KEYS_MAX, Seal, new_key, seal_of
+
+KEY = b"k" * 32
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_seal_is_for_one_text_in_one_place(place: str, text: str, other: str) -> None:
+    seal = Seal([KEY])
+    sealed = seal.sealed(place, text)
+    assert seal.opened(place, sealed) == (text, True)
+    assert seal.opened(place, text)[1] is False
+    assert Seal([new_key()]).opened(place, sealed) == (text, False)
+    if other != text:
+        assert seal.opened(place, sealed[: len(sealed) - len(text)] + other)[1] is False
+    if other != place:
+        assert seal.opened(other, sealed) == (text, False)
+
+
+def test_the_next_start_on_this_disk_knows_the_keys_of_the_former_ones(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    first, _ = seal_of(folder, KEY)
+    kept = first.sealed("g/crew", "text")
+    for _ in range(KEYS_MAX - 1):
+        later, problem = seal_of(folder, new_key())
+        assert later.opened("g/crew", kept) == ("text", True) and problem == ""
+    assert seal_of(folder, new_key())[0].opened("g/crew", kept) == ("text", False), "long ago"
+    assert seal_of(tmp_path / "shop", KEY)[0].opened("g/crew", kept) == ("text", True)
+    assert (folder / KEY_FILE).stat().st_mode & 0o077 == 0
+
+
+class Full(Files):
+    def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+
+def test_without_its_file_the_seal_still_works_and_says_so(tmp_path: Path) -> None:
+    seal, problem = seal_of(tmp_path, KEY, Full())
+    assert "cannot be written" in problem
+    assert seal.opened("p", seal.sealed("p", "t")) == ("t", True)
+    (tmp_path / KEY_FILE).write_text("[1, {")
+    seal, problem = seal_of(tmp_path, KEY)
+    assert "cannot be read" in problem
+    assert seal.opened("p", seal.sealed("p", "t")) == ("t", True)
+
+
+@pytest.mark.parametrize("rubbish", ["sealed:1:", "sealed:1::", "sealed:1:ff:x", "sealed:1:é:x"])
+def test_rubbish_is_not_ours(rubbish: str) -> None:
+    assert Seal([KEY]).opened("p", rubbish)[1] is False
