@@ -185,6 +185,8 @@ class FaultyFiles(Files):
         with self._lock_all:
             self._step("rename", target.name)
             super().rename(source, target)
+            for folder in [folder for folder in self._names if folder.is_relative_to(source)]:
+                self._names[target / folder.relative_to(source)] = self._names.pop(folder)
 
     def unlink(self, path: Path) -> None:
         with self._lock_all:
