@@ -13,6 +13,7 @@ import ray
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import LEASE_S, make_buffer
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervision import told
@@ -106,22 +107,25 @@ class BufferPool:
         where = self._where.get(index)
         return f"buffer {index}" if where is None else f"buffer {index} ({where})"
 
-    async def open(self, spec: QueueSpec, ends: Mapping[PartitionId, Offset]) -> None:
-        """Make or open a queue's logs everywhere. Raises what one could not, after all tried."""
-        calls = (self.open_on(index, spec, ends) for index in range(self.count))
+    async def open(
+        self, spec: QueueSpec, ends: Mapping[PartitionId, Offset], *, make: bool
+    ) -> None:
+        """Open a queue's logs everywhere; see `open_on`. Raises what failed, after all tried."""
+        calls = (self.open_on(index, spec, ends, make=make) for index in range(self.count))
         for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
 
     async def open_on(
-        self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset]
+        self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset], *, make: bool
     ) -> None:
-        """Make or open a queue's logs on one buffer."""
+        """Open a queue's logs on one buffer, or `make` those that are not there; see
+        `Buffer.open`."""
         if spec.external:
             self._external.add(spec.queue)
             return
         try:
-            await self._call(index, "open", spec, dict(ends))
+            await self._call(index, "open", spec, dict(ends), make)
         except BaseException as error:
             # The buffer is looked at anew: all its queues are opened then, this one too.
             self._incarnations.pop(index, None)
@@ -210,16 +214,16 @@ class BufferPool:
                 found.update(answer)
         return found
 
-    async def belong(self, topology_id: str, *, adopt: bool) -> dict[int, str]:
-        """Whose logs each buffer has, where they are not of `topology_id`; see `Buffer.belong`."""
-        found = await self._all("belong", topology_id, adopt)
-        return {index: known for index, known in enumerate(found) if known != topology_id}
+    async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:
+        """What each buffer has noted that speaks against `claim`; see `Buffer.belong`."""
+        found: list[Identity] = await self._all("belong", claim, adopt)
+        return {index: known for index, known in enumerate(found) if _against(known, claim)}
 
-    async def belong_on(self, index: int, topology_id: str, *, adopt: bool) -> None:
+    async def belong_on(self, index: int, claim: Identity, *, adopt: bool) -> None:
         """The same of one buffer that has started anew; what is wrong is a problem of it."""
-        known = await self._call(index, "belong", topology_id, adopt)
+        known = await self._call(index, "belong", claim, adopt)
         self._foreign.discard(index)
-        if known != topology_id and not adopt:
+        if _against(known, claim) and not adopt:
             self._foreign.add(index)
 
     async def drop_group(self, queue: str, group: str) -> None:
@@ -284,6 +288,10 @@ class BufferPool:
                 raise
             if not any(at == index for at, _ in self._unopened):
                 self._away[index] = (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _against(known: Identity, claim: Identity) -> bool:
+    return known.topology_id != claim.topology_id or claim.is_behind(known)
 
 
 def buffer_count(configured: int | None, partitions_max: int) -> int:

@@ -136,7 +136,7 @@ class Coordinator(Removing):
         snapshot = await self._thread.call_until_known(
             self._store.lead, config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
         )
-        self._generation = snapshot.generation
+        self._generation, self._leader = snapshot.generation, uuid.uuid4().hex
         documents = await self._thread.call_until_known(self._store.documents, config.name)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._deployed = documents.get("deployed", "")

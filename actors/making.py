@@ -24,6 +24,7 @@ from pxrs_ray.actors.starting import Starting
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.ends import Ends
 from pxrs_ray.errors import AlreadyExists, StoreCorrupted
+from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.processing.gaps import done_to
@@ -55,6 +56,8 @@ class Making(ABC):
     _starting: Starting
     _ends: Ends
     _accepted: str
+    _generation: int
+    _leader: str
 
     @abstractmethod
     async def _ready(self) -> None:
@@ -98,24 +101,34 @@ class Making(ABC):
         Raises what lasts, of a topology that runs: one that starts goes on with all the others.
         """
         specs = [queue_spec(config, name) for name in config.queues]
-        calls = (self._pool.open(spec, self._expected_ends(spec)) for spec in specs)
+        calls = (
+            self._pool.open(spec, self._expected_ends(spec), make=self._is_to_make(spec))
+            for spec in specs
+        )
         for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException) and self._starting.done and not passes(answer):
                 raise answer
 
     async def _reopen(self, index: int) -> None:
         """A buffer came back: tell it what it must hold, and which epochs are over."""
-        await self._pool.belong_on(index, self.topology_id, adopt=self.accepts_loss)
+        await self._pool.belong_on(index, self._claim(), adopt=self.accepts_loss)
         for shell in self._groups.values():
             shell.tell_buffers()
         specs = [queue_spec(self._config, name) for name in self._config.queues]
-        calls = (self._pool.open_on(index, spec, self._expected_ends(spec)) for spec in specs)
+        calls = (
+            self._pool.open_on(index, spec, self._expected_ends(spec), make=self._is_to_make(spec))
+            for spec in specs
+        )
         answers = await asyncio.gather(*calls, return_exceptions=True)
         async with self._changing:
             await self._try_to_finish()
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
+
+    def _is_to_make(self, spec: QueueSpec) -> bool:
+        """Whether logs of this queue that are not there were never made."""
+        return not spec.queue_id
 
     def _expected_ends(self, spec: QueueSpec) -> dict[PartitionId, Offset]:
         ends: dict[PartitionId, Offset] = {}
@@ -177,9 +190,12 @@ class Making(ABC):
         noted = self._high_water.generation(group)
         return Floor(self._ends.epoch, max(self._ends.generation, noted))
 
+    def _claim(self) -> Identity:
+        return Identity(self.topology_id, self._generation, self._leader)
+
     async def _check_identity(self) -> None:
         """Raise StoreCorrupted when the logs were made under another registry than ours."""
-        foreign = await self._pool.belong(self.topology_id, adopt=self.accepts_loss)
+        foreign = await self._pool.belong(self._claim(), adopt=self.accepts_loss)
         if foreign and not self.accepts_loss:
             raise StoreCorrupted(
                 f"the logs of buffers {', '.join(map(str, foreign))} in "

@@ -83,8 +83,19 @@ class LogLost(LogError):
     """Raised when a log that should hold data came back without it (disk or node lost)."""
 
 
+class LogReplaced(LogLost):
+    """Raised when another log lies in the place of the one that is meant; it is left as it is."""
+
+
 class LogAway(LogError):
     """Raised when a log cannot be used for a reason that passes: it heals by itself, try again."""
+
+
+class LeaseOver(LogAway):
+    """Raised when a buffer has no leave to serve now: it waits for its coordinator.
+
+    Of an append nobody knows whether it is kept; the same one again is not kept twice.
+    """
 
 
 class DiskFull(LogError):

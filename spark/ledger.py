@@ -72,7 +72,7 @@ class Ledger:
     def open(self) -> None:
         """Have the log made, where it is not there yet."""
         buffer = ray.get_actor(names.buffer(self._target.topology, 0), namespace=names.NAMESPACE)
-        ray.get(buffer.open.remote(self._target.spec(), {}), timeout=OPEN_WAIT_S)
+        ray.get(buffer.open.remote(self._target.spec(), {}, make=True), timeout=OPEN_WAIT_S)
 
     def read(self) -> FeedState:
         """Everything that was told of this feed so far."""

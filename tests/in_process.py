@@ -93,7 +93,7 @@ class Buffers:
     def start(self, index: int) -> None:
         async def make() -> Buffer:
             buffer = Buffer("t", index, self.count, str(self.folder))
-            await buffer.open(self.spec, {})
+            await buffer.open(self.spec, {}, make=True)
             return buffer
 
         self._buffers[index] = self.on_loop(make()).result(WAIT_S)

@@ -31,7 +31,10 @@ class Buffers:
         self.folder, self.partitions, self.count = folder, partitions, count
         self.spec = QueueSpec("q", partitions, limits)
         self.handles: list[Any] = [self.make(index) for index in range(count)]
-        ray.get([handle.open.remote(self.spec, {}) for handle in self.handles], timeout=WAIT_S)
+        ray.get(
+            [handle.open.remote(self.spec, {}, make=True) for handle in self.handles],
+            timeout=WAIT_S,
+        )
 
     def make(self, index: int) -> Any:
         return make_buffer(self.topology, index, self.count, str(self.folder))

@@ -67,7 +67,7 @@ class World:
 
     async def up(self) -> None:
         self.buffer = Buffer("t", 0, 1, str(self._folder))
-        await self.buffer.open(QueueSpec("q", self.partitions, LogLimits()), {})
+        await self.buffer.open(QueueSpec("q", self.partitions, LogLimits()), {}, make=True)
         self.thread = StoreThread(lambda: MemoryStore())
         self.store = store = await self.thread.open()
         await self.thread.call(store.create)

@@ -32,7 +32,7 @@ def use(folder: Path, test: Use) -> None:
     async def run() -> None:
         buffer = Buffer("t", 0, 2, str(folder))
         try:
-            await buffer.open(QueueSpec("q", 3, LogLimits()), {})
+            await buffer.open(QueueSpec("q", 3, LogLimits()), {}, make=True)
             name = await buffer.line()
             assert name == await buffer.line(), "one name for all"
             await asyncio.wait_for(test(buffer, name), 60)

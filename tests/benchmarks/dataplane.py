@@ -167,7 +167,7 @@ def plane(
         topology = f"bench-{uuid.uuid4().hex[:6]}"
         handles = [make_buffer(topology, index, buffers, folder) for index in range(buffers)]
         spec = QueueSpec(QUEUE, PARTITIONS, LogLimits(durability=durability, **limits))
-        ray.get([handle.open.remote(spec, {}) for handle in handles], timeout=WAIT_S)
+        ray.get([handle.open.remote(spec, {}, make=True) for handle in handles], timeout=WAIT_S)
         reader = ray.remote(Reader).options(num_cpus=0, enable_task_events=False)
         made: list[Any] = [
             reader.remote(handles, [p for p in range(PARTITIONS) if p % readers == index])

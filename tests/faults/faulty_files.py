@@ -23,7 +23,7 @@ from pxrs_ray.log.files import Files
 
 PAGE_BYTES = 256
 OPENS = ("open", "open_to_read", "lock")
-NAMES = ("rename", "unlink", "make_folder", "remove_folder")
+NAMES = ("rename", "link", "unlink", "make_folder", "remove_folder")
 WRITES = ("write_some", "truncate")
 SYNCS = ("sync", "sync_folder")
 READS = ("read", "names", "size_of")
@@ -185,6 +185,11 @@ class FaultyFiles(Files):
         with self._lock_all:
             self._step("rename", target.name)
             super().rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        with self._lock_all:
+            self._step("link", target.name)
+            super().link(source, target)
 
     def unlink(self, path: Path) -> None:
         with self._lock_all:

@@ -84,7 +84,7 @@ class World:
         """A process begins on what is there, and the coordinator opens the queue on it."""
         self.buffer = Buffer("t", 0, 1, str(self.folder / "data"), self.files)
         ends = {p: max(lane.passed, 0) for p, lane in enumerate(self.lanes)}
-        await self.insist(lambda: self.alive.open(self.spec, ends))
+        await self.insist(lambda: self.alive.open(self.spec, ends, make=True))
         for partition in range(PARTITIONS):
             await self.insist(
                 lambda p=partition: self.alive.passed(QUEUE, GROUP, {p: self.lanes[p].passed})

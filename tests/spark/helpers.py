@@ -38,7 +38,9 @@ class BuffersOnly:
         self.open(self.spec)
 
     def open(self, spec: QueueSpec) -> None:
-        ray.get([buffer.open.remote(spec, {}) for buffer in self.buffers], timeout=PATIENCE_S)
+        ray.get(
+            [buffer.open.remote(spec, {}, make=True) for buffer in self.buffers], timeout=PATIENCE_S
+        )
 
     def queue_spec(self, queue: str) -> tuple[QueueSpec, PxrsConfig, int]:
         self.config.resolved_queue(queue)
