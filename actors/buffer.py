@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.belongings import Belongings
@@ -347,8 +348,11 @@ def make_buffer(
     folder: str,
     lease_s: float = LEASE_S,
     disk_id: str = "",
+    node: str = "",
 ) -> Any:
     """Start the buffer actor, or find it when it runs; answers its handle.
+
+    On the `node` it stays: it is started again there, and nowhere else. '' is any node.
 
     Detached and restarted for ever; calls that a restart cut off are made again by Ray, which is
     safe for they are idempotent.
@@ -364,7 +368,7 @@ def make_buffer(
             max_task_retries=-1,
             max_concurrency=CALLS_MAX,
             num_cpus=0,
-            scheduling_strategy="SPREAD",
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False) if node else None,
             enable_task_events=False,
         )
         .remote(topology, index, buffers, folder, lease_s=lease_s, disk_id=disk_id)

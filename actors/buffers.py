@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,13 +12,16 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer import LEASE_S, make_buffer
-from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.actors.buffer import LEASE_S
+from pxrs_ray.actors.failures import is_gone
+from pxrs_ray.actors.placing import buffer_at_home
+from pxrs_ray.errors import DeadlineExceeded, SlotWaits
+from pxrs_ray.homes import Home, SlotSeen
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor, is_asked_for
+from pxrs_ray.supervisor import Supervisor, is_asked_for, off_loop
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +47,11 @@ class BufferPool:
         self._lease_s = lease_s
         self._topology = topology
         self._folder = folder
-        self._handles: list[Any] = []
+        self._handles: dict[int, Any] = {}
+        self._waits: dict[int, str] = {}
+        self._disks_missed: set[str] = set()
+        self._made_s = time.monotonic()
+        self._heard_s: dict[int, float] = {}
         self._incarnations: dict[int, str] = {}
         self._away: dict[int, str] = {}
         self._where: dict[int, str] = {}
@@ -51,24 +59,81 @@ class BufferPool:
         self._external: set[str] = set()
         self._unopened: dict[tuple[int, str], str] = {}
         self._watching: list[asyncio.Task[None]] = []
+        self._returned: Callable[[int], Awaitable[None]] | None = None
         self._supervisor = Supervisor(f"buffers of {topology}")
 
-    async def start(self) -> None:
-        """Make the buffers, or find those that run."""
-        self._handles = [
-            make_buffer(self._topology, index, self.count, self._folder, self._lease_s)
-            for index in range(self.count)
-        ]
-        infos = await asyncio.gather(*(self._call(i, "ping") for i in range(self.count)))
-        for info in infos:
-            self._incarnations[info.index] = info.incarnation
-            self._note(info)
+    # --- where they are: see `Homing` -------------------------------------------------------------
+
+    async def place(self, index: int, home: Home) -> None:
+        """Make a buffer at its home, or find it there; one that is elsewhere is ended first."""
+        make = partial(buffer_at_home, self._topology, index, self.count, self._folder)
+        handle = await off_loop(partial(make, self._lease_s, home))
+        self._handles[index] = handle
+        self._waits.pop(index, None)
+        self._incarnations.pop(index, None)
+
+    def wait_for(self, waits: Mapping[int, str]) -> None:
+        """These have no host now, for the reason told: nobody asks them, and nobody waits."""
+        for index, why in waits.items():
+            if index not in self._waits:
+                logger.error("%s %s", self.told(index), why)
+            self._handles.pop(index, None)
+            self._away.pop(index, None)
+        self._waits = dict(waits)
+
+    def seen(self, index: int) -> SlotSeen:
+        """What is known of a buffer now."""
+        quiet_s = time.monotonic() - self._heard_s.get(index, self._made_s)
+        return SlotSeen(
+            answers=index in self._heard_s and quiet_s < 2 * PING_PAUSE_S + LOOK_WAIT_S,
+            lease_over=quiet_s >= self._lease_s,
+            runs=index in self._handles,
+        )
+
+    async def meet(self, wait_s: float) -> None:
+        """Hear all that have a host once; who does not answer in time is met by the watch."""
+        there = sorted(self._handles)
+        calls = (self._call(index, "ping", timeout_s=wait_s) for index in there)
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        for index, info in zip(there, answers, strict=True):
+            if isinstance(info, BufferInfo) and not info.problem:
+                self._incarnations[index] = info.incarnation
+                self._note(info)
+            elif isinstance(info, BaseException):
+                self._failed(index, info)
+
+    def is_missed(self, index: int) -> bool:
+        """Whether a buffer does not answer, though it has a host."""
+        return index in self._away
+
+    def look_soon(self, index: int) -> None:
+        """Look at a buffer now, and not in the next round."""
+        if self._returned is not None:
+            self._supervisor.once(f"buffer {index}", self._look(index, self._returned))
+
+    def disks_missed(self) -> set[str]:
+        """The nodes where a buffer did not find its disk, since this was asked last."""
+        missed, self._disks_missed = self._disks_missed, set()
+        return missed
+
+    def met(self) -> list[int]:
+        """The buffers that have answered in their present life."""
+        return sorted(self._incarnations)
+
+    def _failed(self, index: int, error: BaseException) -> None:
+        if is_gone(error):
+            self._handles.pop(index, None)  # gone for good: it is made anew, where its disk is
+        if not any(at == index for at, _ in self._unopened) and index not in self._waits:
+            self._away[index] = (str(error).splitlines() or [type(error).__name__])[0][:200]
 
     def _note(self, info: BufferInfo) -> None:
-        self._where[info.index] = f"pid {info.pid} on node {info.node[:8]}"
+        where = f"host {info.host}" if info.host else f"node {info.node[:8]}"
+        self._where[info.index] = f"pid {info.pid} on {where}"
+        self._heard_s[info.index] = time.monotonic()
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
         """Call `returned` with the number of each buffer that has started anew."""
+        self._returned = returned
         watch = partial(self._watch_loop, returned)
         self._watching.append(self._supervisor.keep("their watch", watch))
 
@@ -90,7 +155,8 @@ class BufferPool:
 
     def problems(self) -> list[str]:
         """Which buffers are away, and why."""
-        away = [f"{self.told(index)} does not answer: {why}" for index, why in self._away.items()]
+        away = [f"buffer {index} {why}" for index, why in sorted(self._waits.items())]
+        away += [f"{self.told(index)} does not answer: {why}" for index, why in self._away.items()]
         away += [
             f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
             for (index, queue), why in self._unopened.items()
@@ -191,7 +257,8 @@ class BufferPool:
         if queue in self._external:
             return
         for index, mine in self._by_buffer(epochs):
-            self._handles[index].fence.remote(queue, group, mine)
+            if index in self._handles:  # who comes back is told then
+                self._handles[index].fence.remote(queue, group, mine)
 
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
@@ -261,7 +328,10 @@ class BufferPool:
         self, index: int, method: str, *arguments: object, timeout_s: float | None = None
     ) -> Any:
         timeout_s = CALL_WAIT_S if timeout_s is None else timeout_s
-        reference = getattr(self._handles[index], method).remote(*arguments)
+        handle = self._handles.get(index)
+        if handle is None:
+            raise SlotWaits(f"buffer {index} {self._waits.get(index, 'is being started')}")
+        reference = getattr(handle, method).remote(*arguments)
         try:
             return await asyncio.wait_for(reference, timeout_s)
         except TimeoutError:
@@ -272,11 +342,14 @@ class BufferPool:
     async def _watch_loop(self, returned: Callable[[int], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(PING_PAUSE_S)
-            await asyncio.gather(*(self._look(index, returned) for index in range(self.count)))
+            await asyncio.gather(*(self._look(index, returned) for index in list(self._handles)))
 
     async def _look(self, index: int, returned: Callable[[int], Awaitable[None]]) -> None:
         try:
             info: BufferInfo = await self._call(index, "ping", timeout_s=LOOK_WAIT_S)
+            if info.problem:
+                self._disks_missed.add(info.node)
+                raise SlotWaits(info.problem)
             self._note(info)
             self._away.pop(index, None)
             if info.incarnation != self._incarnations.get(index):
@@ -286,8 +359,7 @@ class BufferPool:
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
-            if not any(at == index for at, _ in self._unopened):
-                self._away[index] = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            self._failed(index, error)
 
 
 def _against(known: Identity, claim: Identity) -> bool:

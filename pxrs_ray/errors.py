@@ -67,6 +67,10 @@ class BufferAway(PxrsError):
     """Raised when a buffer could not be asked; whether the call happened is unknown."""
 
 
+class SlotWaits(BufferAway):
+    """Raised when a buffer has no host now: it waits for its disk to come back."""
+
+
 class LogError(PxrsError):
     """The root of what a partition log can report."""
 
@@ -160,6 +164,10 @@ class StoreCorrupted(StoreError):
 
 class StoreSchemaError(StoreError):
     """Raised when the stored schema is newer than this version, or cannot be upgraded."""
+
+
+class RegistryNotHere(StoreSchemaError):
+    """Raised when there is no registry where it should be; nothing is made in its place."""
 
 
 class SinkConflict(PxrsError):
