@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,10 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import LEASE_S, make_buffer
+from pxrs_ray.actors.known_ends import KnownEnds
+from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.log.granting import Granting
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.model import Epoch, Offset, PartitionId
@@ -40,6 +44,11 @@ class BufferPool:
 
     def __init__(self, topology: str, count: int, folder: str, lease_s: float = LEASE_S) -> None:
         self.count = count
+        self.terms = [1] * count
+        self.disk_ids = [""] * count
+        self.granting = Granting(count, round(lease_s * 1_000), lease_clock_ms())
+        self.known_ends = KnownEnds()
+        self.confirm: Callable[[], Awaitable[None]] | None = None
         self._lease_s = lease_s
         self._topology = topology
         self._folder = folder
@@ -50,32 +59,74 @@ class BufferPool:
         self._foreign: set[int] = set()
         self._external: set[str] = set()
         self._unopened: dict[tuple[int, str], str] = {}
+        self._elsewhere: dict[int, str] = {}
+        self._returned: Callable[[int], Awaitable[None]] | None = None
+        self._soon = [asyncio.Event() for _ in range(count)]
         self._watching: list[asyncio.Task[None]] = []
         self._supervisor = Supervisor(f"buffers of {topology}")
 
     async def start(self) -> None:
         """Make the buffers, or find those that run."""
         self._handles = [
-            make_buffer(self._topology, index, self.count, self._folder, self._lease_s)
+            make_buffer(
+                self._topology, index, self.count, self._folder, self._lease_s, self.disk_ids[index]
+            )
             for index in range(self.count)
         ]
-        infos = await asyncio.gather(*(self._call(i, "ping") for i in range(self.count)))
+        infos = await asyncio.gather(*(self._ping(index) for index in range(self.count)))
         for info in infos:
             self._incarnations[info.index] = info.incarnation
-            self._note(info)
+
+    async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
+        """Look at a buffer; what it may serve by goes with it."""
+        grant = self.granting.grant(index, self.terms[index])
+        info: BufferInfo = await self._call(index, "ping", grant, timeout_s=timeout_s)
+        self.granting.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
+        self.known_ends.heard(info.ends)
+        self._note(info)
+        return info
+
+    async def grant(self, *indexes: int) -> None:
+        """Let these buffers (none named: all) serve at once; a look renews it from then on.
+
+        Who has other logs than ours, or another disk, gets nothing. Raises when one of them cannot
+        be asked.
+        """
+        if self.confirm is not None:
+            await self.confirm()
+        else:
+            self.granting.leading(lease_clock_ms())
+        await asyncio.gather(*(self._ping(index) for index in indexes or range(self.count)))
 
     def _note(self, info: BufferInfo) -> None:
         self._where[info.index] = f"pid {info.pid} on node {info.node[:8]}"
+        self._elsewhere.pop(info.index, None)
+        if info.problem:
+            self._elsewhere[info.index] = info.problem
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
         """Call `returned` with the number of each buffer that has started anew."""
-        watch = partial(self._watch_loop, returned)
-        self._watching.append(self._supervisor.keep("their watch", watch))
+        self._returned = returned
+        self.keep_granting()
+
+    def keep_granting(self) -> None:
+        """Look at the buffers from now on, so that they may go on serving."""
+        if self._watching:
+            return
+        for index in range(self.count):
+            watch = partial(self._watch_loop, index)
+            self._watching.append(self._supervisor.keep(f"the watch of buffer {index}", watch))
+
+    def look_soon(self, index: int) -> None:
+        """A buffer has started: look at it now."""
+        if 0 <= index < self.count:
+            self._soon[index].set()
 
     def stop_watching(self) -> None:
         """Look no more."""
         for task in self._watching:
             task.cancel()
+        self._watching.clear()
 
     async def close(self) -> None:
         """Sync and close every log."""
@@ -95,6 +146,7 @@ class BufferPool:
             f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
             for (index, queue), why in self._unopened.items()
         ]
+        away += self._elsewhere.values()
         away += self._supervisor.problems()
         return away + [
             f"the logs of buffer {index} were made under another registry than this topology's: "
@@ -217,14 +269,25 @@ class BufferPool:
     async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:
         """What each buffer has noted that speaks against `claim`; see `Buffer.belong`."""
         found: list[Identity] = await self._all("belong", claim, adopt)
-        return {index: known for index, known in enumerate(found) if _against(known, claim)}
+        against = {index: known for index, known in enumerate(found) if _against(known, claim)}
+        for index in range(self.count):
+            if adopt or index not in against:
+                self.granting.allow(index)
+        return against
 
     async def belong_on(self, index: int, claim: Identity, *, adopt: bool) -> None:
-        """The same of one buffer that has started anew; what is wrong is a problem of it."""
+        """The same of one buffer that has started anew, which may serve then.
+
+        What is wrong is a problem of it.
+        """
         known = await self._call(index, "belong", claim, adopt)
         self._foreign.discard(index)
         if _against(known, claim) and not adopt:
             self._foreign.add(index)
+            self.granting.forbid(index)
+            return
+        self.granting.allow(index)
+        await self.grant(index)
 
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group."""
@@ -269,19 +332,22 @@ class BufferPool:
                 f"buffer {index} of {self._topology} did not answer {method} in {timeout_s:g} s"
             ) from None
 
-    async def _watch_loop(self, returned: Callable[[int], Awaitable[None]]) -> None:
+    async def _watch_loop(self, index: int) -> None:
+        soon = self._soon[index]
         while True:
-            await asyncio.sleep(PING_PAUSE_S)
-            await asyncio.gather(*(self._look(index, returned) for index in range(self.count)))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(soon.wait(), min(PING_PAUSE_S, self._lease_s / 5))
+            soon.clear()
+            await self._look(index)
 
-    async def _look(self, index: int, returned: Callable[[int], Awaitable[None]]) -> None:
+    async def _look(self, index: int) -> None:
         try:
-            info: BufferInfo = await self._call(index, "ping", timeout_s=LOOK_WAIT_S)
-            self._note(info)
+            info = await self._ping(index, LOOK_WAIT_S)
             self._away.pop(index, None)
-            if info.incarnation != self._incarnations.get(index):
+            anew = info.incarnation != self._incarnations.get(index)
+            if anew and self._returned is not None and not info.problem:
                 logger.warning("buffer %d of %s has started anew", index, self._topology)
-                await returned(index)
+                await self._returned(index)
                 self._incarnations[index] = info.incarnation
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):

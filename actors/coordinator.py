@@ -24,6 +24,7 @@ from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import ASK_WAIT_S
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.high_water import HighWater
+from pxrs_ray.actors.known_ends import DOCUMENT as KNOWN_ENDS_DOCUMENT
 from pxrs_ray.actors.memory import keep_what_is_loaded
 from pxrs_ray.actors.memory_store import open_store_for
 from pxrs_ray.actors.metrics import Sources, TopologyMetrics
@@ -47,12 +48,8 @@ from pxrs_ray.seal import Seal, new_key, seal_of
 from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.supervisor import Supervisor, problems_here
-from pxrs_ray.write_queue import WriteBatch, check_stored
 
 logger = logging.getLogger(__name__)
-
-# The topology's own documents live in a group of the registry, and a group has a row at least.
-DOCUMENT_ROWS = 1
 
 # The store's thread and the event loop want the interpreter in turns, many times a commit; at
 # Python's usual 5 ms a turn each would wait for the other.
@@ -80,6 +77,7 @@ class Coordinator(Removing):
         self._high_water: HighWater
         self._drains: DrainWatch
         self._reporting: asyncio.Task[None]
+        self._keeping: list[asyncio.Task[None]]
         start_journal(topology=config.name, actor="coordinator")
         sys.setswitchinterval(SWITCH_S)
         keep_what_is_loaded()
@@ -133,10 +131,7 @@ class Coordinator(Removing):
         self.accepts_loss = not kept or bool(self._high_water.accepted)
         self._accepted = self._high_water.accepted
         self.seal, self._seal_problem = seal_of(config.topology_dir, self._seal_key)
-        snapshot = await self._thread.call_until_known(
-            self._store.lead, config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
-        )
-        self._generation, self._leader = snapshot.generation, uuid.uuid4().hex
+        await self._lead()
         documents = await self._thread.call_until_known(self._store.documents, config.name)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._deployed = documents.get("deployed", "")
@@ -149,6 +144,9 @@ class Coordinator(Removing):
         await self._keep_config(config)
         folder, lease_s = str(config.topology_dir), config.lease_ttl_seconds
         self._pool = BufferPool(config.name, self._buffer_count, folder, lease_s)
+        self._pool.granting.generation = self._generation
+        self._pool.confirm = self._confirm_leading
+        self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
         await self._pool.start()
         if going.topology:
             raise NotFound(
@@ -156,6 +154,8 @@ class Coordinator(Removing):
                 f"`pxrs down {config.name} --delete` finishes it"
             )
         await self._check_identity()
+        await self._pool.grant()
+        self._pool.keep_granting()
         known = {name for name in documents.get("groups", "").split("\n") if name}
         for name in sorted(known - going.groups.keys()):
             self._groups[name] = shell = self._new_shell(name, config)
@@ -167,6 +167,7 @@ class Coordinator(Removing):
         self._high_water.settled()
         self.accepts_loss = not kept
         self._pool.watch(self._reopen)
+        self._keeping = self._keep_up()
         self._drains = DrainWatch(lambda: [shell.staff for shell in self._groups.values()])
         metrics = TopologyMetrics(config.name)
         report = partial(metrics.report_for_ever, self._metric_sources)
@@ -205,6 +206,8 @@ class Coordinator(Removing):
         self._closing = True
         self._drains.close()
         self._reporting.cancel()
+        for task in self._keeping:
+            task.cancel()
         await self._pool.close()
         await self._thread.close()
 
@@ -340,11 +343,6 @@ class Coordinator(Removing):
     def check_led(self, group: str, generation: int, version: int) -> None:
         """Raise StoreCorrupted when the registry is behind what it had accepted before."""
         self._high_water.check(group, generation, version)
-
-    async def check_leading(self) -> None:
-        """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
-        stored = await self._thread.call_until_known(self._store.load, self._config.name)
-        check_stored(WriteBatch((), 0), stored, self._generation)
 
     # --- asking -----------------------------------------------------------------------------------
 

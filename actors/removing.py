@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Mapping
 
 from pxrs_ray.actors import crew_document
-from pxrs_ray.actors.making import Making
+from pxrs_ray.actors.leading import Leading
 from pxrs_ray.actors.orphans import end_orphans_of, orphans_of
 from pxrs_ray.config.staying import without
 from pxrs_ray.ends import DOCUMENT, ENDS, Ends
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 TENANTS = "tenants/"
 
 
-class Removing(Making):
+class Removing(Leading):
     """See the rules at the head of this file."""
 
     _deployed: str
