@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,15 +13,16 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import LEASE_S
-from pxrs_ray.actors.failures import is_gone
-from pxrs_ray.actors.placing import buffer_at_home
-from pxrs_ray.errors import DeadlineExceeded, SlotWaits
-from pxrs_ray.homes import Home, SlotSeen
+from pxrs_ray.actors.known_ends import KnownEnds
+from pxrs_ray.actors.slots import Slots
+from pxrs_ray.clock import lease_clock_ms
+from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.log.granting import Granting
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor, is_asked_for, off_loop
+from pxrs_ray.supervisor import Supervisor, is_asked_for
 
 logger = logging.getLogger(__name__)
 
@@ -39,108 +40,78 @@ FOREIGN_REMEDY = (
 )
 
 
-class BufferPool:
+class BufferPool(Slots):
     """All buffers of one topology. Partition p lives on buffer p % count."""
 
     def __init__(self, topology: str, count: int, folder: str, lease_s: float = LEASE_S) -> None:
-        self.count = count
-        self._lease_s = lease_s
-        self._topology = topology
-        self._folder = folder
-        self._handles: dict[int, Any] = {}
-        self._waits: dict[int, str] = {}
-        self._disks_missed: set[str] = set()
-        self._made_s = time.monotonic()
-        self._heard_s: dict[int, float] = {}
-        self._incarnations: dict[int, str] = {}
-        self._away: dict[int, str] = {}
-        self._where: dict[int, str] = {}
+        super().__init__(topology, count, folder, lease_s)
+        self.granting = Granting(count, round(lease_s * 1_000), lease_clock_ms())
+        self.known_ends = KnownEnds()
+        self.confirm: Callable[[], Awaitable[None]] | None = None
         self._foreign: set[int] = set()
         self._external: set[str] = set()
         self._unopened: dict[tuple[int, str], str] = {}
-        self._watching: list[asyncio.Task[None]] = []
         self._returned: Callable[[int], Awaitable[None]] | None = None
+        self._soon = [asyncio.Event() for _ in range(count)]
+        self._watching: list[asyncio.Task[None]] = []
         self._supervisor = Supervisor(f"buffers of {topology}")
-
-    # --- where they are: see `Homing` -------------------------------------------------------------
-
-    async def place(self, index: int, home: Home) -> None:
-        """Make a buffer at its home, or find it there; one that is elsewhere is ended first."""
-        make = partial(buffer_at_home, self._topology, index, self.count, self._folder)
-        handle = await off_loop(partial(make, self._lease_s, home))
-        self._handles[index] = handle
-        self._waits.pop(index, None)
-        self._incarnations.pop(index, None)
-
-    def wait_for(self, waits: Mapping[int, str]) -> None:
-        """These have no host now, for the reason told: nobody asks them, and nobody waits."""
-        for index, why in waits.items():
-            if index not in self._waits:
-                logger.error("%s %s", self.told(index), why)
-            self._handles.pop(index, None)
-            self._away.pop(index, None)
-        self._waits = dict(waits)
-
-    def seen(self, index: int) -> SlotSeen:
-        """What is known of a buffer now."""
-        quiet_s = time.monotonic() - self._heard_s.get(index, self._made_s)
-        return SlotSeen(
-            answers=index in self._heard_s and quiet_s < 2 * PING_PAUSE_S + LOOK_WAIT_S,
-            lease_over=quiet_s >= self._lease_s,
-            runs=index in self._handles,
-        )
 
     async def meet(self, wait_s: float) -> None:
         """Hear all that have a host once; who does not answer in time is met by the watch."""
         there = sorted(self._handles)
-        calls = (self._call(index, "ping", timeout_s=wait_s) for index in there)
-        answers = await asyncio.gather(*calls, return_exceptions=True)
+        answers = await asyncio.gather(
+            *(self._ping(index, wait_s) for index in there), return_exceptions=True
+        )
         for index, info in zip(there, answers, strict=True):
-            if isinstance(info, BufferInfo) and not info.problem:
-                self._incarnations[index] = info.incarnation
-                self._note(info)
-            elif isinstance(info, BaseException):
+            if isinstance(info, BaseException):
                 self._failed(index, info)
+            elif not info.problem:
+                self._incarnations[index] = info.incarnation
 
-    def is_missed(self, index: int) -> bool:
-        """Whether a buffer does not answer, though it has a host."""
-        return index in self._away
+    async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
+        """Look at a buffer; what it may serve by goes with it."""
+        grant = self.granting.grant(index, self.terms[index])
+        info: BufferInfo = await self._call(index, "ping", grant, timeout_s=timeout_s)
+        self.granting.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
+        self.known_ends.heard(info.ends)
+        self._note(info)
+        return info
 
-    def look_soon(self, index: int) -> None:
-        """Look at a buffer now, and not in the next round."""
-        if self._returned is not None:
-            self._supervisor.once(f"buffer {index}", self._look(index, self._returned))
+    async def grant(self, *indexes: int) -> None:
+        """Let these buffers (none named: all) serve at once; a look renews it from then on.
 
-    def disks_missed(self) -> set[str]:
-        """The nodes where a buffer did not find its disk, since this was asked last."""
-        missed, self._disks_missed = self._disks_missed, set()
-        return missed
-
-    def met(self) -> list[int]:
-        """The buffers that have answered in their present life."""
-        return sorted(self._incarnations)
-
-    def _failed(self, index: int, error: BaseException) -> None:
-        if is_gone(error):
-            self._handles.pop(index, None)  # gone for good: it is made anew, where its disk is
-        if not any(at == index for at, _ in self._unopened) and index not in self._waits:
-            self._away[index] = (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-    def _note(self, info: BufferInfo) -> None:
-        where = f"host {info.host}" if info.host else f"node {info.node[:8]}"
-        self._where[info.index] = f"pid {info.pid} on {where}"
-        self._heard_s[info.index] = time.monotonic()
+        Who has other logs than ours, or another disk, gets nothing. Raises when one of them cannot
+        be asked.
+        """
+        if self.confirm is not None:
+            await self.confirm()
+        else:
+            self.granting.leading(lease_clock_ms())
+        await asyncio.gather(*(self._ping(index) for index in indexes or self.met()))
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
         """Call `returned` with the number of each buffer that has started anew."""
         self._returned = returned
-        watch = partial(self._watch_loop, returned)
-        self._watching.append(self._supervisor.keep("their watch", watch))
+        self.keep_granting()
+
+    def keep_granting(self) -> None:
+        """Look at the buffers from now on, so that they may go on serving."""
+        if self._watching:
+            return
+        for index in range(self.count):
+            watch = partial(self._watch_loop, index)
+            self._watching.append(self._supervisor.keep(f"the watch of buffer {index}", watch))
+
+    def look_soon(self, index: int) -> None:
+        """A buffer has started: look at it now."""
+        if 0 <= index < self.count:
+            self._soon[index].set()
 
     def stop_watching(self) -> None:
         """Look no more."""
         for task in self._watching:
             task.cancel()
+        self._watching.clear()
 
     async def close(self) -> None:
         """Sync and close every log."""
@@ -161,26 +132,13 @@ class BufferPool:
             f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
             for (index, queue), why in self._unopened.items()
         ]
+        away += self._elsewhere.values()
         away += self._supervisor.problems()
         return away + [
             f"the logs of buffer {index} were made under another registry than this topology's: "
             f"{FOREIGN_REMEDY}"
             for index in sorted(self._foreign)
         ]
-
-    def told(self, index: int) -> str:
-        """A buffer as people find it: its number, process and node."""
-        where = self._where.get(index)
-        return f"buffer {index}" if where is None else f"buffer {index} ({where})"
-
-    async def open(
-        self, spec: QueueSpec, ends: Mapping[PartitionId, Offset], *, make: bool
-    ) -> None:
-        """Open a queue's logs everywhere; see `open_on`. Raises what failed, after all tried."""
-        calls = (self.open_on(index, spec, ends, make=make) for index in range(self.count))
-        for answer in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(answer, BaseException):
-                raise answer
 
     async def open_on(
         self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset], *, make: bool
@@ -263,35 +221,70 @@ class BufferPool:
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
     ) -> None:
-        """Tell the logs how far a group has come."""
+        """Tell the logs how far a group has come; those that come back are told then."""
         if queue in self._external:
             return
+        met = set(self.met())
         await asyncio.gather(
             *(
                 self._call(index, "passed", queue, group, mine)
                 for index, mine in self._by_buffer(checkpoints)
+                if index in met
             )
         )
 
+    def of_buffer(self, index: int, values: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+        """What of `values` is of partitions on this buffer."""
+        return {p: value for p, value in values.items() if p % self.count == index}
+
+    async def passed_on(
+        self, index: int, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
+    ) -> None:
+        """Tell one buffer that came back how far a group has come."""
+        mine = self.of_buffer(index, checkpoints)
+        if mine and queue not in self._external:
+            await self._call(index, "passed", queue, group, mine)
+
     async def fences(self, queue: str, group: str) -> dict[PartitionId, Epoch]:
-        """The highest epoch of a group that each log has seen; raises when one cannot be asked."""
+        """The highest epoch of a group that each log has seen, of the buffers that are there.
+
+        Those that come back are asked then. Raises when one cannot be asked.
+        """
         found: dict[PartitionId, Epoch] = {}
         if queue not in self._external:
-            for answer in await self._all("fences", queue, group):
+            calls = (self._call(index, "fences", queue, group) for index in self.met())
+            for answer in await asyncio.gather(*calls):
                 found.update(answer)
         return found
 
     async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:
-        """What each buffer has noted that speaks against `claim`; see `Buffer.belong`."""
-        found: list[Identity] = await self._all("belong", claim, adopt)
-        return {index: known for index, known in enumerate(found) if _against(known, claim)}
+        """What each buffer has noted that speaks against `claim`; see `Buffer.belong`.
+
+        Those that come back are asked then.
+        """
+        there = self.met()
+        calls = (self._call(index, "belong", claim, adopt) for index in there)
+        found: list[Identity] = await asyncio.gather(*calls)
+        known = dict(zip(there, found, strict=True))
+        against = {index: noted for index, noted in known.items() if _against(noted, claim)}
+        for index in there:
+            if adopt or index not in against:
+                self.granting.allow(index)
+        return against
 
     async def belong_on(self, index: int, claim: Identity, *, adopt: bool) -> None:
-        """The same of one buffer that has started anew; what is wrong is a problem of it."""
+        """The same of one buffer that has started anew, which may serve then.
+
+        What is wrong is a problem of it.
+        """
         known = await self._call(index, "belong", claim, adopt)
         self._foreign.discard(index)
         if _against(known, claim) and not adopt:
             self._foreign.add(index)
+            self.granting.forbid(index)
+            return
+        self.granting.allow(index)
+        await self.grant(index)
 
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group."""
@@ -328,10 +321,7 @@ class BufferPool:
         self, index: int, method: str, *arguments: object, timeout_s: float | None = None
     ) -> Any:
         timeout_s = CALL_WAIT_S if timeout_s is None else timeout_s
-        handle = self._handles.get(index)
-        if handle is None:
-            raise SlotWaits(f"buffer {index} {self._waits.get(index, 'is being started')}")
-        reference = getattr(handle, method).remote(*arguments)
+        reference = getattr(self._handle(index), method).remote(*arguments)
         try:
             return await asyncio.wait_for(reference, timeout_s)
         except TimeoutError:
@@ -339,27 +329,30 @@ class BufferPool:
                 f"buffer {index} of {self._topology} did not answer {method} in {timeout_s:g} s"
             ) from None
 
-    async def _watch_loop(self, returned: Callable[[int], Awaitable[None]]) -> None:
+    async def _watch_loop(self, index: int) -> None:
+        soon = self._soon[index]
         while True:
-            await asyncio.sleep(PING_PAUSE_S)
-            await asyncio.gather(*(self._look(index, returned) for index in list(self._handles)))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(soon.wait(), min(PING_PAUSE_S, self._lease_s / 5))
+            soon.clear()
+            if index in self._handles:
+                await self._look(index)
 
-    async def _look(self, index: int, returned: Callable[[int], Awaitable[None]]) -> None:
+    async def _look(self, index: int) -> None:
         try:
-            info: BufferInfo = await self._call(index, "ping", timeout_s=LOOK_WAIT_S)
-            if info.problem:
-                self._disks_missed.add(info.node)
-                raise SlotWaits(info.problem)
-            self._note(info)
+            info = await self._ping(index, LOOK_WAIT_S)
             self._away.pop(index, None)
-            if info.incarnation != self._incarnations.get(index):
+            anew = info.incarnation != self._incarnations.get(index)
+            if anew and self._returned is not None and not info.problem:
                 logger.warning("buffer %d of %s has started anew", index, self._topology)
-                await returned(index)
+                await self._returned(index)
                 self._incarnations[index] = info.incarnation
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
             self._failed(index, error)
+            if any(at == index for at, _ in self._unopened):
+                self._away.pop(index, None)
 
 
 def _against(known: Identity, claim: Identity) -> bool:

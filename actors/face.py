@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors import names
 
@@ -24,7 +25,9 @@ SEAL_KEY_BYTES = 32
 
 TOLD_CHARS_MAX = 100
 METHODS = (
+    "accept_buffer_loss",
     "apply",
+    "buffer_started",
     "buffer_stats",
     "command",
     "config",
@@ -44,6 +47,7 @@ METHODS = (
     "note_deployed",
     "orphans",
     "ping",
+    "plan_buffer_loss",
     "plan_group_removal",
     "plan_queue_removal",
     "plan_topology_removal",
@@ -57,6 +61,7 @@ METHODS = (
 # What changes something: refused, or told to wait, while the registry is away. See `Changes`.
 CHANGES = frozenset(
     (
+        "accept_buffer_loss",
         "apply",
         "command",
         "delete_group",
@@ -119,8 +124,12 @@ for _name in METHODS:
     setattr(CoordinatorActor, _name, _forward(_name))
 
 
-def make_coordinator(config: PxrsConfig, buffers: int) -> bool:
-    """Create the topology's coordinator actor; False when one runs already, or is being made."""
+def make_coordinator(config: PxrsConfig, buffers: int, node: str = "") -> bool:
+    """Create the topology's coordinator actor; False when one runs already, or is being made.
+
+    On the `node` it stays: it is started again there, and nowhere else. '' is any node.
+    """
+    where = NodeAffinitySchedulingStrategy(node, soft=False) if node else None
     made = ray.remote(CoordinatorActor).options(
         name=names.coordinator(config.name),
         namespace=names.NAMESPACE,
@@ -129,6 +138,7 @@ def make_coordinator(config: PxrsConfig, buffers: int) -> bool:
         max_task_retries=-1,
         max_concurrency=10_000,
         num_cpus=0,
+        scheduling_strategy=where,
     )
     try:
         # Ray makes one of a name: of several who try at once, one alone is its maker.

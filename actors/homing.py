@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
+from ray.exceptions import RayError
+
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.probing import NodeWatch
 from pxrs_ray.clock import wall_ms
@@ -21,7 +23,6 @@ from pxrs_ray.homes import DOCUMENT, HOMES, Home, Homes, NodeSeen, RegistryHome,
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.supervision import told
 from pxrs_ray.supervisor import Supervisor
-from pxrs_ray.survey import Place
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class Homing:
 
     # --- rounds -----------------------------------------------------------------------------------
 
-    async def begin(self, places: list[NodeSeen] | None = None) -> None:
+    async def begin(self) -> None:
         """Bring up what can be, and meet it; what cannot be comes later by itself."""
         await self.round()
         if self._placing:
@@ -130,7 +131,7 @@ class Homing:
             nodes = await self._watch.living()
             if nodes is None:
                 return
-            for node in self._pool.disks_missed():
+            for node in self._pool.missed_disks():
                 self._watch.forget(node)
             if self._has_to_look(nodes):
                 nodes = await self._watch.looked(nodes)
@@ -145,7 +146,7 @@ class Homing:
     def _settled(self, nodes: list[NodeSeen]) -> Settled:
         in_memory = self._in_memory()
         seen = {
-            slot: replace(self._pool.seen(slot), in_memory=in_memory)
+            slot: self._pool.seen(slot, in_memory=in_memory)
             for slot in range(self._pool.count)
             if slot not in self._placing
         }
@@ -158,8 +159,7 @@ class Homing:
             home = self.homes.slots.get(slot)
             if home is None or home.away_since_ms is not None or home.node not in living:
                 return True
-            seen = self._pool.seen(slot)
-            if seen.lease_over and not seen.answers and self._pool.is_missed(slot):
+            if self._pool.is_missed(slot):
                 return True
         return False
 
@@ -173,32 +173,32 @@ class Homing:
     async def _place(self, slot: int, home: Home) -> None:
         try:
             await self._pool.place(slot, home)
-        except PxrsError as error:
+        except (PxrsError, RayError) as error:
             self._troubles[slot] = told(error)
             logger.warning("buffer %d is not at home yet: %s", slot, told(error))
         else:
             self._troubles.pop(slot, None)
-            self._pool.look_soon(slot)
 
     # --- giving up --------------------------------------------------------------------------------
 
     async def give_up(self, slot: int) -> None:
         """Accept the loss of what lies on the disk of a slot that waits. Raises UsageError,
         NotFound."""
+        home = self.check_away(slot)
+        await self._keep(lambda homes: homes.with_given_up(slot))
+        logger.error("the loss of disk %s, of buffer %d, is accepted", home.disk, slot)
+
+    def check_away(self, slot: int) -> Home:
+        """The home of a slot, which is away. Raises UsageError when it is not, NotFound."""
         home = self.homes.slots.get(slot)
         if home is None:
             raise NotFound(f"there is no buffer {slot}: there are {self._pool.count}, from 0 on")
         if home.away_since_ms is None:
             raise UsageError(
-                f"buffer {slot} is at home on host {home.host}: nothing of it is to be given up; "
-                "`pxrs accept-loss QUEUE` is for logs that stand still"
+                f"buffer {slot} is at home on host {home.host}, and nothing of it is to be given "
+                "up: `pxrs accept-loss QUEUE` is for logs that stand still"
             )
-        await self._keep(lambda homes: homes.with_given_up(slot))
-        logger.error("the loss of disk %s, of buffer %d, is accepted", home.disk, slot)
-
-    def places(self, nodes: list[NodeSeen]) -> list[Place]:
-        """What was seen of the nodes' disks."""
-        return self._watch.places(nodes)
+        return home
 
     def problems(self) -> list[str]:
         """What keeps buffers from being at home, but for waiting."""

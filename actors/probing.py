@@ -153,6 +153,10 @@ class NodeWatch:
             logger.warning("node %s: %s", node[:8], found.problem)
         self._looked[node] = found
 
+    def has_looked(self, node: str) -> bool:
+        """Whether a node has told what is there."""
+        return node in self._looked and not self._looked[node].problem
+
     def forget(self, node: str) -> None:
         """What was seen there is not so any more: look anew."""
         self._looked.pop(node, None)

@@ -24,6 +24,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until
+from tests.leases import let_serve
 from tests.logs import wire
 
 LONG_MS = 20_000
@@ -38,6 +39,7 @@ def use(folder: Path, test: Use, limits: LogLimits | None = None, opened: bool =
         try:
             if opened:
                 await buffer.open(QueueSpec("q", 5, limits or LogLimits()), {}, make=True)
+            await let_serve(buffer)
             await asyncio.wait_for(test(buffer), 60)
         finally:
             await buffer.close()
@@ -285,9 +287,7 @@ def test_what_never_changes_is_refused_and_limits_change_live(tmp_path: Path) ->
         with pytest.raises(UsageError, match="has 5 partitions, not 6"):
             await buffer.open(QueueSpec("q", 6), {}, make=True)
         with pytest.raises(UsageError, match="make a new queue"):
-            await buffer.open(
-                QueueSpec("q", 5, LogLimits(durability=Durability.MEMORY)), {}, make=True
-            )
+            await buffer.open(QueueSpec("q", 5, LogLimits(durability=Durability.MEMORY)), {}, False)
         await put(buffer, 0, 0)
         one_frame = LogLimits(partition_bytes_max=sum(map(len, wire([b"x"], 1))))
         await buffer.open(QueueSpec("q", 5, one_frame), {}, make=True)

@@ -153,7 +153,7 @@ class FakeBuffer:
         if self.faults.get(method):
             raise self.faults[method].pop(0)
         if method == "ping":
-            return BufferInfo("shop", self.index, str(self.life), 1, "", ())
+            return BufferInfo("shop", self.index, str(self.life), 1, "", (), monotonic_ms=1)
         if method == "open":
             spec: QueueSpec = arguments[0]
             if spec.queue in self.refuses:
