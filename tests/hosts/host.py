@@ -49,11 +49,13 @@ class Host:
         self._outer: subprocess.Popen[bytes] | None = None
         self._init = 0
         self._pid_namespace = ""
-        for folder in (self.disk, self.home / ".ray", self.data):
+        for folder in (self.disk, self.home, self.data):
             folder.mkdir(parents=True, exist_ok=True)
-        key = self.home / ".ray" / "auth_token"
-        key.write_text(token)
-        key.chmod(0o600)
+        if token:
+            key = self.home / ".ray" / "auth_token"
+            key.parent.mkdir()
+            key.write_text(token)
+            key.chmod(0o600)
         if disk_bytes is not None:
             rack.bounded(self.disk, disk_bytes)
 
@@ -157,9 +159,11 @@ class Host:
         """Start a process inside that may go on; its `wait` is the command's own end."""
         assert self.is_on, f"{self.name} is off"
         enter = ["nsenter", "--target", str(self._init), "--mount", "--net", "--pid", "--uts"]
-        enter.append(f"--wdns={folder or self.home}")
+        # The shell is the parent, outside of the PID namespace: nsenter itself, as a parent, would
+        # stop with a frozen child and stay so.
+        enter += ["--no-fork", f"--wdns={folder or self.home}", "--", "sh", "-c", _RUN, "sh"]
         given = {**self.environment(bare=bare), **(environment or {})}
-        return kernel.begin([*enter, "--", *command], env=given, **options)
+        return kernel.begin([*enter, *command], env=given, **options)
 
     def run(
         self, command: Iterable[str], seconds: float = 60, *, check: bool = True, **options: Any
@@ -170,7 +174,7 @@ class Host:
         try:
             output = process.communicate(timeout=seconds)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
-            _end_family(process)
+            kernel.end_family(process)
             raise
         done = subprocess.CompletedProcess(told, process.returncode, output)
         if check and done.returncode:
@@ -209,6 +213,11 @@ class Host:
         """Let frozen processes go on."""
         kernel.end(_chosen(self.processes(), pids), signal.SIGCONT)
 
+    @staticmethod
+    def program(name: str) -> Path:
+        """A program of the product or of Ray."""
+        return VENV / name
+
     # Disk
 
     def fill_disk(self, leave_bytes: int = 0) -> None:
@@ -246,6 +255,8 @@ class Host:
         kernel.wait_for(lambda: len(self.processes()) <= 1, GONE_S_MAX, f"{self.name} empty")
 
 
+_RUN = '"$@"; exit $?'
+
 _EMPTY = """
 import shutil, sys
 from pathlib import Path
@@ -273,14 +284,3 @@ def _chosen(every: dict[int, int], pids: Iterable[int] | None) -> list[int]:
     if pids is None:
         return [outside for inside, outside in every.items() if inside != 1]
     return [every[pid] for pid in pids if pid in every]
-
-
-def _end_family(process: subprocess.Popen[bytes]) -> None:
-    """End what nsenter waits for, then nsenter."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    try:
-        kernel.end([int(pid) for pid in children.read_text().split()])
-    except OSError:
-        pass
-    process.kill()
-    process.wait(GONE_S_MAX)

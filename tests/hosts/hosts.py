@@ -39,21 +39,25 @@ NOTICE = {
 
 
 class Hosts:
-    """The hosts of one run. `disk_bytes` bounds every disk, which then is in memory."""
+    """The hosts of one run. `disk_bytes` bounds every disk, which then is in memory.
 
-    def __init__(self, count: int, *, disk_bytes: int | None = None) -> None:
+    With `token=False` no host has a Ray token: for a test that gets and copies one itself, as a
+    user would, with `host.run(..., bare=True)`.
+    """
+
+    def __init__(self, count: int, *, disk_bytes: int | None = None, token: bool = True) -> None:
         self.rack = Rack()
         self._cut: set[tuple[int, int]] = set()
         self._hosts: list[Host] = []
         self._environment: dict[str, str] = {}
         self._cpus: float = 2
         try:
-            token = secrets.token_hex(32)
+            secret = secrets.token_hex(32) if token else ""
             names = "".join(f"10.99.0.{i + 1} h{i}\n" for i in range(count))
             (self.rack.folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
             self.notes.mkdir()
             for index in range(count):
-                self._hosts.append(Host(self.rack, index, token, disk_bytes))
+                self._hosts.append(Host(self.rack, index, secret, disk_bytes))
             for host in self._hosts:
                 self.power_on(host.index)
         except BaseException:
@@ -157,17 +161,28 @@ class Hosts:
             for index in indices:
                 host = self._hosts[index]
                 head = None if index == 0 else self._hosts[0]
-                given = {"cpus": self._cpus, "environment": self._environment}
-                begun.append((host, host.begin_ray(head, output=output, **given)))
+                begun.append((host, host.begin_ray(head, self._cpus, self._environment, output)))
             for host, process in begun:
                 if process.wait(RAY_UP_S_MAX):
                     output.seek(0)
                     told = output.read().decode(errors="replace")[-OUTPUT_CHARS:]
                     raise OSError(f"{host.name}: Ray did not start:\n{told}")
 
-    def ray_again(self, index: int) -> None:
-        """Start the Ray node of a host that was powered on again."""
-        self._start_ray([index])
+    def ray_again(self, *indices: int) -> None:
+        """Start the Ray nodes of hosts that were powered on again."""
+        self._start_ray(list(indices))
+
+    def ray_where_missing(self) -> None:
+        """Have a Ray node on every host, as `start_ray` made them; without the head, all anew."""
+        if not self._hosts[0].find("gcs_server"):
+            for host in self._hosts:
+                host.stop_ray()
+            self.start_ray(cpus=self._cpus, environment=self._environment)
+            return
+        missing = [host.index for host in self._hosts if not host.find("raylet/raylet")]
+        for index in missing:
+            self._hosts[index].stop_ray()
+        self._start_ray(missing)
 
     def drain(self, index: int, seconds: float = 300) -> None:
         """Have Ray drain a host's node, as an autoscaler does before it takes the host away."""

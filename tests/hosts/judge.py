@@ -99,7 +99,8 @@ def offsets_twice(
 ) -> Iterator[str]:
     """One place, two messages, whoever told of them."""
     names: dict[tuple[int, int], dict[str, None]] = defaultdict(dict)
-    for one in [*acknowledged, *handled]:
+    every: list[Acknowledged | Handled] = [*acknowledged, *handled]
+    for one in every:
         names[one.partition, one.offset][_name(one)] = None
     for (partition, offset), found in names.items():
         if len(found) > 1:
@@ -193,7 +194,8 @@ def from_nowhere(
 ) -> Iterator[str]:
     """Acknowledged or handled, and nobody meant to send it."""
     meant = {(one.key, one.sequence) for one in sent}
-    for one in [*acknowledged, *handled]:
+    every: list[Acknowledged | Handled] = [*acknowledged, *handled]
+    for one in every:
         if (one.key, one.sequence) not in meant:
             yield _name(one)
 

@@ -143,3 +143,14 @@ def end(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
+
+
+def end_family(process: subprocess.Popen[bytes]) -> None:
+    """End what an nsenter waits for, then the nsenter."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    try:
+        end([int(pid) for pid in children.read_text().split()])
+    except OSError:
+        pass
+    process.kill()
+    process.wait(COMMAND_S_MAX)

@@ -122,8 +122,8 @@ def test_a_key_whose_messages_were_handled_in_another_order() -> None:
     def swap(facts: list[Fact]) -> None:
         one, other = handled(1, 6), handled(1, 7)
         for before, after in ((one, other), (other, one)):
-            times = {"from_s": after.from_s, "to_s": after.to_s}
-            facts[facts.index(before)] = replace(before, **times)
+            moved = replace(before, from_s=after.from_s, to_s=after.to_s)
+            facts[facts.index(before)] = moved
 
     assert broken(swap) == ["out of order"]
 
