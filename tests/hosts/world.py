@@ -172,6 +172,26 @@ class World:
         wanted = ("coordinator", "buffer/")
         return {n: host for n, (host, _) in self.actors().items() if n.startswith(wanted)}
 
+    def one_to_lose(self) -> int:
+        """A host with a buffer, and with neither the head nor the coordinator."""
+        homes = self.homes()
+        found = [
+            host
+            for name, host in sorted(homes.items())
+            if host not in (0, homes["coordinator"]) and name.startswith("buffer/")
+        ]
+        assert found, f"every buffer is with the head or the coordinator: {homes}"
+        return found[0]
+
+    def partitions_of(self, host: int) -> set[int]:
+        """The partitions whose logs are on a host."""
+        slots = {name.partition("/")[2]: at for name, at in self.homes().items() if "/" in name}
+        return {p for p in range(self.partitions) if slots[str(p % len(slots))] == host}
+
+    def handled_since(self, at_s: float) -> set[int]:
+        """The partitions of which messages were begun since then."""
+        return {one.partition for one in self.handled() if one.from_s > at_s}
+
     def wait_back(self, name: str, pid: int, seconds: float = 30) -> int:
         """Wait until an actor is there with another pid; answer its host."""
 
@@ -287,6 +307,11 @@ class Load:
         line = out.readline() if select.select([out], [], [], ANSWER_S_MAX)[0] else b""
         if line != b"up\n":
             raise Unanswered(f"the producer on {self.host.name} did not start: {self._log.name}")
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process is there."""
+        return self._process.poll() is None
 
     def end(self) -> bool:
         """Have it end; whether it knows what became of every message."""
