@@ -12,6 +12,8 @@ from tests.hosts.hosts import Hosts
 from tests.hosts.world import Desk, World
 
 COUNT = 3
+# In memory: what is asked here is where data are, not how fast a disk is; and it can be filled.
+DISK_BYTES = 400 << 20
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,7 +28,7 @@ class Cluster:
     """Three hosts with Ray. A test that breaks it leaves it to `mend`, which the next one calls."""
 
     def __init__(self) -> None:
-        self.hosts = Hosts(COUNT)
+        self.hosts = Hosts(COUNT, disk_bytes=DISK_BYTES)
         self._desk: Desk | None = None
         self.worlds: list[World] = []
         try:
@@ -54,6 +56,7 @@ class Cluster:
         for host in self.hosts:
             if host.is_on:
                 host.thaw()
+                host.free_disk()
         for index in range(COUNT):
             if not self.hosts[index].is_on:
                 self.hosts.power_on(index)

@@ -79,3 +79,22 @@ def test_a_killed_coordinator_is_back_at_home_with_its_registry(cluster: Cluster
     world.settled()
     verdict = world.verdict()
     assert verdict.sound, f"{verdict}\n{world.told()}"
+
+
+def test_an_upgrade_moves_nothing_and_repeats_nothing(cluster: Cluster) -> None:
+    world = cluster.world()
+    world.start()
+    world.settled()
+    with world.load(1):
+        for number in range(1, RESTARTS + 1):
+            enough = 60 * number
+            world.until(lambda: len(world.handled()) > enough, 30, "work")  # noqa: B023
+            before, homes = standing(world), world.homes()
+            world.upgrade()
+            after = standing(world)
+            assert world.homes() == homes, world.told()
+            assert after["epochs"] == before["epochs"]
+            pairs = zip(before["checkpoints"], after["checkpoints"], strict=True)
+            assert all(new >= old for old, new in pairs)
+    verdict = world.verdict()
+    assert verdict.sound and verdict.handled_again == 0, str(verdict)

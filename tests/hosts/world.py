@@ -107,6 +107,7 @@ class World:
         self.options: dict[str, Any] = {
             "buffers": len(hosts),
             "append_timeout_ms": 60_000,
+            "lease_ttl_seconds": LEASE_S,  # of buffers, too
             **options,
             "group": {**group, **options.pop("group", {})},
         }
@@ -126,6 +127,11 @@ class World:
         spread = {"num_cpus": 2, "scheduling_strategy": "SPREAD"}
         given = {"notes": str(self.notes), "consumers": consumers, "work_s": work_s}
         self.desk("start", 90, name=self.name, **given, **spread)
+
+    def upgrade(self) -> None:
+        """What `pxrs up` does with new code: another coordinator first, then the rest."""
+        self.desk("remove_coordinator", name=self.name)
+        self.deploy()
 
     def shutdown(self) -> None:
         """End it gracefully."""

@@ -50,6 +50,13 @@ def shutdown(name: str) -> None:
     Topology(name).shutdown()
 
 
+def remove_coordinator(name: str) -> None:
+    """End the coordinator for good, as an upgrade by `pxrs up` does before it deploys anew."""
+    from pxrs_ray.actors.deployment import _remove_coordinator
+
+    _remove_coordinator(name)
+
+
 def kill(name: str) -> None:
     """Take every actor of it away."""
     Topology(name).kill()
