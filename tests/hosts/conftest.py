@@ -61,6 +61,11 @@ class Cluster:
             if not self.hosts[index].is_on:
                 self.hosts.power_on(index)
         self.hosts.ray_where_missing()
+        known = self.desk("nodes")
+        for host in self.hosts:
+            if host.address not in known:  # Ray took it for dead
+                host.stop_ray()
+                self.hosts.ray_again(host.index)
         for world in self.worlds:
             world.desk = self.desk
             world.close()

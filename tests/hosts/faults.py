@@ -103,6 +103,12 @@ class World3:
         self.hosts.ray_where_missing()
         if not self.world.desk.is_open:
             self.world.desk = Desk(self.hosts[HEAD])
+        # A node that Ray took for dead does not come back by itself: its raylet ends when it hears.
+        known = self.world.desk("nodes")
+        for host in self.hosts:
+            if host.address not in known:
+                host.stop_ray()
+                self.hosts.ray_again(host.index)
         self.produce()
 
     def come_to_rest(self, seconds: float) -> Verdict:

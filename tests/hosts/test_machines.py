@@ -138,6 +138,20 @@ def test_a_disk_is_full_and_free_again(pair: Hosts) -> None:
     host.run(["sh", "-c", f"head -c 5000 /dev/zero >{host.data}/more"])
 
 
+def test_a_user_who_has_just_logged_in_finds_an_empty_home_and_no_settings(
+    bare_hosts: Callable[..., Hosts],
+) -> None:
+    host = bare_hosts(1, token=False)[0]
+    seen = host.run(["env"], bare=True).stdout.splitlines()
+    assert sorted(line.partition("=")[0] for line in seen) == ["HOME", "LANG", "PATH", "PWD"]
+    assert host.run(
+        ["sh", "-c", "ls -A ~; command -v ray; command -v pxrs"], bare=True
+    ).stdout.split() == [
+        str(host.program("ray")),
+        str(host.program("pxrs")),
+    ]
+
+
 def test_nothing_is_left_behind(bare_hosts: Callable[..., Hosts]) -> None:
     hosts = bare_hosts(2)
     folder, before = hosts.rack.folder, mounts()
