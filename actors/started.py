@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
+from functools import partial
 
 import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -16,9 +17,8 @@ logger = logging.getLogger(__name__)
 def tell_started(topology: str, index: int) -> None:
     """Tell it from a thread, once; who does not hear it looks within a second anyway."""
     if ray.is_initialized():
-        threading.Thread(
-            target=_tell, args=(topology, index), name="pxrs-started", daemon=True
-        ).start()
+        tell = partial(_tell, topology, index)
+        Supervisor("its start").thread("pxrs-started", tell, again=lambda: False).start()
 
 
 def _tell(topology: str, index: int) -> None:

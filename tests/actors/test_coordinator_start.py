@@ -308,12 +308,12 @@ def test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open() -> None:
         fake.refuses["q"] = DiskFull("no room")
         spec = QueueSpec("q", 1, LogLimits())
         with pytest.raises(DiskFull):
-            await pool.open(spec, {})
+            await pool.open(spec, {}, make=True)
         returned: list[int] = []
 
         async def reopen(index: int) -> None:
             returned.append(index)
-            await pool.open_on(index, spec, {})
+            await pool.open_on(index, spec, {}, make=True)
 
         pool.watch(reopen)
         await until(lambda: len(returned) > 2)
