@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.belongings import Belongings
+from pxrs_ray.actors.heir import Heir, Will
 from pxrs_ray.actors.line import REPLY_BYTES_MAX, LineServer, reply_bytes
 from pxrs_ray.actors.looking import Looking
 from pxrs_ray.actors.memory import settle
@@ -35,7 +36,9 @@ from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import Generation
 from pxrs_ray.log.wire import (
     Appended,
+    BufferInfo,
     Fetched,
+    Grant,
     LogEnds,
     OutFrame,
     Position,
@@ -75,7 +78,17 @@ class Buffer(Standing, Belongings, Looking):
         self._newest_wait: dict[str, Patience] = {}
         self._line = LineServer({"append": self.append, "fetch": self._fetch_little})
         super().__init__(topology, index, buffers, Path(folder), files or Files(), disk_id)
+        self._heir = Heir(topology, index, lease_s)
         tell_started(topology, index)
+
+    async def ping(self, grant: Grant | None = None) -> BufferInfo:
+        """See `Standing.ping`."""
+        self._heir.heard()
+        return await super().ping(grant)
+
+    async def inherit(self, will: Will) -> None:
+        """Have another coordinator made of this, should this one go and not come back."""
+        self._heir.remember(will)
 
     async def line(self) -> str:
         """How processes of this node `connect` to call past Ray; '' where they cannot."""
@@ -326,6 +339,7 @@ class Buffer(Standing, Belongings, Looking):
         if self.closed:
             return
         self.closed = True
+        self._heir.close()
         self._gate.close()
         if self._parts is not None:
             await self._parts.tending.close()

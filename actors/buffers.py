@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import LEASE_S
+from pxrs_ray.actors.heir import Will
 from pxrs_ray.actors.known_ends import KnownEnds
 from pxrs_ray.actors.slots import Slots
 from pxrs_ray.clock import lease_clock_ms
@@ -285,6 +286,12 @@ class BufferPool(Slots):
             return
         self.granting.allow(index)
         await self.grant(index)
+
+    def leave(self, will: Will, indexes: Iterable[int]) -> None:
+        """Let these buffers know what another coordinator is made of."""
+        for index in indexes:
+            if index in self._handles:
+                self._handles[index].inherit.remote(will)
 
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group."""

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import sys
-import uuid
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -175,17 +174,12 @@ class Coordinator(Removing):
         self.accepts_loss = not kept
         self._pool.watch(self._reopen)
         self._homing.keep_on()
+        self._leave_will(self._pool.met())
         self._keeping = self._keep_up()
         self._drains = DrainWatch(lambda: [shell.staff for shell in self._groups.values()])
         metrics = TopologyMetrics(config.name)
         report = partial(metrics.report_for_ever, self._metric_sources)
         self._reporting = Supervisor(config.name).keep("metrics", report)
-
-    async def _make_topology_id(self) -> str:
-        """Names are used again, this is not: it tells what is kept outside whose it is."""
-        made = uuid.uuid4().hex
-        await self._put_document("topology_id", made)
-        return made
 
     async def _metric_sources(self) -> Sources:
         recent_ms = list(self._thread.recent_ms)

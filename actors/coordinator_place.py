@@ -10,6 +10,7 @@ from __future__ import annotations
 from pxrs_ray.actors.probing import asked_of, living_nodes, look_everywhere
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.homes import NodeSeen
 from pxrs_ray.survey import Place, begins_at, check_unknown, find_registry
 
 FILE = "sqlite:"
@@ -40,6 +41,17 @@ def place_of_coordinator(config: PxrsConfig, *, accept_loss: bool = False) -> st
         told = "; ".join(f"host {p.host}: {p.looked.problem}" for p in places)
         raise RegistryNotHere(f"no node can keep the registry of {config.name}: {told}")
     return begins.node
+
+
+def node_of_registry(config: PxrsConfig, nodes: list[NodeSeen]) -> str | None:
+    """The living node whose disk has the topology's registry, a file; None when none has.
+
+    Raises StoreCorrupted when there are two.
+    """
+    places = look_everywhere(asked_of(config, make=False), nodes)
+    knows = [p for p in places if p.looked.registry is not None and p.looked.registry.generation]
+    found = find_registry(config.name, knows)
+    return None if found is None else found.node
 
 
 def _check_all_told(topology: str, places: list[Place]) -> None:

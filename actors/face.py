@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,14 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors import names
+from pxrs_ray.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
     from pxrs_ray.config import PxrsConfig
 
 SEAL_KEY_BYTES = 32
+GONE_WAIT_S = 30.0
+LOOK_EVERY_S = 0.02
 
 TOLD_CHARS_MAX = 100
 METHODS = (
@@ -145,5 +149,24 @@ def make_coordinator(config: PxrsConfig, buffers: int, node: str = "") -> bool:
         made.remote(config, buffers, secrets.token_bytes(SEAL_KEY_BYTES))
     except ValueError:
         ray.get_actor(names.coordinator(config.name), namespace=names.NAMESPACE)
+        return False
+    return True
+
+
+def remove_coordinator(topology: str) -> None:
+    """End the coordinator for good, so that the next one is made with this job's code."""
+    name = names.coordinator(topology)
+    ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
+    end_s = time.monotonic() + GONE_WAIT_S
+    while _is_there(name):
+        if time.monotonic() > end_s:
+            raise DeadlineExceeded(f"the coordinator of {topology} did not end in {GONE_WAIT_S} s")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        ray.get_actor(name, namespace=names.NAMESPACE)
+    except ValueError:
         return False
     return True

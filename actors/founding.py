@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Iterable
 
 import ray
 
+from pxrs_ray.actors.heir import Will
 from pxrs_ray.actors.high_water import who_accepted
 from pxrs_ray.actors.homing import Homing
 from pxrs_ray.actors.making import Making
@@ -85,6 +87,12 @@ class Founding(Making):
             raise DeadlineExceeded(self._nodes.problem)
         return nodes
 
+    async def _make_topology_id(self) -> str:
+        """Names are used again, this is not: it tells what is kept outside whose it is."""
+        made = uuid.uuid4().hex
+        await self._put_document("topology_id", made)
+        return made
+
     # --- homes ------------------------------------------------------------------------------------
 
     async def _find_homes(self, document: str) -> None:
@@ -143,6 +151,9 @@ class Founding(Making):
             f"buffer {index} had its logs on disk {home.disk} of host {home.host}: {what}. What "
             "was not handled yet is gone, and what is kept for replay"
         )
+
+    def _leave_will(self, indexes: Iterable[int]) -> None:
+        self._pool.leave(Will(self._config, self._pool.count), indexes)
 
     # --- queues -----------------------------------------------------------------------------------
 
@@ -205,6 +216,7 @@ class Founding(Making):
         await self._pool.belong_on(index, self._claim(), adopt=self.accepts_loss)
         for shell in self._groups.values():
             shell.tell_buffers()
+        self._leave_will([index])
         specs = [queue_spec(self._config, name) for name in self._config.queues]
         failed = await self._open_on([index], specs)
         for shell in self._groups.values():

@@ -267,16 +267,17 @@ def _producer_limits(config: PxrsConfig, queue: QueueConfig) -> dict[str, Any]:
     }
 
 
-def deploy(config: PxrsConfig) -> Topology:
+def deploy(config: PxrsConfig, *, anew: bool = False) -> Topology:
     """Start the topology, or join the one that runs under its name.
 
     When it runs with another configuration, what may change live is changed, and UsageError
     names what may not, with nothing changed. Groups that name a handler are started, unless they
     have consumers. A topology that waits for something (its registry, a log that is slow to open)
-    goes on starting after the DeadlineExceeded that says so.
+    goes on starting after the DeadlineExceeded that says so. With `anew`, its coordinator is
+    replaced by one that is made with this job's code.
     """
     join()
-    ours = _make_coordinator(config, accept_loss=False)
+    ours = _make_coordinator(config, accept_loss=False, anew=anew)
     topology = Topology(config.name)
     try:
         topology._call("ping", True, timeout_s=START_WAIT_S)
@@ -291,17 +292,21 @@ def deploy(config: PxrsConfig) -> Topology:
     return topology
 
 
-def _make_coordinator(config: PxrsConfig, *, accept_loss: bool) -> bool:
+def _make_coordinator(config: PxrsConfig, *, accept_loss: bool, anew: bool) -> bool:
     """Make it where its registry is; False when there is one."""
     from pxrs_ray.actors.buffers import buffer_count
     from pxrs_ray.actors.coordinator_place import place_of_coordinator
-    from pxrs_ray.actors.face import make_coordinator
+    from pxrs_ray.actors.face import make_coordinator, remove_coordinator
 
-    if runs(config.name):
+    there = runs(config.name)
+    if there and not anew:
         return False
     partitions_max = max((q.partitions for q in config.queues.values()), default=1)
     count = buffer_count(config.buffers, partitions_max)
-    return make_coordinator(config, count, place_of_coordinator(config, accept_loss=accept_loss))
+    place = place_of_coordinator(config, accept_loss=accept_loss)
+    if there:  # last: buffers that miss it for long have another one made, of the old code
+        remove_coordinator(config.name)
+    return make_coordinator(config, count, place)
 
 
 def _start_declared(topology: Topology, config: PxrsConfig) -> None:
@@ -328,7 +333,7 @@ def recover_registry(
             "it does not know begin anew: say that you accept the loss"
         )
     join()
-    _make_coordinator(config, accept_loss=True)
+    _make_coordinator(config, accept_loss=True, anew=False)
     topology, who = Topology(config.name), f"request {uuid.uuid4().hex[:8]}"
     found: dict[str, Recovered] = topology._call("recover_registry", who, timeout_s=timeout_s)
     return found

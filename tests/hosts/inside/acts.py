@@ -52,9 +52,9 @@ def shutdown(name: str) -> None:
 
 def remove_coordinator(name: str) -> None:
     """End the coordinator for good, as an upgrade by `pxrs up` does before it deploys anew."""
-    from pxrs_ray.actors.deployment import _remove_coordinator
+    from pxrs_ray.actors.face import remove_coordinator
 
-    _remove_coordinator(name)
+    remove_coordinator(name)
 
 
 def kill(name: str) -> None:
