@@ -9,12 +9,13 @@ simply done again.
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.patience import Waiting, wake
-from pxrs_ray.log.identity import read_identity, write_identity
+from pxrs_ray.log.identity import Identity, read_identity, write_identity
 from pxrs_ray.model import Epoch, PartitionId
 
 if TYPE_CHECKING:
@@ -23,25 +24,35 @@ if TYPE_CHECKING:
     from pxrs_ray.log.library import LogLibrary
 
 
-class Belongings:
+class Belongings(ABC):
     """A part of `Buffer`. See the rules at the head of this file."""
 
-    _library: LogLibrary
-    _fence: ReadFence
     _writer: Writer
     _waiting: Waiting
 
-    async def belong(self, topology_id: str, adopt: bool) -> str:
-        """Note whose logs these are, unless it is noted; with `adopt` in place of what is noted.
+    @property
+    @abstractmethod
+    def _library(self) -> LogLibrary:
+        """The logs. Raises LeaseOver where they are not."""
 
-        Answers what was noted before, and `topology_id` where nothing was.
+    @property
+    @abstractmethod
+    def _fence(self) -> ReadFence:
+        """Which readers are over."""
+
+    async def belong(self, claim: Identity, adopt: bool) -> Identity:
+        """Note whose logs these are, and who leads; with `adopt` in place of what is noted.
+
+        Answers what was noted before, and `claim` where nothing was. A claim of another topology,
+        or of a leader that is not above the one that is noted, changes nothing without `adopt`.
         """
         folder, files = self._library.folder, self._library.files
         files.make_folder(folder)
         known = read_identity(files, folder)
-        if known != topology_id and (adopt or not known):
-            write_identity(files, folder, topology_id)
-        return known or topology_id
+        foreign = known is not None and known.topology_id != claim.topology_id
+        if known != claim and (adopt or known is None or not (foreign or claim.is_behind(known))):
+            write_identity(files, folder, claim)
+        return known or claim
 
     async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """From now on refuse readers of `group` below these epochs, waiting ones included."""

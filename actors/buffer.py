@@ -9,58 +9,57 @@ acknowledged. Every wait has a deadline given by the caller.
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.belongings import Belongings
-from pxrs_ray.actors.buffer_stats import stats_of
+from pxrs_ray.actors.heir import Heir, Will
 from pxrs_ray.actors.line import REPLY_BYTES_MAX, LineServer, reply_bytes
+from pxrs_ray.actors.looking import Looking
 from pxrs_ray.actors.memory import settle
-from pxrs_ray.actors.patience import Patience, Waiting, wake
-from pxrs_ray.actors.reader import Reader, append_frame, may_pass, message_at, refused
-from pxrs_ray.actors.tending import Tending, patiently
+from pxrs_ray.actors.patience import Patience, wake
+from pxrs_ray.actors.reader import append_frame, may_pass, refused
+from pxrs_ray.actors.standing import Standing
+from pxrs_ray.actors.started import tell_started
 from pxrs_ray.actors.watchdog import watched
-from pxrs_ray.actors.writer import Writer
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.journal import start_journal
-from pxrs_ray.log.fence import ReadFence
 from pxrs_ray.log.files import Files
-from pxrs_ray.log.library import LogLibrary
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import Generation
 from pxrs_ray.log.wire import (
     Appended,
     BufferInfo,
-    BufferStats,
     Fetched,
+    Grant,
     LogEnds,
     OutFrame,
     Position,
     QueueSpec,
     Refused,
 )
-from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.model import Offset, PartitionId
 
 # How long a buffer may be missed before its node has ended it and Ray has started it anew.
 LEASE_S = 10.0
 CALLS_MAX = 10_000
 
 
-class Buffer(Belongings):
+class Buffer(Standing, Belongings, Looking):
     """One buffer of a topology: several (queue, partition) logs under one data folder.
 
-    A restarted buffer opens what its folder holds and serves it at once. A log whose data is
-    missing (new node, lost disk, power cut) waits for `open`, which tells how far it should
-    reach: until then its appends and reads wait, so that offsets can never start again at 0.
+    A restarted buffer opens what its folder holds, and serves it once its coordinator has granted
+    it a lease (`ping`) and said how far each log should reach (`open`): until then appends and
+    reads wait, so that offsets never start again at 0, and nobody is served by who was replaced.
+    One whose disk (that of the folder above `folder`) is not `disk_id` serves nothing and opens
+    nothing, until it is; '' means the disk that is here.
     """
 
     def __init__(
@@ -71,54 +70,49 @@ class Buffer(Belongings):
         folder: str,
         files: Files | None = None,
         lease_s: float = LEASE_S,
+        disk_id: str = "",
     ) -> None:
         settle()
         self._watched = watched(Path(folder), f"buffer {index}", lease_s)
         start_journal(topology=topology, actor=f"buffer {index}")
-        self.closed = False
-        self._topology, self._index, self._buffers = topology, index, buffers
-        self._incarnation = uuid.uuid4().hex
-        place = Path(folder)
-        self._library = patiently(lambda: LogLibrary(place, index, buffers, wall_ms(), files=files))
-        self._fence = patiently(lambda: ReadFence(self._library.folder / "fence.jsonl", files))
-        self._writer = Writer(lambda log: wake(self._waiting, (log.queue, log.partition)))
-        self._waiting: Waiting = {}
         self._newest_wait: dict[str, Patience] = {}
-        self._counts: Counter[str] = Counter()
-        self._reader = Reader(self._library, self._fence, self._counts)
-        self._tending = Tending(self._library, self._fence, self._writer, self._waiting)
         self._line = LineServer({"append": self.append, "fetch": self._fetch_little})
+        super().__init__(topology, index, buffers, Path(folder), files or Files(), disk_id)
+        self._heir = Heir(topology, index, lease_s)
+        tell_started(topology, index)
+
+    async def ping(self, grant: Grant | None = None) -> BufferInfo:
+        """See `Standing.ping`."""
+        self._heir.heard()
+        return await super().ping(grant)
+
+    async def inherit(self, will: Will) -> None:
+        """Have another coordinator made of this, should this one go and not come back."""
+        self._heir.remember(will)
 
     async def line(self) -> str:
         """How processes of this node `connect` to call past Ray; '' where they cannot."""
         self._tending.begin()
         return await self._line.open()
 
-    async def ping(self) -> BufferInfo:
-        """Say who this is; another `incarnation` than before means: restarted, call `open`."""
-        if self.closed:
-            # Its coordinator died while it shut down; the next one goes on: Ray makes it anew.
-            os._exit(1)
-        self._tending.begin()
-        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
-        return BufferInfo(
-            self._topology, self._index, self._incarnation, os.getpid(), node, self._library.queues
-        )
-
     async def open(
-        self, spec: QueueSpec, expected_ends: Mapping[PartitionId, Offset]
+        self, spec: QueueSpec, expected_ends: Mapping[PartitionId, Offset], make: bool
     ) -> dict[PartitionId, LogEnds]:
-        """Make, or open, this buffer's logs of a queue; the coordinator calls it after each start.
+        """Open this buffer's logs of a queue; the coordinator calls it after each start.
 
-        `expected_ends` is, per partition, the highest offset known to have been reached (the
-        highest checkpoint of any group; a missing entry is 0). A log that ends below it has lost
-        data: the gap is recorded, and its `on_loss` decides. Calling it again changes limits
-        live, and nothing else. Partitions of other buffers are ignored.
+        `expected_ends` is, per partition, the highest offset known to have been reached (a missing
+        entry is 0). A log that ends below it has lost data: the gap is recorded, and its `on_loss`
+        decides. So has one that is not here, or has another id than the queue, whatever was
+        reached: only with `make`, which is true while the queue's logs on this buffer are known to
+        be nowhere yet, it is made. Calling it again changes limits live, and nothing else.
+        Partitions of other buffers are ignored.
 
         Raises UsageError when the queue exists here with more partitions than `spec` has.
         """
         self._tending.begin()
-        await self._writer.do(lambda: self._library.open(spec, expected_ends, wall_ms()), ())
+        await self._writer.do(
+            partial(self._library.open, spec, expected_ends, wall_ms(), make=make), ()
+        )
         self._watched.begin()
         for place in list(self._waiting):
             wake(self._waiting, place)
@@ -131,9 +125,10 @@ class Buffer(Belongings):
 
         Acknowledged according to the queue's durability. Idempotent under (producer id, epoch,
         sequence) in the frame's header: a repeat gets the first answer. A frame that comes
-        before its predecessor, or to a full partition, waits up to `wait_ms`; then SequenceGap or
-        PartitionFull. Further refusals: ProducerFenced, SequenceConflict, MessageTooLarge,
-        DiskFull, LogLost, LogCorrupted, NotFound (no such queue here).
+        before its predecessor, or to a full partition, or without a lease, waits up to `wait_ms`;
+        then SequenceGap, PartitionFull or LeaseOver. Further refusals: ProducerFenced,
+        SequenceConflict, MessageTooLarge, DiskFull, LogLost, LogCorrupted, NotFound (no such queue
+        here).
         """
         self._tending.begin()
         self._counts["appends"] += 1
@@ -143,12 +138,29 @@ class Buffer(Belongings):
         with Patience(self._waiting, places, wait_ms) as patience:
             while True:
                 final = patience.over
-                todo = await self._append_once(queue, frames, todo, answers)
+                todo = await self._append_in_lease(queue, frames, todo, answers)
                 if final or not todo:
                     return [answers[at] for at in range(len(frames))]
                 self._counts["appends_waiting"] += 1
                 await patience.wait()
                 self._counts["appends_waiting"] -= 1
+
+    async def _append_in_lease(
+        self,
+        queue: str,
+        frames: Sequence[OutFrame],
+        todo: Iterable[int],
+        answers: dict[int, Appended | Refused],
+    ) -> list[int]:
+        """As `_append_once`, while a lease lasts: also at the end nothing else is acknowledged."""
+        again, term = list(todo), self._gate.tenure.term
+        if self._gate.is_open():
+            left = await self._append_once(queue, frames, again, answers)
+            if self._gate.is_open() and term == self._gate.tenure.term:
+                return left
+        for at in again:
+            answers[at] = Refused(frames[at][0], self._gate.over())
+        return again
 
     async def _append_once(
         self,
@@ -196,9 +208,11 @@ class Buffer(Belongings):
         `ProducerFence.begin`. What was given before it has its answer already, or never gets in.
         """
         begin = self._library.producers.begin
+        self._gate.check()
         found: Generation | None = await self._writer.do(
             partial(begin, queue, producer, number, token), ()
         )
+        self._gate.check()
         return found
 
     def _count_appended(self, answer: Appended, size_bytes: int) -> None:
@@ -227,7 +241,8 @@ class Buffer(Belongings):
         its share of `bytes_max`, but at least one frame. Only partitions with messages or a
         refusal are in the reply, so a time-out is an empty list. An append wakes waiting readers;
         nothing polls. Refusals: Fenced (an epoch below the highest seen of that group and
-        partition, also while waiting), OffsetOutOfRange, LogLost, LogCorrupted, NotFound.
+        partition, also while waiting), OffsetOutOfRange, LogLost, LogCorrupted, NotFound; LeaseOver
+        for all, at once when the lease ends while it waits.
         """
         self._tending.begin()
         self._counts["fetches"] += 1
@@ -238,17 +253,26 @@ class Buffer(Belongings):
             if reader:
                 self._newest_wait[reader] = patience
             try:
-                look = positions
+                look, was_open = positions, False
                 while True:
                     final = patience.over
                     look = positions if final else look
-                    found = await self._reader.fetch(queue, group, look, bytes_max, final)
+                    found: list[Fetched | Refused] = []
+                    if self._gate.is_open():
+                        found = await self._reader.fetch(queue, group, look, bytes_max, final)
+                    if self._gate.is_open():
+                        was_open = True
+                    elif was_open or final:  # what was read is not handed on
+                        return [Refused(partition, self._gate.over()) for partition in positions]
+                    else:
+                        found = []
                     if final or found:
                         return found
                     self._counts["fetches_waiting"] += 1
                     changed = await patience.wait()
                     self._counts["fetches_waiting"] -= 1
-                    look = {partition: positions[partition] for _, partition in changed}
+                    if self._gate.is_open():
+                        look = {p: positions[p] for _, p in changed} if was_open else positions
             finally:
                 if self._newest_wait.get(reader) is patience:
                     del self._newest_wait[reader]
@@ -258,30 +282,17 @@ class Buffer(Belongings):
         found = await self.fetch(*arguments)
         return found if reply_bytes(found) <= REPLY_BYTES_MAX else None
 
-    async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
-        """Where each log of `queue` on this buffer stands."""
-        return self._library.ends(queue)
-
-    async def offset_at(
-        self, queue: str, timestamp_ms: int, partitions: Sequence[PartitionId] | None = None
-    ) -> dict[PartitionId, Offset]:
-        """The first offset with a timestamp of at least `timestamp_ms`; the end when none has."""
-        if partitions is None:
-            partitions = list(self._library.ends(queue))
-        logs = [self._library.log(queue, partition) for partition in partitions]
-        return await self._reader.run(
-            lambda: {log.partition: log.offset_at(timestamp_ms) for log in logs}
-        )
-
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
     ) -> None:
         """Note how far `group` has come: it needs nothing below. The first call registers it.
 
         Retention keeps what a registered group has not passed, so register a group (with its
-        first checkpoints) before it reads. Checkpoints may also go down (a seek).
+        first checkpoints) before it reads. Checkpoints may also go down (a seek). Raises
+        LeaseOver.
         """
         logs = {self._library.log(queue, p): offset for p, offset in checkpoints.items()}
+        self._gate.check()
 
         def run() -> None:
             for log, offset in logs.items():
@@ -295,7 +306,7 @@ class Buffer(Belongings):
         """Drop messages below these offsets, in whole segments on disk.
 
         Refused with RetentionBlocked while a registered group has not passed them, unless
-        `force`; with OffsetOutOfRange behind the end.
+        `force`; with OffsetOutOfRange behind the end. Raises LeaseOver.
         """
         found: dict[PartitionId, LogEnds | Refused] = {}
 
@@ -310,50 +321,33 @@ class Buffer(Belongings):
                     found[partition] = refused(partition, error, log)
 
         logs = [log for log in self._library.all_logs() if log.queue == queue]
+        self._gate.check()
         await self._writer.do(run, logs)
+        self._gate.check()
         return found
 
     async def accept_loss(self, queue: str, partition: PartitionId) -> LogEnds:
         """Let a log that stands still after a loss go on above its recorded gap."""
+        accept = partial(self._library.accept_loss, queue, partition, wall_ms())
+        await self._writer.do(accept, ())
         log = self._library.log(queue, partition)
-        await self._writer.do(log.accept_loss, (log,))
+        wake(self._waiting, (queue, partition))
         return log.ends()
-
-    async def timestamps(
-        self, queue: str, offsets: Mapping[PartitionId, Offset]
-    ) -> dict[PartitionId, int]:
-        """The timestamp of the message at each offset; what is not there is left out."""
-
-        def run() -> dict[PartitionId, int]:
-            found = {}
-            for partition, offset in offsets.items():
-                try:
-                    message = message_at(self._library.log(queue, partition), offset)
-                    found[partition] = message.timestamp_ms
-                except PxrsError:
-                    continue
-            return found
-
-        return await self._reader.run(run)
-
-    async def get_message(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
-        """Read one message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
-        log = self._library.log(queue, partition)
-        return await self._reader.run(lambda: message_at(log, offset))
-
-    async def stats(self) -> BufferStats:
-        """What it did and holds, for `status`, metrics and benchmarks."""
-        return stats_of(self._counts, self._library.all_logs(), self._writer)
 
     async def close(self) -> None:
         """Sync and close every log; once more is no harm. Kill the actor after it."""
         if self.closed:
             return
         self.closed = True
-        await self._tending.close()
+        self._heir.close()
+        self._gate.close()
+        if self._parts is not None:
+            await self._parts.tending.close()
         self._watched.close()
         self._line.close()
         await self._writer.close()
+        if self._parts is None:
+            return
         try:
             self._library.close()
         finally:
@@ -362,9 +356,17 @@ class Buffer(Belongings):
 
 
 def make_buffer(
-    topology: str, index: int, buffers: int, folder: str, lease_s: float = LEASE_S
+    topology: str,
+    index: int,
+    buffers: int,
+    folder: str,
+    lease_s: float = LEASE_S,
+    disk_id: str = "",
+    node: str = "",
 ) -> Any:
     """Start the buffer actor, or find it when it runs; answers its handle.
+
+    On the `node` it stays: it is started again there, and nowhere else. '' is any node.
 
     Detached and restarted for ever; calls that a restart cut off are made again by Ray, which is
     safe for they are idempotent.
@@ -380,8 +382,8 @@ def make_buffer(
             max_task_retries=-1,
             max_concurrency=CALLS_MAX,
             num_cpus=0,
-            scheduling_strategy="SPREAD",
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False) if node else None,
             enable_task_events=False,
         )
-        .remote(topology, index, buffers, folder, lease_s=lease_s)
+        .remote(topology, index, buffers, folder, lease_s=lease_s, disk_id=disk_id)
     )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer import LEASE_S, make_buffer
+from pxrs_ray.actors.buffer import LEASE_S
+from pxrs_ray.actors.heir import Will
+from pxrs_ray.actors.known_ends import KnownEnds
+from pxrs_ray.actors.slots import Slots
+from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.log.granting import Granting
+from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervision import told
@@ -34,47 +41,78 @@ FOREIGN_REMEDY = (
 )
 
 
-class BufferPool:
+class BufferPool(Slots):
     """All buffers of one topology. Partition p lives on buffer p % count."""
 
     def __init__(self, topology: str, count: int, folder: str, lease_s: float = LEASE_S) -> None:
-        self.count = count
-        self._lease_s = lease_s
-        self._topology = topology
-        self._folder = folder
-        self._handles: list[Any] = []
-        self._incarnations: dict[int, str] = {}
-        self._away: dict[int, str] = {}
-        self._where: dict[int, str] = {}
+        super().__init__(topology, count, folder, lease_s)
+        self.granting = Granting(count, round(lease_s * 1_000), lease_clock_ms())
+        self.known_ends = KnownEnds()
+        self.confirm: Callable[[], Awaitable[None]] | None = None
         self._foreign: set[int] = set()
         self._external: set[str] = set()
         self._unopened: dict[tuple[int, str], str] = {}
+        self._returned: Callable[[int], Awaitable[None]] | None = None
+        self._soon = [asyncio.Event() for _ in range(count)]
         self._watching: list[asyncio.Task[None]] = []
         self._supervisor = Supervisor(f"buffers of {topology}")
 
-    async def start(self) -> None:
-        """Make the buffers, or find those that run."""
-        self._handles = [
-            make_buffer(self._topology, index, self.count, self._folder, self._lease_s)
-            for index in range(self.count)
-        ]
-        infos = await asyncio.gather(*(self._call(i, "ping") for i in range(self.count)))
-        for info in infos:
-            self._incarnations[info.index] = info.incarnation
-            self._note(info)
+    async def meet(self, wait_s: float) -> None:
+        """Hear all that have a host once; who does not answer in time is met by the watch."""
+        there = sorted(self._handles)
+        answers = await asyncio.gather(
+            *(self._ping(index, wait_s) for index in there), return_exceptions=True
+        )
+        for index, info in zip(there, answers, strict=True):
+            if isinstance(info, BaseException):
+                self._failed(index, info)
+            elif not info.problem:
+                self._incarnations[index] = info.incarnation
 
-    def _note(self, info: BufferInfo) -> None:
-        self._where[info.index] = f"pid {info.pid} on node {info.node[:8]}"
+    async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
+        """Look at a buffer; what it may serve by goes with it."""
+        grant = self.granting.grant(index, self.terms[index])
+        info: BufferInfo = await self._call(index, "ping", grant, timeout_s=timeout_s)
+        self.granting.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
+        self.known_ends.heard(info.ends)
+        self._note(info)
+        return info
+
+    async def grant(self, *indexes: int) -> None:
+        """Let these buffers (none named: all) serve at once; a look renews it from then on.
+
+        Who has other logs than ours, or another disk, gets nothing. Raises when one of them cannot
+        be asked.
+        """
+        if self.confirm is not None:
+            await self.confirm()
+        else:
+            self.granting.leading(lease_clock_ms())
+        await asyncio.gather(*(self._ping(index) for index in indexes or self.met()))
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
         """Call `returned` with the number of each buffer that has started anew."""
-        watch = partial(self._watch_loop, returned)
-        self._watching.append(self._supervisor.keep("their watch", watch))
+        self._returned = returned
+        self.keep_granting()
+
+    def keep_granting(self) -> None:
+        """Look at the buffers from now on, so that they may go on serving."""
+        if self._watching:
+            return
+        for index in range(self.count):
+            watch = partial(self._watch_loop, index)
+            self._watching.append(self._supervisor.keep(f"the watch of buffer {index}", watch))
+
+    def look_soon(self, index: int) -> None:
+        """A buffer has started: look at it now."""
+        if 0 <= index < self.count:
+            self._soon[index].set()
 
     def stop_watching(self) -> None:
         """Look no more."""
         for task in self._watching:
             task.cancel()
+        self._watching.clear()
 
     async def close(self) -> None:
         """Sync and close every log."""
@@ -89,11 +127,13 @@ class BufferPool:
 
     def problems(self) -> list[str]:
         """Which buffers are away, and why."""
-        away = [f"{self.told(index)} does not answer: {why}" for index, why in self._away.items()]
+        away = [f"buffer {index} {why}" for index, why in sorted(self._waits.items())]
+        away += [f"{self.told(index)} does not answer: {why}" for index, why in self._away.items()]
         away += [
             f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
             for (index, queue), why in self._unopened.items()
         ]
+        away += self._elsewhere.values()
         away += self._supervisor.problems()
         return away + [
             f"the logs of buffer {index} were made under another registry than this topology's: "
@@ -101,27 +141,16 @@ class BufferPool:
             for index in sorted(self._foreign)
         ]
 
-    def told(self, index: int) -> str:
-        """A buffer as people find it: its number, process and node."""
-        where = self._where.get(index)
-        return f"buffer {index}" if where is None else f"buffer {index} ({where})"
-
-    async def open(self, spec: QueueSpec, ends: Mapping[PartitionId, Offset]) -> None:
-        """Make or open a queue's logs everywhere. Raises what one could not, after all tried."""
-        calls = (self.open_on(index, spec, ends) for index in range(self.count))
-        for answer in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(answer, BaseException):
-                raise answer
-
     async def open_on(
-        self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset]
+        self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset], *, make: bool
     ) -> None:
-        """Make or open a queue's logs on one buffer."""
+        """Open a queue's logs on one buffer, or `make` those that are not there; see
+        `Buffer.open`."""
         if spec.external:
             self._external.add(spec.queue)
             return
         try:
-            await self._call(index, "open", spec, dict(ends))
+            await self._call(index, "open", spec, dict(ends), make)
         except BaseException as error:
             # The buffer is looked at anew: all its queues are opened then, this one too.
             self._incarnations.pop(index, None)
@@ -187,40 +216,82 @@ class BufferPool:
         if queue in self._external:
             return
         for index, mine in self._by_buffer(epochs):
-            self._handles[index].fence.remote(queue, group, mine)
+            if index in self._handles:  # who comes back is told then
+                self._handles[index].fence.remote(queue, group, mine)
 
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
     ) -> None:
-        """Tell the logs how far a group has come."""
+        """Tell the logs how far a group has come; those that come back are told then."""
         if queue in self._external:
             return
+        met = set(self.met())
         await asyncio.gather(
             *(
                 self._call(index, "passed", queue, group, mine)
                 for index, mine in self._by_buffer(checkpoints)
+                if index in met
             )
         )
 
+    def of_buffer(self, index: int, values: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+        """What of `values` is of partitions on this buffer."""
+        return {p: value for p, value in values.items() if p % self.count == index}
+
+    async def passed_on(
+        self, index: int, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
+    ) -> None:
+        """Tell one buffer that came back how far a group has come."""
+        mine = self.of_buffer(index, checkpoints)
+        if mine and queue not in self._external:
+            await self._call(index, "passed", queue, group, mine)
+
     async def fences(self, queue: str, group: str) -> dict[PartitionId, Epoch]:
-        """The highest epoch of a group that each log has seen; raises when one cannot be asked."""
+        """The highest epoch of a group that each log has seen, of the buffers that are there.
+
+        Those that come back are asked then. Raises when one cannot be asked.
+        """
         found: dict[PartitionId, Epoch] = {}
         if queue not in self._external:
-            for answer in await self._all("fences", queue, group):
+            calls = (self._call(index, "fences", queue, group) for index in self.met())
+            for answer in await asyncio.gather(*calls):
                 found.update(answer)
         return found
 
-    async def belong(self, topology_id: str, *, adopt: bool) -> dict[int, str]:
-        """Whose logs each buffer has, where they are not of `topology_id`; see `Buffer.belong`."""
-        found = await self._all("belong", topology_id, adopt)
-        return {index: known for index, known in enumerate(found) if known != topology_id}
+    async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:
+        """What each buffer has noted that speaks against `claim`; see `Buffer.belong`.
 
-    async def belong_on(self, index: int, topology_id: str, *, adopt: bool) -> None:
-        """The same of one buffer that has started anew; what is wrong is a problem of it."""
-        known = await self._call(index, "belong", topology_id, adopt)
+        Those that come back are asked then.
+        """
+        there = self.met()
+        calls = (self._call(index, "belong", claim, adopt) for index in there)
+        found: list[Identity] = await asyncio.gather(*calls)
+        known = dict(zip(there, found, strict=True))
+        against = {index: noted for index, noted in known.items() if _against(noted, claim)}
+        for index in there:
+            if adopt or index not in against:
+                self.granting.allow(index)
+        return against
+
+    async def belong_on(self, index: int, claim: Identity, *, adopt: bool) -> None:
+        """The same of one buffer that has started anew, which may serve then.
+
+        What is wrong is a problem of it.
+        """
+        known = await self._call(index, "belong", claim, adopt)
         self._foreign.discard(index)
-        if known != topology_id and not adopt:
+        if _against(known, claim) and not adopt:
             self._foreign.add(index)
+            self.granting.forbid(index)
+            return
+        self.granting.allow(index)
+        await self.grant(index)
+
+    def leave(self, will: Will, indexes: Iterable[int]) -> None:
+        """Let these buffers know what another coordinator is made of."""
+        for index in indexes:
+            if index in self._handles:
+                self._handles[index].inherit.remote(will)
 
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group."""
@@ -257,7 +328,7 @@ class BufferPool:
         self, index: int, method: str, *arguments: object, timeout_s: float | None = None
     ) -> Any:
         timeout_s = CALL_WAIT_S if timeout_s is None else timeout_s
-        reference = getattr(self._handles[index], method).remote(*arguments)
+        reference = getattr(self._handle(index), method).remote(*arguments)
         try:
             return await asyncio.wait_for(reference, timeout_s)
         except TimeoutError:
@@ -265,25 +336,34 @@ class BufferPool:
                 f"buffer {index} of {self._topology} did not answer {method} in {timeout_s:g} s"
             ) from None
 
-    async def _watch_loop(self, returned: Callable[[int], Awaitable[None]]) -> None:
+    async def _watch_loop(self, index: int) -> None:
+        soon = self._soon[index]
         while True:
-            await asyncio.sleep(PING_PAUSE_S)
-            await asyncio.gather(*(self._look(index, returned) for index in range(self.count)))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(soon.wait(), min(PING_PAUSE_S, self._lease_s / 5))
+            soon.clear()
+            if index in self._handles:
+                await self._look(index)
 
-    async def _look(self, index: int, returned: Callable[[int], Awaitable[None]]) -> None:
+    async def _look(self, index: int) -> None:
         try:
-            info: BufferInfo = await self._call(index, "ping", timeout_s=LOOK_WAIT_S)
-            self._note(info)
+            info = await self._ping(index, LOOK_WAIT_S)
             self._away.pop(index, None)
-            if info.incarnation != self._incarnations.get(index):
+            anew = info.incarnation != self._incarnations.get(index)
+            if anew and self._returned is not None and not info.problem:
                 logger.warning("buffer %d of %s has started anew", index, self._topology)
-                await returned(index)
+                await self._returned(index)
                 self._incarnations[index] = info.incarnation
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
-            if not any(at == index for at, _ in self._unopened):
-                self._away[index] = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            self._failed(index, error)
+            if any(at == index for at, _ in self._unopened):
+                self._away.pop(index, None)
+
+
+def _against(known: Identity, claim: Identity) -> bool:
+    return known.topology_id != claim.topology_id or claim.is_behind(known)
 
 
 def buffer_count(configured: int | None, partitions_max: int) -> int:

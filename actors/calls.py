@@ -111,6 +111,15 @@ def not_running(topology: str) -> NotFound:
     )
 
 
+def runs(topology: str) -> bool:
+    """Whether the topology has a coordinator, or one is being made."""
+    try:
+        ray.get_actor(names.coordinator(topology), namespace=names.NAMESPACE)
+    except ValueError:
+        return False
+    return True
+
+
 def running_topologies() -> list[str]:
     """The names of the topologies that run in this cluster."""
     found = ray.util.list_named_actors(all_namespaces=True)

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import sys
-import uuid
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -24,12 +23,14 @@ from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import ASK_WAIT_S
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.high_water import HighWater
+from pxrs_ray.actors.known_ends import DOCUMENT as KNOWN_ENDS_DOCUMENT
 from pxrs_ray.actors.memory import keep_what_is_loaded
 from pxrs_ray.actors.memory_store import open_store_for
 from pxrs_ray.actors.metrics import Sources, TopologyMetrics
 from pxrs_ray.actors.overview import topology_status
+from pxrs_ray.actors.probing import NodeWatch, asked_of
 from pxrs_ray.actors.removing import Removing
-from pxrs_ray.actors.specs import GroupSpec, queue_spec
+from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.actors.starting import Starting
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.actors.watchdog import watched
@@ -40,6 +41,7 @@ from pxrs_ray.config.staying import with_what_stays, without
 from pxrs_ray.ends import DOCUMENT as ENDS_DOCUMENT
 from pxrs_ray.ends import Ends, ends_from
 from pxrs_ray.errors import NotFound, StoreError, UsageError
+from pxrs_ray.homes import DOCUMENT as HOMES_DOCUMENT
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Outcome
@@ -47,12 +49,8 @@ from pxrs_ray.seal import Seal, new_key, seal_of
 from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.supervisor import Supervisor, problems_here
-from pxrs_ray.write_queue import WriteBatch, check_stored
 
 logger = logging.getLogger(__name__)
-
-# The topology's own documents live in a group of the registry, and a group has a row at least.
-DOCUMENT_ROWS = 1
 
 # The store's thread and the event loop want the interpreter in turns, many times a commit; at
 # Python's usual 5 ms a turn each would wait for the other.
@@ -80,6 +78,7 @@ class Coordinator(Removing):
         self._high_water: HighWater
         self._drains: DrainWatch
         self._reporting: asyncio.Task[None]
+        self._keeping: list[asyncio.Task[None]]
         start_journal(topology=config.name, actor="coordinator")
         sys.setswitchinterval(SWITCH_S)
         keep_what_is_loaded()
@@ -88,6 +87,7 @@ class Coordinator(Removing):
         self._ends = Ends()
         self._half_applied = False
         self._deployed = ""
+        self._may_begin = False
         self.accepts_loss = False
         self._accepted = ""
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
@@ -114,6 +114,8 @@ class Coordinator(Removing):
             shell.staff.let_go()
             await shell.let_go()
         self._groups.clear()
+        if hasattr(self, "_homing"):
+            await self._homing.close()
         if hasattr(self, "_pool"):
             self._pool.stop_watching()
         if hasattr(self, "_thread"):
@@ -126,6 +128,8 @@ class Coordinator(Removing):
         self._thread = StoreThread(lambda: open_store_for(config))
         self._store = await self._thread.open()
         self._thread.look_by(partial(self._store.documents, config.name))
+        self._nodes = NodeWatch(asked_of(config, make=True))
+        await self._check_begun()
         registry_id = await self._thread.call_until_known(self._store.create)
         kept = not config.store_url.startswith("memory:")
         self._high_water = HighWater(config.topology_dir, registry_id, kept=kept)
@@ -133,10 +137,7 @@ class Coordinator(Removing):
         self.accepts_loss = not kept or bool(self._high_water.accepted)
         self._accepted = self._high_water.accepted
         self.seal, self._seal_problem = seal_of(config.topology_dir, self._seal_key)
-        snapshot = await self._thread.call_until_known(
-            self._store.lead, config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
-        )
-        self._generation = snapshot.generation
+        await self._lead()
         documents = await self._thread.call_until_known(self._store.documents, config.name)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._deployed = documents.get("deployed", "")
@@ -149,13 +150,18 @@ class Coordinator(Removing):
         await self._keep_config(config)
         folder, lease_s = str(config.topology_dir), config.lease_ttl_seconds
         self._pool = BufferPool(config.name, self._buffer_count, folder, lease_s)
-        await self._pool.start()
+        self._pool.granting.generation = self._generation
+        self._pool.confirm = self._confirm_leading
+        self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
+        await self._find_homes(documents.get(HOMES_DOCUMENT, ""))
         if going.topology:
             raise NotFound(
                 f"topology {config.name} is being deleted, and nothing of it runs any more: "
                 f"`pxrs down {config.name} --delete` finishes it"
             )
         await self._check_identity()
+        await self._pool.grant()
+        self._pool.keep_granting()
         known = {name for name in documents.get("groups", "").split("\n") if name}
         for name in sorted(known - going.groups.keys()):
             self._groups[name] = shell = self._new_shell(name, config)
@@ -167,16 +173,13 @@ class Coordinator(Removing):
         self._high_water.settled()
         self.accepts_loss = not kept
         self._pool.watch(self._reopen)
+        self._homing.keep_on()
+        self._leave_will(self._pool.met())
+        self._keeping = self._keep_up()
         self._drains = DrainWatch(lambda: [shell.staff for shell in self._groups.values()])
         metrics = TopologyMetrics(config.name)
         report = partial(metrics.report_for_ever, self._metric_sources)
         self._reporting = Supervisor(config.name).keep("metrics", report)
-
-    async def _make_topology_id(self) -> str:
-        """Names are used again, this is not: it tells what is kept outside whose it is."""
-        made = uuid.uuid4().hex
-        await self._put_document("topology_id", made)
-        return made
 
     async def _metric_sources(self) -> Sources:
         recent_ms = list(self._thread.recent_ms)
@@ -184,8 +187,12 @@ class Coordinator(Removing):
         tallies = {name: shell.host.tally for name, shell in self._groups.items()}
         return Sources(await self.status(), tallies, await self._pool.stats(), recent_ms)
 
-    async def ping(self) -> tuple[str, int, float]:
-        """Fingerprint, process id, and when this incarnation began."""
+    async def ping(self, begin: bool = False) -> tuple[str, int, float]:
+        """Fingerprint, process id, and when this incarnation began.
+
+        With `begin`, a registry that is nowhere is begun here: `deploy` says so, and nobody else.
+        """
+        self._may_begin = self._may_begin or begin
         await self._ready()
         return self._config.fingerprint(), os.getpid(), self._started_s
 
@@ -204,7 +211,10 @@ class Coordinator(Removing):
             await shell.close(graceful=True)
         self._closing = True
         self._drains.close()
+        await self._homing.close()
         self._reporting.cancel()
+        for task in self._keeping:
+            task.cancel()
         await self._pool.close()
         await self._thread.close()
 
@@ -292,7 +302,7 @@ class Coordinator(Removing):
     async def queue(self, name: str) -> tuple[QueueSpec, PxrsConfig, int]:
         """The queue as buffers and producers know it, the configuration, and how many buffers."""
         await self._ready()
-        return queue_spec(self._config, name), self._config, self._buffer_count
+        return self._spec(name), self._config, self._buffer_count
 
     # --- groups -----------------------------------------------------------------------------------
 
@@ -341,11 +351,6 @@ class Coordinator(Removing):
         """Raise StoreCorrupted when the registry is behind what it had accepted before."""
         self._high_water.check(group, generation, version)
 
-    async def check_leading(self) -> None:
-        """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
-        stored = await self._thread.call_until_known(self._store.load, self._config.name)
-        check_stored(WriteBatch((), 0), stored, self._generation)
-
     # --- asking -----------------------------------------------------------------------------------
 
     async def status(self) -> TopologyStatus:
@@ -364,7 +369,8 @@ class Coordinator(Removing):
 
     def _problems(self) -> list[str]:
         sealed = [self._seal_problem] if self._seal_problem else []
-        return [*self._high_water.problems, *sealed, *problems_here()]
+        homes = self._homing.problems()
+        return [*self._high_water.problems, *sealed, *homes, *problems_here()]
 
     async def group_status(self, group: str) -> GroupStatus:
         """One group, at this moment."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,11 +27,8 @@ from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.topology import Topology, deploy
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.config import PxrsConfig
-from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.store import open_store
 
-GONE_WAIT_S = 30.0
-LOOK_EVERY_S = 0.1
 SHORT = 16
 # These are where the coordinator is, and nowhere else.
 OF_THE_COORDINATOR = ("memory:", "sqlite:")
@@ -127,9 +123,7 @@ class Deployment:
     def carry_out(self) -> Topology:
         """Make it so, and keep which file it was; answers the topology."""
         to_start = self._groups_to_start()
-        if self._new_code:
-            _remove_coordinator(self.config.name)
-        topology = deploy(self.config)
+        topology = deploy(self.config, anew=self._new_code)
         for name, group in self.config.groups.items():
             found = topology.group(name)
             if name in to_start:
@@ -173,14 +167,3 @@ def _code() -> str:
     if not any(told.values()):
         return ""
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:SHORT]
-
-
-def _remove_coordinator(topology: str) -> None:
-    """End the coordinator for good, so that the next one is made with this job's code."""
-    name = names.coordinator(topology)
-    ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
-    end_s = time.monotonic() + GONE_WAIT_S
-    while name in actors_of(topology):
-        if time.monotonic() > end_s:
-            raise DeadlineExceeded(f"the coordinator of {topology} did not end in {GONE_WAIT_S} s")
-        time.sleep(LOOK_EVERY_S)

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors import names
+from pxrs_ray.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
     from pxrs_ray.config import PxrsConfig
 
 SEAL_KEY_BYTES = 32
+GONE_WAIT_S = 30.0
+LOOK_EVERY_S = 0.02
 
 TOLD_CHARS_MAX = 100
 METHODS = (
+    "accept_buffer_loss",
     "apply",
+    "buffer_started",
     "buffer_stats",
     "command",
     "config",
@@ -44,6 +51,7 @@ METHODS = (
     "note_deployed",
     "orphans",
     "ping",
+    "plan_buffer_loss",
     "plan_group_removal",
     "plan_queue_removal",
     "plan_topology_removal",
@@ -57,6 +65,7 @@ METHODS = (
 # What changes something: refused, or told to wait, while the registry is away. See `Changes`.
 CHANGES = frozenset(
     (
+        "accept_buffer_loss",
         "apply",
         "command",
         "delete_group",
@@ -119,8 +128,12 @@ for _name in METHODS:
     setattr(CoordinatorActor, _name, _forward(_name))
 
 
-def make_coordinator(config: PxrsConfig, buffers: int) -> bool:
-    """Create the topology's coordinator actor; False when one runs already, or is being made."""
+def make_coordinator(config: PxrsConfig, buffers: int, node: str = "") -> bool:
+    """Create the topology's coordinator actor; False when one runs already, or is being made.
+
+    On the `node` it stays: it is started again there, and nowhere else. '' is any node.
+    """
+    where = NodeAffinitySchedulingStrategy(node, soft=False) if node else None
     made = ray.remote(CoordinatorActor).options(
         name=names.coordinator(config.name),
         namespace=names.NAMESPACE,
@@ -129,11 +142,31 @@ def make_coordinator(config: PxrsConfig, buffers: int) -> bool:
         max_task_retries=-1,
         max_concurrency=10_000,
         num_cpus=0,
+        scheduling_strategy=where,
     )
     try:
         # Ray makes one of a name: of several who try at once, one alone is its maker.
         made.remote(config, buffers, secrets.token_bytes(SEAL_KEY_BYTES))
     except ValueError:
         ray.get_actor(names.coordinator(config.name), namespace=names.NAMESPACE)
+        return False
+    return True
+
+
+def remove_coordinator(topology: str) -> None:
+    """End the coordinator for good, so that the next one is made with this job's code."""
+    name = names.coordinator(topology)
+    ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
+    end_s = time.monotonic() + GONE_WAIT_S
+    while _is_there(name):
+        if time.monotonic() > end_s:
+            raise DeadlineExceeded(f"the coordinator of {topology} did not end in {GONE_WAIT_S} s")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _is_there(name: str) -> bool:
+    try:
+        ray.get_actor(name, namespace=names.NAMESPACE)
+    except ValueError:
         return False
     return True

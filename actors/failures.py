@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import (
+    ActorUnavailableError,
+    ActorUnschedulableError,
+    RayActorError,
+    RayTaskError,
+)
 
 from pxrs_ray.actors import names
 from pxrs_ray.errors import BufferAway, NotFound, PxrsError
@@ -27,7 +32,12 @@ def ours(error: BaseException) -> PxrsError:
 
 def is_away(error: BaseException) -> bool:
     """Whether the actor that was called is restarting or gone for ever."""
-    return isinstance(error, RayActorError)
+    return isinstance(error, RayActorError | ActorUnschedulableError)
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the actor that was called is gone for ever: another one may have its name."""
+    return is_away(error) and not isinstance(error, ActorUnavailableError)
 
 
 def find_buffer(topology: str, index: int) -> Any:

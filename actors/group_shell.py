@@ -212,6 +212,12 @@ class GroupShell:
         """The actors that this group has now."""
         return [hand.actor for hand in self.staff.hands.values()]
 
+    async def meet(self, index: int) -> None:
+        """A buffer has come back: hear what its logs know of us, and tell them what we know."""
+        await self.logs.check()
+        spec = self.spec
+        await self._pool.passed_on(index, spec.queue, spec.group, self.checkpoints())
+
     def tell_buffers(self) -> None:
         """Repeat which epochs are current, for a buffer that may have forgotten."""
         epochs = {row.partition: row.epoch for row in self.host.core.state.rows if row.epoch}

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.actors.beginning import Floor
 from pxrs_ray.actors.buffers import FOREIGN_REMEDY, BufferPool
 from pxrs_ray.actors.group_shell import GroupShell
-from pxrs_ray.actors.high_water import HighWater, accept_loss, who_accepted
+from pxrs_ray.actors.high_water import RECOVER, HighWater, accept_loss, who_accepted
 from pxrs_ray.actors.log_witness import Recovered
-from pxrs_ray.actors.specs import queue_spec
 from pxrs_ray.actors.starting import Starting
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.ends import Ends
 from pxrs_ray.errors import AlreadyExists, StoreCorrupted
+from pxrs_ray.homes import RegistryHome
+from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import QueueSpec
-from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.model import Generation, Offset, PartitionId
 from pxrs_ray.processing.gaps import done_to
 from pxrs_ray.seal import Seal
-from pxrs_ray.trouble import passes
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.store_thread import StoreThread
@@ -55,6 +55,8 @@ class Making(ABC):
     _starting: Starting
     _ends: Ends
     _accepted: str
+    _generation: int
+    _leader: str
 
     @abstractmethod
     async def _ready(self) -> None:
@@ -89,36 +91,23 @@ class Making(ABC):
         """Raise StoreCorrupted when the registry has gone back."""
 
     @abstractmethod
+    async def _lead(self, over: Generation = 0) -> None:
+        """Take the next generation of the topology, above `over`."""
+
+    @abstractmethod
     async def check_leading(self) -> None:
         """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
 
+    @abstractmethod
     async def _open_queues(self, config: PxrsConfig) -> None:
-        """Open all that can be opened. What passes is tried again by itself, and shown till then.
+        """Make or open the logs of every queue, wherever there is a buffer for them."""
 
-        Raises what lasts, of a topology that runs: one that starts goes on with all the others.
-        """
-        specs = [queue_spec(config, name) for name in config.queues]
-        calls = (self._pool.open(spec, self._expected_ends(spec)) for spec in specs)
-        for answer in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(answer, BaseException) and self._starting.done and not passes(answer):
-                raise answer
-
-    async def _reopen(self, index: int) -> None:
-        """A buffer came back: tell it what it must hold, and which epochs are over."""
-        await self._pool.belong_on(index, self.topology_id, adopt=self.accepts_loss)
-        for shell in self._groups.values():
-            shell.tell_buffers()
-        specs = [queue_spec(self._config, name) for name in self._config.queues]
-        calls = (self._pool.open_on(index, spec, self._expected_ends(spec)) for spec in specs)
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        async with self._changing:
-            await self._try_to_finish()
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+    @abstractmethod
+    def _registry_home(self) -> RegistryHome | None:
+        """Where the registry is at home, when that is a file."""
 
     def _expected_ends(self, spec: QueueSpec) -> dict[PartitionId, Offset]:
-        ends: dict[PartitionId, Offset] = {}
+        ends = self._pool.known_ends.of(spec.queue_id)
         for shell in self._groups.values():
             if shell.spec.queue == spec.queue:
                 for row in shell.host.core.state.rows:
@@ -177,15 +166,44 @@ class Making(ABC):
         noted = self._high_water.generation(group)
         return Floor(self._ends.epoch, max(self._ends.generation, noted))
 
+    def _claim(self) -> Identity:
+        home = self._registry_home()
+        where = (home.disk, home.host) if home is not None else ("", "")
+        return Identity(self.topology_id, self._generation, self._leader, *where)
+
     async def _check_identity(self) -> None:
-        """Raise StoreCorrupted when the logs were made under another registry than ours."""
-        foreign = await self._pool.belong(self.topology_id, adopt=self.accepts_loss)
-        if foreign and not self.accepts_loss:
-            raise StoreCorrupted(
-                f"the logs of buffers {', '.join(map(str, foreign))} in "
-                f"{self._config.topology_dir} were made under another registry than the one that "
-                f"topology {self._config.name} has now: {FOREIGN_REMEDY}"
+        """Raise StoreCorrupted when the logs were made under another registry than ours, or have
+        belonged to a later coordinator than this registry knows of: then it went back.
+        """
+        against = await self._pool.belong(self._claim(), adopt=False)
+        if not against:
+            return
+        if not self.accepts_loss:
+            raise StoreCorrupted(self._told_against(against))
+        await self._lead(max(known.generation for known in against.values()))
+        self._pool.granting.generation = self._generation
+        await self._pool.belong(self._claim(), adopt=True)
+
+    def _told_against(self, against: Mapping[int, Identity]) -> str:
+        indexes = ", ".join(map(str, against))
+        homes = {(k.registry_disk, k.registry_host) for k in against.values() if k.registry_disk}
+        where = "".join(
+            f"; their registry is at home on disk {disk} of host {host or 'unknown'}"
+            for disk, host in sorted(homes)
+        )
+        if any(known.topology_id != self.topology_id for known in against.values()):
+            return (
+                f"the logs of buffers {indexes} in {self._config.topology_dir} were made under "
+                f"another registry than the one that topology {self._config.name} has now{where}: "
+                f"{FOREIGN_REMEDY}"
             )
+        newest = max(known.generation for known in against.values())
+        return (
+            f"the registry of topology {self._config.name} went back: buffers {indexes} have "
+            f"belonged to coordinator {newest}, and it makes this one coordinator "
+            f"{self._generation}; it has lost accepted writes{where}. Restore it, or run {RECOVER} "
+            "to go on with what it holds (messages are delivered again from the older checkpoints)"
+        )
 
     async def recover_registry(self, who: str) -> dict[str, Recovered]:
         """Go on with a registry that has lost accepted writes; answers what that means, by group.

@@ -1,7 +1,8 @@
 """`PartitionClient`: blocking reads and writes of one partition's log, for tools and workers.
 
-Rules of this file. A buffer that is away is asked again, up to a deadline; what it refuses is
-raised. Appending needs a producer identity, epoch and sequence: making the call again is harmless.
+Rules of this file. A buffer that is away, or may not serve, is asked again, up to a deadline; what
+it refuses is raised. Appending needs a producer identity, epoch and sequence: making the call again
+is harmless.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from functools import partial
 from typing import Any
 
 from pxrs_ray.actors.failures import find_buffer, ours
+from pxrs_ray.actors.served import lease_over
 from pxrs_ray.batch import Batch, batches
 from pxrs_ray.errors import (
     BufferAway,
     DeadlineExceeded,
+    LeaseOver,
     NotFound,
     OffsetOutOfRange,
     PxrsError,
@@ -62,10 +65,13 @@ class PartitionClient:
             try:
                 if self._buffer is None:
                     self._buffer = find_buffer(self._topology, self._index)
-                return make(self._buffer).future().result(CALL_WAIT_S)
+                found = make(self._buffer).future().result(CALL_WAIT_S)
+                if (refusal := lease_over(found)) is None:
+                    return found
+                raise refusal
             except Exception as error:
                 answer = ours(error)
-                if not isinstance(answer, (BufferAway, NotFound)):
+                if not isinstance(answer, (BufferAway, LeaseOver, NotFound)):
                     raise answer from None
                 self._buffer = None
                 if time.monotonic() > end_s:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.failures import ours
 from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.topology import Topology
 from pxrs_ray.batch import batches
-from pxrs_ray.errors import DeadlineExceeded, NotFound, OffsetOutOfRange
+from pxrs_ray.errors import DeadlineExceeded, LeaseOver, NotFound, OffsetOutOfRange
 from pxrs_ray.log.wire import Fetched, LogEnds, Refused
 from pxrs_ray.model import Message, Offset, PartitionId
 
@@ -27,6 +28,7 @@ WAIT_MS = 1_000
 BYTES_MAX = 1 << 20
 CALL_WAIT_S = 30.0
 AWAY_PAUSE_S = 0.5
+LEASE_PAUSE_S = 0.1
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class Peek:
     positions: dict[PartitionId, Offset] = field(default_factory=dict)
     _full_name: str = ""
     _buffers: int = 1
+    _waits_since_s: float | None = None
 
     @classmethod
     def of(cls, topology: Topology, queue: str) -> Peek:
@@ -101,19 +104,36 @@ class Peek:
         except RayActorError:
             time.sleep(AWAY_PAUSE_S)
             return []
+        except RayTaskError as error:
+            answer = ours(error)
+            if not isinstance(answer, LeaseOver):
+                raise
+            self._wait_out(answer)
+            return []
         return found
 
     def _taken(self, fetched: Fetched | Refused) -> Iterator[Message]:
         partition = fetched.partition
         at = self.positions[partition]
         if isinstance(fetched, Fetched):
+            self._waits_since_s = None
             for batch in batches(fetched, at):
                 yield from batch
             self.positions[partition] = fetched.next_offset
+        elif isinstance(fetched.error, LeaseOver):
+            self._wait_out(fetched.error)
         elif isinstance(fetched.error, OffsetOutOfRange) and (fetched.start_offset or 0) > at:
             self.positions[partition] = fetched.start_offset or 0
         else:
             raise fetched.error
+
+    def _wait_out(self, error: LeaseOver) -> None:
+        """Pause before a buffer that may not serve is asked again. Raises what lasts too long."""
+        now_s = time.monotonic()
+        self._waits_since_s = self._waits_since_s or now_s
+        if now_s - self._waits_since_s > CALL_WAIT_S:
+            raise error
+        time.sleep(LEASE_PAUSE_S)
 
     def _handle(self, index: int) -> Any:
         return ray.get_actor(names.buffer(self.topology.name, index), namespace=names.NAMESPACE)

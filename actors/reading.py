@@ -23,7 +23,7 @@ from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import answer_of
 from pxrs_ray.actors.resting import Resting
 from pxrs_ray.batch import batches
-from pxrs_ray.errors import BufferAway, Fenced, OffsetOutOfRange
+from pxrs_ray.errors import BufferAway, Fenced, LeaseOver, OffsetOutOfRange
 from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervisor import contained
@@ -101,7 +101,7 @@ class Reading:
                 continue
             try:
                 fetched = await self._fetch_what_can_be(index, positions, wake)
-            except (RayError, BufferAway) as error:
+            except (RayError, BufferAway, LeaseOver) as error:
                 logger.info("buffer %d is away: %s", index, error)
                 self._forget(index)
                 await asyncio.sleep(pause_s)
@@ -124,7 +124,7 @@ class Reading:
         """Read all; when that fails, each alone, and let those rest that fail."""
         try:
             return await self._fetch(index, positions, wake, FETCH_WAIT_MS)
-        except (RayError, BufferAway):
+        except (RayError, BufferAway, LeaseOver):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is of one of them
             if len(positions) == 1:
@@ -134,7 +134,7 @@ class Reading:
         for partition, at in positions.items():
             try:
                 found += await self._fetch(index, {partition: at}, asyncio.Event(), 0) or []
-            except (RayError, BufferAway):
+            except (RayError, BufferAway, LeaseOver):
                 raise
             except Exception as error:  # noqa: BLE001
                 self._cannot_read(partition, error)
@@ -224,6 +224,10 @@ class Reading:
         start = refused.start_offset
         if isinstance(refused.error, OffsetOutOfRange) and start is not None and offset < start:
             self._skip(partition, epoch, offset, start)
+            return
+        if isinstance(refused.error, LeaseOver):
+            # Asked again, it waits for its lease as a long poll waits for messages.
+            logger.info("partition %d is not served now: %s", partition, refused.error)
             return
         self._cannot_read(partition, refused.error)
 

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Mapping
 
 from pxrs_ray.actors import crew_document
-from pxrs_ray.actors.making import Making
+from pxrs_ray.actors.leading import Leading
 from pxrs_ray.actors.orphans import end_orphans_of, orphans_of
 from pxrs_ray.config.staying import without
 from pxrs_ray.ends import DOCUMENT, ENDS, Ends
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 TENANTS = "tenants/"
 
 
-class Removing(Making):
+class Removing(Leading):
     """See the rules at the head of this file."""
 
     _deployed: str
@@ -249,6 +249,7 @@ class Removing(Making):
         for document in await self._tenants_of(name):
             await self._put_document(document, "")
         await self._pool.drop_queue(full_name)
+        await self._homing.forget_queue(full_name)
         await self._put_ends(self._ends.without_queue(full_name))
         logger.warning("queue %s of %s is removed", full_name, self._config.name)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, running_topologies
+from pxrs_ray.actors.calls import CoordinatorCalls, actors_of, running_topologies, runs
 from pxrs_ray.actors.group import Group
 from pxrs_ray.actors.joining import join
 from pxrs_ray.codec import Codec, register
@@ -159,6 +159,18 @@ class Topology:
         found: dict[int, BufferStats] = self._call("buffer_stats")
         return found
 
+    def plan_buffer_loss(self, buffer: int) -> str:
+        """What `accept_buffer_loss` would lose. Raises NotFound, and UsageError when that buffer
+        is at home."""
+        found: str = self._call("plan_buffer_loss", buffer)
+        return found
+
+    def accept_buffer_loss(self, buffer: int) -> str:
+        """Give up the disk of a buffer whose host is away: it begins elsewhere, under a new term,
+        as soon as nobody can serve from that disk any more. Raises as `plan_buffer_loss`."""
+        found: str = self._call("accept_buffer_loss", buffer)
+        return found
+
     def kill_orphans(self) -> list[str]:
         """End consumer actors that belong to no member of a group; answer which."""
         found: list[str] = self._call("kill_orphans")
@@ -255,23 +267,20 @@ def _producer_limits(config: PxrsConfig, queue: QueueConfig) -> dict[str, Any]:
     }
 
 
-def deploy(config: PxrsConfig) -> Topology:
+def deploy(config: PxrsConfig, *, anew: bool = False) -> Topology:
     """Start the topology, or join the one that runs under its name.
 
     When it runs with another configuration, what may change live is changed, and UsageError
     names what may not, with nothing changed. Groups that name a handler are started, unless they
     have consumers. A topology that waits for something (its registry, a log that is slow to open)
-    goes on starting after the DeadlineExceeded that says so.
+    goes on starting after the DeadlineExceeded that says so. With `anew`, its coordinator is
+    replaced by one that is made with this job's code.
     """
-    from pxrs_ray.actors.buffers import buffer_count
-    from pxrs_ray.actors.face import make_coordinator
-
     join()
-    partitions_max = max((q.partitions for q in config.queues.values()), default=1)
-    ours = make_coordinator(config, buffer_count(config.buffers, partitions_max))
+    ours = _make_coordinator(config, accept_loss=False, anew=anew)
     topology = Topology(config.name)
     try:
-        topology._call("ping", timeout_s=START_WAIT_S)
+        topology._call("ping", True, timeout_s=START_WAIT_S)
     except Exception as error:
         # What was made here, and cannot start, goes again. What may start yet stays, and so does
         # what another has made or may have joined meanwhile: an interrupt ends only the waiting.
@@ -281,6 +290,23 @@ def deploy(config: PxrsConfig) -> Topology:
     topology.apply(config)
     _start_declared(topology, config)
     return topology
+
+
+def _make_coordinator(config: PxrsConfig, *, accept_loss: bool, anew: bool) -> bool:
+    """Make it where its registry is; False when there is one."""
+    from pxrs_ray.actors.buffers import buffer_count
+    from pxrs_ray.actors.coordinator_place import place_of_coordinator
+    from pxrs_ray.actors.face import make_coordinator, remove_coordinator
+
+    there = runs(config.name)
+    if there and not anew:
+        return False
+    partitions_max = max((q.partitions for q in config.queues.values()), default=1)
+    count = buffer_count(config.buffers, partitions_max)
+    place = place_of_coordinator(config, accept_loss=accept_loss)
+    if there:  # last: buffers that miss it for long have another one made, of the old code
+        remove_coordinator(config.name)
+    return make_coordinator(config, count, place)
 
 
 def _start_declared(topology: Topology, config: PxrsConfig) -> None:
@@ -306,12 +332,8 @@ def recover_registry(
             "messages are delivered again from the registry's older checkpoints, and groups that "
             "it does not know begin anew: say that you accept the loss"
         )
-    from pxrs_ray.actors.buffers import buffer_count
-    from pxrs_ray.actors.face import make_coordinator
-
     join()
-    partitions_max = max((q.partitions for q in config.queues.values()), default=1)
-    make_coordinator(config, buffer_count(config.buffers, partitions_max))
+    _make_coordinator(config, accept_loss=True, anew=False)
     topology, who = Topology(config.name), f"request {uuid.uuid4().hex[:8]}"
     found: dict[str, Recovered] = topology._call("recover_registry", who, timeout_s=timeout_s)
     return found

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+_LEASE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 @dataclass(frozen=True, slots=True)
 class Instant:
@@ -39,6 +41,14 @@ class SystemClock:
 def monotonic_ms() -> int:
     """For deadlines, lingers and back-offs: it never falls, and means nothing elsewhere."""
     return time.monotonic_ns() // 1_000_000
+
+
+def lease_clock_ms() -> int:
+    """For leases: as `monotonic_ms`, but it goes on while the machine sleeps, where that is told.
+
+    Who slept must find its lease over when it wakes.
+    """
+    return time.clock_gettime_ns(_LEASE_CLOCK) // 1_000_000
 
 
 def wall_ms() -> int:

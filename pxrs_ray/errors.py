@@ -67,6 +67,10 @@ class BufferAway(PxrsError):
     """Raised when a buffer could not be asked; whether the call happened is unknown."""
 
 
+class SlotWaits(BufferAway):
+    """Raised when a buffer has no host now: it waits for its disk to come back."""
+
+
 class LogError(PxrsError):
     """The root of what a partition log can report."""
 
@@ -83,8 +87,19 @@ class LogLost(LogError):
     """Raised when a log that should hold data came back without it (disk or node lost)."""
 
 
+class LogReplaced(LogLost):
+    """Raised when another log lies in the place of the one that is meant; it is left as it is."""
+
+
 class LogAway(LogError):
     """Raised when a log cannot be used for a reason that passes: it heals by itself, try again."""
+
+
+class LeaseOver(LogAway):
+    """Raised when a buffer has no leave to serve now: it waits for its coordinator.
+
+    Of an append nobody knows whether it is kept; the same one again is not kept twice.
+    """
 
 
 class DiskFull(LogError):
@@ -149,6 +164,10 @@ class StoreCorrupted(StoreError):
 
 class StoreSchemaError(StoreError):
     """Raised when the stored schema is newer than this version, or cannot be upgraded."""
+
+
+class RegistryNotHere(StoreSchemaError):
+    """Raised when there is no registry where it should be; nothing is made in its place."""
 
 
 class SinkConflict(PxrsError):

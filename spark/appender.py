@@ -19,15 +19,22 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.link import answer_of
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PartitionFull, PxrsError, SequenceGap
+from pxrs_ray.errors import (
+    DeadlineExceeded,
+    LeaseOver,
+    NotFound,
+    PartitionFull,
+    PxrsError,
+    SequenceGap,
+)
 from pxrs_ray.log.wire import Appended, OutFrame, Refused
 from pxrs_ray.spark.target import Target
 
 APPEND_WAIT_MS = 5_000
 ANSWER_S = 5.0
 PAUSE_S = 0.1
-# What time can mend: readers make room, a predecessor arrives, a buffer comes back.
-PASSING = (PartitionFull, SequenceGap, NotFound)
+# What time can mend: readers make room, a predecessor arrives, a buffer comes back, or is let.
+PASSING = (LeaseOver, PartitionFull, SequenceGap, NotFound)
 
 
 @dataclass(slots=True)
@@ -123,6 +130,8 @@ class Appender:
             return nothing, error
         except RayTaskError as error:
             answer = answer_of(error)
+            if isinstance(answer, LeaseOver):
+                return nothing, answer
             if isinstance(answer, PxrsError):
                 raise answer from None
             raise

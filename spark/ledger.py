@@ -11,17 +11,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ray
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.served import served
 from pxrs_ray.batch import Batch, batches
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.codec import Codec, from_json, register
 from pxrs_ray.errors import FeedConflict, PxrsError, SequenceConflict
 from pxrs_ray.log.frame import producer_id
-from pxrs_ray.log.wire import Fetched
+from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.spark.appender import Appender
 from pxrs_ray.spark.target import Target
 
@@ -72,7 +74,12 @@ class Ledger:
     def open(self) -> None:
         """Have the log made, where it is not there yet."""
         buffer = ray.get_actor(names.buffer(self._target.topology, 0), namespace=names.NAMESPACE)
-        ray.get(buffer.open.remote(self._target.spec(), {}), timeout=OPEN_WAIT_S)
+        spec = self._target.spec()
+
+        def open_it() -> object:
+            return ray.get(buffer.open.remote(spec, {}, make=True), timeout=OPEN_WAIT_S)
+
+        served(open_it, OPEN_WAIT_S)
 
     def read(self) -> FeedState:
         """Everything that was told of this feed so far."""
@@ -129,16 +136,19 @@ class Ledger:
         header, body = row.to_wire(writer, self._epoch, sequence)
         self._appender.send([(0, header, body)])
 
+    def _fetch(self, buffer: Any, offset: int) -> list[Fetched | Refused]:
+        places = {0: (0, offset)}
+        call = buffer.fetch.remote(self._target.queue, READER, places, FETCH_BYTES_MAX, 0)
+        found: list[Fetched | Refused] = ray.get(call, timeout=OPEN_WAIT_S)
+        return found
+
     def _facts(self) -> Iterator[dict[str, Any]]:
         name = names.buffer(self._target.topology, 0)
         buffer: Any = ray.get_actor(name, namespace=names.NAMESPACE)
         offset = 0
         wanted = self._feed.encode()
         while True:
-            reference = buffer.fetch.remote(
-                self._target.queue, READER, {0: (0, offset)}, FETCH_BYTES_MAX, 0
-            )
-            replies = ray.get(reference, timeout=OPEN_WAIT_S)
+            replies = served(partial(self._fetch, buffer, offset), OPEN_WAIT_S)
             if not replies:
                 return
             reply = replies[0]

@@ -13,6 +13,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark code has it
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.served import served
 from pxrs_ray.batch import ARROW_SCHEMA, Batch, batches
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.log.files import Files
@@ -31,7 +33,7 @@ from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.opening import log_folder
 from pxrs_ray.log.scan import Damage, scan
 from pxrs_ray.log.segment import FILE_HEADER_BYTES, check_file_header, segment_paths
-from pxrs_ray.log.wire import Fetched, LogEnds
+from pxrs_ray.log.wire import Fetched, LogEnds, Refused
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.spark.by_push import join_ray
 from pxrs_ray.spark.target import Target
@@ -153,14 +155,19 @@ def _from_buffers(target: Target, share: Share) -> Iterator[Batch]:
     buffer: Any = ray.get_actor(name, namespace=names.NAMESPACE)
     at = share.start
     while at < share.end:
-        call = buffer.fetch.remote(target.queue, READER, {share.partition: (0, at)}, FETCH_BYTES, 0)
-        found = ray.get(call, timeout=CALL_S_MAX)
+        found = served(partial(_fetch, buffer, target.queue, share.partition, at), CALL_S_MAX)
         if not found:
             return
         if not isinstance(found[0], Fetched):
             raise found[0].error
         yield from batches(found[0], at)
         at = found[0].next_offset
+
+
+def _fetch(buffer: Any, queue: str, partition: int, at: int) -> list[Fetched | Refused]:
+    call = buffer.fetch.remote(queue, READER, {partition: (0, at)}, FETCH_BYTES, 0)
+    found: list[Fetched | Refused] = ray.get(call, timeout=CALL_S_MAX)
+    return found
 
 
 def _from_files(share: Share) -> Iterator[Batch]:
@@ -186,7 +193,7 @@ def _from_files(share: Share) -> Iterator[Batch]:
 
 def _shares_of_folder(folder: Path, queue: str, start: Bound, end: Bound) -> list[Share]:
     folder = folder.expanduser().resolve()
-    logs = sorted(log_folder(folder, queue, 0).parent.glob("p*"))
+    logs = sorted(log_folder(folder, queue, 0).parent.glob("p" + "[0-9]" * 5))
     if not logs:
         raise NotFound(
             f"{folder} holds no queue {queue!r}: give the topology's own folder, data_dir/name; "

@@ -27,6 +27,7 @@ from pxrs_ray.model import Message
 from pxrs_ray.outbox import OutboxLimits
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import ProducerLimits
+from tests.leases import let_serve
 
 WAIT_S = 30.0
 QUEUE = "q"
@@ -93,7 +94,8 @@ class Buffers:
     def start(self, index: int) -> None:
         async def make() -> Buffer:
             buffer = Buffer("t", index, self.count, str(self.folder))
-            await buffer.open(self.spec, {})
+            await buffer.open(self.spec, {}, make=True)
+            await let_serve(buffer)
             return buffer
 
         self._buffers[index] = self.on_loop(make()).result(WAIT_S)

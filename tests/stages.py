@@ -61,6 +61,8 @@ STAGES = (
     # The same classes as actors have, in one process; then on a real Ray, with real kills.
     Stage("inside", tests=("tests/actors",), marked="not ray", twice=True, workers=2),
     Stage("actors", tests=("tests/actors",), marked="ray", twice=True),
+    # Three hosts in namespaces, each with a disk and a Ray node of its own; power cuts, cut links.
+    Stage("hosts", tests=("tests/hosts",), twice=True),
     Stage("cli", tests=("tests/cli",), twice=True),
     Stage("spark", tests=("tests/spark",), twice=True),
     Stage("examples", tests=("tests/examples", "tests/docs"), twice=True),

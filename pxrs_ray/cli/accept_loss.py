@@ -2,22 +2,65 @@
 
 from __future__ import annotations
 
-from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
+from typing import Annotated
+
+import typer
+
+from pxrs_ray.cli._options import AsJson, Partitions, TopologyName
+from pxrs_ray.cli._removal import Yes
+from pxrs_ray.errors import UsageError
 
 
 def command(
-    queue: QueueName,
+    queue: Annotated[
+        str | None, typer.Argument(help="The queue whose logs stand still.", show_default=False)
+    ] = None,
     partition: Partitions = None,
+    buffer: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Give up the disk of this buffer, whose host is away: it begins on another one.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let logs of QUEUE that stand still after a loss go on above the gap; it cannot be undone."""
+    """Let logs of QUEUE that stand still after a loss go on above the gap; it cannot be undone.
+
+    With --buffer, give up a host that does not come back, with its disk: what lay there is lost,
+    and lost_log_policy says what its logs do then.
+    """
+    if (queue is None) == (buffer is None):
+        raise UsageError("say either a QUEUE whose logs stand still, or --buffer N")
+    if buffer is not None:
+        _give_up(buffer, topology, yes=yes, as_json=as_json)
+        return
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer, table
 
     found = running(topology)
     from pxrs_ray.actors.losses import accept_losses
 
-    ends = accept_losses(found, queue, partition or ())
+    ends = accept_losses(found, str(queue), partition or ())
     rows = [(f"P{p}", end.state, end.start_offset, end.end_offset) for p, end in ends.items()]
     answer(ends, as_json, lambda: table(("partition", "state", "begins", "ends"), rows))
+
+
+def _give_up(buffer: int, topology: str | None, *, yes: bool, as_json: bool) -> None:
+    from pxrs_ray.cli._ray import steady
+    from pxrs_ray.cli._show import answer
+
+    found = steady(topology)
+    lost = found.plan_buffer_loss(buffer)
+    if not yes:
+        typer.echo(lost, err=True)
+        typer.confirm("Give it up?", abort=True, err=True)
+    found.accept_buffer_loss(buffer)
+    answer(
+        {"topology": found.name, "buffer": buffer, "lost": lost},
+        as_json,
+        lambda: f"buffer {buffer} begins elsewhere as soon as nobody can serve from its old disk",
+    )

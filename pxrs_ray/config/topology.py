@@ -80,6 +80,13 @@ class PxrsConfig(QueueOptions, GroupOptions):
     buffers: int | None = option(
         None, "How many buffer actors; None follows the CPUs.", Change.FIXED, ge=1, le=1_024
     )
+    replace_host_after_s: float | None = option(
+        None,
+        "After how many seconds a host that is away is given up with its disk: its buffers begin "
+        "on another one, and what lay there is lost as lost_log_policy says. None: they wait.",
+        ge=10,
+        le=10 * 366 * 24 * 3_600,
+    )
     rebalance_interval_ms: Milliseconds = option(
         10_000, "The longest time between two sweeps for expired leases and deadlines."
     )
@@ -252,6 +259,12 @@ class PxrsConfig(QueueOptions, GroupOptions):
     def topology_dir(self) -> Path:
         """The folder of this topology's data on each node."""
         return self.data_dir.expanduser() / self.name
+
+    @property
+    def replace_host_after_ms(self) -> int | None:
+        """The same in milliseconds."""
+        after_s = self.replace_host_after_s
+        return None if after_s is None else round(after_s * 1_000)
 
     @property
     def store_url(self) -> str:

@@ -78,6 +78,10 @@ class Files:
         """Give a file another name, in the place of what has it."""
         source.replace(target)
 
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name. Raises FileExistsError where something has that name."""
+        target.hardlink_to(source)
+
     def unlink(self, path: Path) -> None:
         """Remove a file; one that is not there is success."""
         path.unlink(missing_ok=True)

@@ -8,34 +8,51 @@ from pathlib import Path
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.files import Files
+from pxrs_ray.model import Generation
 
 NAME = "identity.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is noted beside the logs of a buffer."""
+    """What is noted beside the logs of a buffer.
+
+    `generation` is the highest of a coordinator that it belonged to, `leader` tells that one from
+    another with the same number. `registry_disk` and `registry_host` say where the registry is at
+    home, when that is a disk; '' where nobody said.
+    """
 
     topology_id: str
+    generation: Generation = 0
+    leader: str = ""
+    registry_disk: str = ""
+    registry_host: str = ""
+
+    def is_behind(self, known: Identity) -> bool:
+        """Whether `known`, which was noted here, comes from a later leader than this."""
+        return known.topology_id == self.topology_id and (
+            known.generation > self.generation
+            or (known.generation == self.generation > 0 and known.leader != self.leader)
+        )
 
 
 IDENTITY = json_codec("log: identity.json", Identity)
 
 
-def read_identity(files: Files, folder: Path) -> str:
-    """The `topology_id` that is noted in `folder`, '' when none is. Raises LogCorrupted."""
+def read_identity(files: Files, folder: Path) -> Identity | None:
+    """What is noted in `folder`, None when nothing is. Raises LogCorrupted."""
     path = folder / NAME
     try:
         found: Identity = IDENTITY.decode(files.read_file(path))
     except FileNotFoundError:
-        return ""
+        return None
     except ValueError as error:
         raise LogCorrupted(
             f"{path}: does not tell whose logs these are ({error}): remove it if they are yours"
         ) from error
-    return found.topology_id
+    return found
 
 
-def write_identity(files: Files, folder: Path, topology_id: str) -> None:
+def write_identity(files: Files, folder: Path, identity: Identity) -> None:
     """Note whose logs lie in `folder`, durably. Raises OSError, DiskFull."""
-    files.replace(folder / NAME, IDENTITY.encode(Identity(topology_id)), sync=True)
+    files.replace(folder / NAME, IDENTITY.encode(identity), sync=True)

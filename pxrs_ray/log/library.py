@@ -4,7 +4,10 @@ Rules of this file. One writer at a time: everything but `log`, `ends` and `due`
 buffer's writer thread. A log that cannot be opened is kept as the error that it is answered with,
 so that one damaged partition does not take the others down. Trouble that passes ends by itself:
 what is `due` is tried again by `mend`, with pauses. A log that failed is left, opened anew and
-given back what memory held of it, before anybody can append to it again.
+given back what memory held of it, before anybody can append to it again. 'Not here' is never
+'new': a log begins only where `open` says that it is to be made, and what lies in its place under
+another id is never taken for it, and never thrown away. A log with an id serves nobody before
+`open` has said in this life how far it should reach.
 """
 
 from __future__ import annotations
@@ -14,15 +17,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from pxrs_ray.codec import json_codec
-from pxrs_ray.errors import LogAway, LogError, NotFound, PxrsError, UsageError
+from pxrs_ray.errors import (
+    LeaseOver,
+    LogAway,
+    LogError,
+    LogReplaced,
+    NotFound,
+    PxrsError,
+    UsageError,
+)
 from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability
+from pxrs_ray.log.limits import Durability, LossPolicy
 from pxrs_ray.log.opening import log_folder
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
+from pxrs_ray.log.queues_file import logs_in, put_aside, read_queues, write_queues
 from pxrs_ray.log.wire import LogEnds, QueueSpec
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.trouble import Pauses, passes
@@ -32,8 +43,6 @@ logger = logging.getLogger(__name__)
 HOT_BYTES_MAX = 256 << 20
 MEND_FIRST_MS = 50
 MEND_MOST_MS = 5_000
-_QUEUES = "queues.json"
-QUEUES = json_codec("buffer: queues.json", list[QueueSpec], indent=1)
 Place = tuple[str, PartitionId]
 
 
@@ -69,34 +78,21 @@ class LogLibrary:
         self._expected: dict[Place, Offset] = {}
         self._owed: dict[Place, _Owed] = {}
         self._pauses: dict[Place, tuple[Pauses, int]] = {}
+        self._to_make: set[Place] = set()
+        self._unconfirmed: set[Place] = set()
         self.files.make_folder(self.folder)
         self.producers = ProducerFence(self.folder, self.files)
-        for spec in self._remembered():
+        for spec in read_queues(self.files, self.folder):
             self._specs[spec.queue] = spec
             for partition in self._partitions(spec):
+                if spec.queue_id:
+                    self._unconfirmed.add((spec.queue, partition))
                 self._open(spec, partition, now_ms)
         self._share_memory()
 
-    def _remembered(self) -> list[QueueSpec]:
-        """What was written down. What cannot be read is put aside: the coordinator tells anew."""
-        path = self.folder / _QUEUES
-        try:
-            return cast(list[QueueSpec], QUEUES.decode(self.files.read_file(path)))
-        except FileNotFoundError:
-            return []
-        except ValueError as error:
-            aside = path.with_name(path.name + ".damaged")
-            logger.error("%s is not a list of queues (%s): kept as %s", path, error, aside.name)
-            self.files.rename(path, aside)
-            return []
-
     def _remember(self, specs: Mapping[str, QueueSpec]) -> None:
         """Have it on disk which queues there are, before anything is done about it."""
-        data = QUEUES.encode(list(specs.values()))
-        try:
-            self.files.replace(self.folder / _QUEUES, data, sync=True)
-        except OSError as error:
-            raise LogAway(f"{self.folder}: queues cannot be written down ({error})") from error
+        write_queues(self.files, self.folder, specs.values())
         self._specs = dict(specs)
 
     def _partitions(self, spec: QueueSpec) -> range:
@@ -112,7 +108,12 @@ class LogLibrary:
         return list(self._logs.values())
 
     def log(self, queue: str, partition: PartitionId) -> PartitionLog:
-        """The log of one partition. Raises NotFound, or why it could not be opened."""
+        """The log of one partition, once `open` has said in this life how far it should reach.
+
+        Raises LeaseOver before that, NotFound, or why it could not be opened.
+        """
+        if self._unconfirmed and (queue, partition) in self._unconfirmed:
+            raise LeaseOver(f"partition {partition} of {queue!r} waits for its coordinator's word")
         log = self._logs.get((queue, partition))
         if log is not None:
             return log
@@ -136,28 +137,66 @@ class LogLibrary:
                 found[partition] = log.ends()
                 continue
             broken = self._broken.get((queue, partition), "it is being opened")
+            state = "lost" if isinstance(broken, LogReplaced) else "failed"
             found[partition] = LogEnds(
-                partition, 0, 0, 0, None, None, 0, 0, state="failed", problem=str(broken)
+                partition, 0, 0, 0, None, None, 0, 0, state=state, problem=str(broken)
             )
         return found
 
+    def known_ends(self) -> dict[str, dict[PartitionId, Offset]]:
+        """By queue id, how far each log has come that `open` has confirmed in this life."""
+        found: dict[str, dict[PartitionId, Offset]] = {}
+        for place, log in list(self._logs.items()):
+            if log.log_id and place not in self._unconfirmed and log.state != "waiting":
+                found.setdefault(log.log_id, {})[place[1]] = log.visible_end
+        return found
+
     def open(
-        self, spec: QueueSpec, expected_ends: Mapping[PartitionId, Offset], now_ms: int
+        self,
+        spec: QueueSpec,
+        expected_ends: Mapping[PartitionId, Offset],
+        now_ms: int,
+        *,
+        make: bool,
     ) -> None:
-        """Make or open a queue's logs, confirm where they should end, and set their limits."""
+        """Open a queue's logs, confirm where they should end, and set their limits.
+
+        Where one is not there it is lost, unless they are to be made now (`make`).
+        """
         known = self._specs.get(spec.queue)
         if known is not None:
-            self._check_change(known, spec)
+            if not spec.queue_id:
+                spec = replace(spec, queue_id=known.queue_id)
+            if known.queue_id in ("", spec.queue_id):
+                self._check_change(known, spec)
         if known != spec:
             self._remember({**self._specs, spec.queue: spec})
         for partition in self._partitions(spec):
             place = (spec.queue, partition)
             self._expected[place] = expected_ends.get(partition, 0)
+            (self._to_make.add if make else self._to_make.discard)(place)
+            self._take_id(place, spec.queue_id)
             if place not in self._logs:
                 self._open(spec, partition, now_ms)
             else:
                 self._confirm_open(place, now_ms)
+            self._unconfirmed.discard(place)
         self._share_memory()
+
+    def _take_id(self, place: Place, queue_id: str) -> None:
+        """Let an open log have its id; one that has another is let go of."""
+        log = self._logs.get(place)
+        if log is None or not queue_id or log.log_id == queue_id:
+            return
+        try:
+            if not log.log_id:
+                log.adopt(queue_id)
+                return
+            log.close()
+        except LogError as error:
+            logger.warning("%s: cannot take its id yet: %s", place, error)
+            log.abandon()
+        del self._logs[place]
 
     def _confirm_open(self, place: Place, now_ms: int) -> None:
         """Confirm a log that is open; where that meets trouble it waits, and is due."""
@@ -171,7 +210,7 @@ class LogLibrary:
         owed = self._owed.get(place, _Owed()).end
         reach = max(expected or 0, owed)
         if reach > log.end_offset or (log.state == "waiting" and expected is not None):
-            log.confirm(reach, now_ms)
+            log.confirm(reach, now_ms, make=place in self._to_make)
 
     def _check_change(self, known: QueueSpec, spec: QueueSpec) -> None:
         if known.partitions != spec.partitions:
@@ -191,33 +230,61 @@ class LogLibrary:
         place = (spec.queue, partition)
         folder = log_folder(self._data_folder, spec.queue, partition)
         try:
-            # Nobody is waited for: what another process still holds is due again soon.
-            log = PartitionLog.open(
-                folder,
-                spec.queue,
-                partition,
-                spec.limits,
-                now_ms=now_ms,
-                files=self.files,
-                lock_wait_ms=0,
-            )
             try:
-                owed = self._owed.get(place)
-                if owed is not None:
-                    log.restore(owed.runs, now_ms)
-                self._confirm(log, place, now_ms)
-            except BaseException:
-                log.abandon()
-                raise
+                self._logs[place] = self._opened(spec, place, folder, now_ms)
+            except LogReplaced:
+                if not self._goes_on(spec, place):
+                    raise
+                put_aside(self.files, folder)
+                self._logs[place] = self._opened(spec, place, folder, now_ms)
         except PxrsError as error:
             self._broken[place] = error
         except Exception as error:  # noqa: BLE001 - one log's trouble is its own, whatever it is
             kind = LogAway if passes(error) else LogError
             self._broken[place] = kind(f"{folder}: cannot be opened: {error}")
         else:
-            self._logs[place] = log
             self._owed.pop(place, None)
             self._broken.pop(place, None)
+
+    def _opened(self, spec: QueueSpec, place: Place, folder: Path, now_ms: int) -> PartitionLog:
+        # Nobody is waited for: what another process still holds is due again soon.
+        log = PartitionLog.open(
+            folder,
+            spec.queue,
+            place[1],
+            spec.limits,
+            now_ms=now_ms,
+            files=self.files,
+            lock_wait_ms=0,
+            log_id=spec.queue_id,
+        )
+        try:
+            owed = self._owed.get(place)
+            if owed is not None:
+                log.restore(owed.runs, now_ms)
+            self._confirm(log, place, now_ms)
+        except BaseException:
+            log.abandon()
+            raise
+        return log
+
+    # ---- another log in the place of ours
+
+    def _goes_on(self, spec: QueueSpec, place: Place) -> bool:
+        """Whether ours begins, or goes on above its gap, though another one is in its place."""
+        if place in self._to_make:
+            return True  # what is there is of a queue that had the name before
+        goes_on = spec.limits.on_loss is LossPolicy.CONTINUE
+        return place in self._expected and (goes_on or spec.limits.durability is Durability.MEMORY)
+
+    def accept_loss(self, queue: str, partition: PartitionId, now_ms: int) -> None:
+        """Let a log that stands still after a loss go on above its gap, whatever is there."""
+        place = (queue, partition)
+        if isinstance(self._broken.get(place), LogReplaced) and place in self._expected:
+            put_aside(self.files, log_folder(self._data_folder, queue, partition))
+            self._open(self._specs[queue], partition, now_ms)
+            self._share_memory()
+        self.log(queue, partition).accept_loss()
 
     # ---- trouble that passes
 
@@ -279,6 +346,8 @@ class LogLibrary:
         self.producers.drop_queue(queue)
         for place in [place for place in self._logs if place[0] == queue]:
             self._logs.pop(place).abandon()
+        for places in (self._to_make, self._unconfirmed):
+            places.difference_update([place for place in places if place[0] == queue])
         maps: list[dict[Place, Any]] = [self._broken, self._expected, self._owed, self._pauses]
         for known in maps:
             for place in [place for place in known if place[0] == queue]:
@@ -286,9 +355,8 @@ class LogLibrary:
         # By what lies there: a life before may have forgotten the queue, and died in the middle.
         above = log_folder(self._data_folder, queue, 0).parent
         try:
-            for folder in sorted(above.glob("p" + "[0-9]" * 5)):
-                if int(folder.name[1:]) % self._buffers == self._index:
-                    self.files.remove_folder(folder)
+            for folder in logs_in(above, self._index, self._buffers):
+                self.files.remove_folder(folder)
         except OSError as error:
             raise LogAway(f"queue {queue!r} cannot be deleted now: {error}") from error
         with suppress(OSError):  # other buffers may have theirs beside it

@@ -23,7 +23,10 @@ VERSION = 1
 
 @dataclass(slots=True)
 class Manifest:
-    """What is known of one partition log beside its segments."""
+    """What is known of one partition log beside its segments.
+
+    `log_id` is the id of its queue, which was made once; '' in those that are older than ids.
+    """
 
     queue: str
     partition: PartitionId
@@ -36,6 +39,7 @@ class Manifest:
     groups: dict[str, Offset] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     version: int = VERSION
+    log_id: str = ""
 
     def write(self, files: Files, folder: Path) -> None:
         """Replace the file. Raises OSError, DiskFull."""

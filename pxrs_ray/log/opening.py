@@ -1,7 +1,8 @@
 """Opening a partition log: what its folder and its manifest know, made one.
 
 Rules of this file. What is missing becomes a recorded gap, and the offsets go on above it, by a
-margin: readers may have been further than anybody wrote down. A log whose folder tells too little
+margin: readers may have been further than anybody wrote down. A log of another id is not touched.
+A log whose folder tells too little
 (no manifest; or an unclean end with unsynced messages, and another start of the machine since)
 waits until `PartitionLog.confirm` says how far it should reach.
 """
@@ -13,7 +14,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pxrs_ray.errors import LogCorrupted, UsageError
+from pxrs_ray.errors import LogCorrupted, LogReplaced, UsageError
 from pxrs_ray.log.disk import DiskLog
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.limits import Durability, LogLimits, LossPolicy
@@ -26,6 +27,9 @@ from pxrs_ray.model import Offset, PartitionId
 SNAPSHOT = "producers.snap"
 LOCK = "lock"
 RESERVE_OFFSETS = 1_000_000
+# How much further a log may have come than anybody else had noted of it, at most: a day of fifty
+# thousand messages a second while the registry is away.
+LOSS_MARGIN = 1 << 32
 
 NEW = "no manifest is here: how far should the log reach?"
 POWER = "the machine restarted without closing the log: how far were its readers?"
@@ -74,8 +78,13 @@ def open_parts(
     boot: str,
     now_ms: int,
     lock_wait_ms: int,
+    log_id: str,
 ) -> Opened:
-    """Lock the folder, and recover what it holds. Raises LogCorrupted, LockHeld, OSError."""
+    """Lock the folder, and recover what it holds.
+
+    Raises LogReplaced, and has changed nothing, when another log than `log_id` is there;
+    LogCorrupted, LockHeld, OSError.
+    """
     files.make_folder(folder)
     lock_fd = files.lock(folder / LOCK, lock_wait_ms)
     disk: DiskLog | None = None
@@ -85,6 +94,11 @@ def open_parts(
             files.sync_folder(folder.parent)
             files.sync_folder(folder.parent.parent)
         manifest = found or Manifest(queue, partition)
+        if log_id and manifest.log_id not in ("", log_id):
+            raise LogReplaced(
+                f"{folder}: another log is here (its id is {manifest.log_id}, not {log_id})"
+            )
+        manifest.log_id = log_id or manifest.log_id
         producers = ProducerStates(limits.producers_max, limits.producer_idle_ms)
         waiting, covered = "" if found is not None else NEW, 0
         if limits.durability is Durability.MEMORY:

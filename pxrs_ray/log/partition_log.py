@@ -30,7 +30,14 @@ from pxrs_ray.log.frame import (
     unpack_header,
 )
 from pxrs_ray.log.limits import LogLimits, LossPolicy
-from pxrs_ray.log.opening import NEW, RESERVE_OFFSETS, note_gap, open_parts
+from pxrs_ray.log.opening import (
+    LOSS_MARGIN,
+    NEW,
+    POWER,
+    RESERVE_OFFSETS,
+    note_gap,
+    open_parts,
+)
 from pxrs_ray.log.retained import RetainedLog
 from pxrs_ray.log.synced import write_note
 from pxrs_ray.log.wire import Appended, Gap, Heard
@@ -52,16 +59,20 @@ class PartitionLog(RetainedLog):
         files: Files | None = None,
         boot: str | None = None,
         lock_wait_ms: int = 5_000,
+        log_id: str = "",
     ) -> Self:
         """Open, recover or make the log in `folder`.
 
         A new log is 'waiting', and refuses everything, until `confirm` says how far it should
-        reach (0 for a new queue). Raises LogCorrupted naming file, position and offset, LockHeld
-        when another process has the log open, and OSError.
+        reach (0 for a new queue). One without an id takes `log_id` for its own. Raises LogReplaced
+        when it has another, LogCorrupted naming file, position and offset, LockHeld when another
+        process has the log open, and OSError.
         """
         files = files or Files()
         boot = files.boot_id() if boot is None else boot
-        opened = open_parts(folder, queue, partition, limits, files, boot, now_ms, lock_wait_ms)
+        opened = open_parts(
+            folder, queue, partition, limits, files, boot, now_ms, lock_wait_ms, log_id
+        )
         return cls(folder, limits, files, opened)
 
     def append(self, packed_header: bytes, body: Any, now_ms: int) -> Appended:
@@ -161,32 +172,35 @@ class PartitionLog(RetainedLog):
 
     # ---- losses and the end
 
-    def confirm(self, expected_end: Offset, now_ms: int) -> None:
+    def confirm(self, expected_end: Offset, now_ms: int, *, make: bool = True) -> None:
         """Say how far the log is known to have reached; what is missing is recorded as a gap.
 
-        What an INTERVAL log lost of its unsynced tail was never promised, and memory logs
-        promise nothing: they go on. Any other loss is for `limits.on_loss` to judge. Raises
-        DiskFull and LogAway: then the log waits as before, and it can be called again.
+        A log that is not here is lost, unless it is to be made now and was never anywhere. What an
+        INTERVAL log lost of its unsynced tail was never promised, and memory logs promise nothing:
+        they go on. Any other loss is for `limits.on_loss` to judge. Raises DiskFull and LogAway:
+        then the log waits as before, and it can be called again.
         """
-        lost = expected_end > self._end or self._waiting not in ("", NEW)
-        if lost:
+        absent = self._waiting == NEW and not make
+        if absent or expected_end > self._end or self._waiting == POWER:
             self._lose_to(expected_end, now_ms)
         else:
             self._change()
         self._waiting = ""
         self.changes += 1
 
+    def adopt(self, log_id: str) -> None:
+        """Have an id from now on, where it had none. Raises DiskFull, LogAway."""
+        if not self._manifest.log_id:
+            self._change(log_id=log_id)
+
     def _lose_to(self, expected_end: Offset, now_ms: int) -> None:
         """Write down the gap from the end of the log on, then go on above it."""
         end = self._written_down(expected_end)
         if end is None:
-            stop = (
-                self._disk is not None
-                and self._waiting in ("", NEW)
-                and self.limits.on_loss is LossPolicy.STOP
-            )
-            end = max(expected_end, self._end) + RESERVE_OFFSETS
-            reason = self._waiting or f"a reader was at {expected_end}"
+            tail = self._waiting == POWER
+            stop = self._disk is not None and not tail and self.limits.on_loss is LossPolicy.STOP
+            end = max(expected_end, self._end) + (RESERVE_OFFSETS if tail else LOSS_MARGIN)
+            reason = self._waiting or f"it had come to {expected_end}"
             told = replace(self._manifest, gaps=list(self._manifest.gaps))
             note_gap(told, self._end, end, now_ms, reason, stop)
             self._change(gaps=told.gaps, stopped=told.stopped, known_end=end)

@@ -65,6 +65,11 @@ class LogView:
         return self._manifest.queue
 
     @property
+    def log_id(self) -> str:
+        """The id of the queue that this is a part of; '' when it has none."""
+        return self._manifest.log_id
+
+    @property
     def partition(self) -> int:
         """Which partition this is."""
         return self._manifest.partition

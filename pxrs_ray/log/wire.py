@@ -13,7 +13,7 @@ from typing import Any
 
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.model import Epoch, Generation, Offset, PartitionId
 
 # (partition, packed frame header without a base offset, body): see pxrs_ray.log.frame
 OutFrame = tuple[PartitionId, bytes, Any]
@@ -117,18 +117,43 @@ class LogEnds:
 class QueueSpec:
     """A queue as a buffer must know it. The same for all buffers of a topology.
 
-    One that is `external` has its messages elsewhere: no buffer has logs of it.
+    One that is `external` has its messages elsewhere: no buffer has logs of it. `queue_id` is
+    made once with the queue, and is the log id of each of its logs; '' where nobody noted one.
     """
 
     queue: str
     partitions: int
     limits: LogLimits = field(default_factory=LogLimits)
     external: bool = False
+    queue_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A coordinator's leave for a buffer to serve; it travels with each ping.
+
+    The lease runs by the buffer's own clock: `lease_ms` from `echo_ms` on, which is the newest
+    `BufferInfo.monotonic_ms` that the coordinator has received from this very `incarnation`. So
+    what travels slowly makes no lease longer. Without an echo ('' as incarnation) it tells who
+    leads, and gives nothing.
+    """
+
+    generation: Generation
+    term: int
+    lease_ms: int
+    echo_ms: int = 0
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferInfo:
-    """Who answers: `incarnation` differs after each restart of the buffer's process."""
+    """Who answers: `incarnation` differs after each restart of the buffer's process.
+
+    `disk_id` is the id of the disk that is there ('' where none has one), `host` the address of
+    the node. `generation` and `term` are the newest that it was granted, `monotonic_ms` is its own
+    clock for a grant to echo, `ends` is how far each log has come. `problem` says why it serves
+    nothing, whatever it is granted.
+    """
 
     topology: str
     index: int
@@ -136,6 +161,13 @@ class BufferInfo:
     pid: int
     node: str
     queues: tuple[str, ...]
+    disk_id: str = ""
+    host: str = ""
+    generation: Generation = 0
+    term: int = 0
+    monotonic_ms: int = 0
+    ends: Mapping[str, Mapping[PartitionId, Offset]] = field(default_factory=dict)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from typing import Any, Literal, TypeVar
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import (
     AlreadyExists,
+    RegistryNotHere,
     StoreError,
-    StoreSchemaError,
     StoreUnavailable,
     UsageError,
 )
@@ -87,12 +87,15 @@ class Database(ABC):
     def worded(self, error: Exception, told: str) -> StoreError:
         """The error to be raised for one of the driver that does not pass by itself."""
         if self.is_missing_table(error):
-            return StoreSchemaError(f"{told}; there is no registry here yet: call create() first")
+            return RegistryNotHere(f"{told}; there is no registry here yet: call create() first")
         return StoreError(told)
 
     @abstractmethod
     def make_schema(self, cursor: Cursor, statements: Sequence[str]) -> None:
         """Run DDL statements; what exists already is success."""
+
+    def begin(self) -> None:  # noqa: B027 (a server is there, or is not)
+        """From now on make what is not there: `create` was called, and nothing else makes it."""
 
     def inspect(self, cursor: Cursor) -> None:  # noqa: B027 (most have nothing to ask)
         """Learn, once a schema is there, what `info` shall tell."""
@@ -124,6 +127,7 @@ class SqlStore(RegistryStore):
         return found
 
     def _create(self, deadline: Deadline) -> str:
+        self._db.begin()
         if self._stored_version(deadline) != SCHEMA_VERSION:
             with self._session(deadline) as session:
                 make = self._dialect.create_table

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from pxrs_ray.errors import ConfigError
+from pxrs_ray.errors import ConfigError, RegistryNotHere
 from pxrs_ray.store.base import StoreInfo
 from pxrs_ray.store.retry import Deadline, Persistence
 from pxrs_ray.store.sql import Database, Scope
@@ -85,6 +86,7 @@ class SqliteDatabase(Database):
         self._path = _path_of(url)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._makes = False
         self.persistence = Persistence(
             where=f"sqlite:///{self._path}",
             deadline_ms=deadline_ms,
@@ -118,9 +120,18 @@ class SqliteDatabase(Database):
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._make_private()
+            if self._makes:
+                self._make_private()
+                self._makes = False
+            elif not self._path.exists():
+                where = self.persistence.where
+                raise RegistryNotHere(f"there is no registry at {where} yet: call create() first")
             connection = sqlite3.connect(
-                self._path, _BUSY_MS / 1_000, isolation_level=None, check_same_thread=False
+                f"file:{quote(str(self._path))}?mode=rw",
+                _BUSY_MS / 1_000,
+                isolation_level=None,
+                check_same_thread=False,
+                uri=True,
             )
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -146,6 +157,10 @@ class SqliteDatabase(Database):
         except sqlite3.Error:
             self._connection = None
             connection.close()
+
+    def begin(self) -> None:
+        """The next connection may make the file; a file that goes later is not made again."""
+        self._makes = self._connection is None
 
     def is_missing_table(self, error: Exception) -> bool:
         """SQLite tells by text only."""

@@ -19,6 +19,7 @@ from pxrs_ray.log.wire import Fetched, QueueSpec
 from pxrs_ray.model import Message
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import ProducerLimits
+from tests.actors.lease_keeper import LeaseKeeper
 
 WAIT_S = 60.0
 
@@ -31,7 +32,9 @@ class Buffers:
         self.folder, self.partitions, self.count = folder, partitions, count
         self.spec = QueueSpec("q", partitions, limits)
         self.handles: list[Any] = [self.make(index) for index in range(count)]
-        ray.get([handle.open.remote(self.spec, {}) for handle in self.handles], timeout=WAIT_S)
+        opening = [handle.open.remote(self.spec, {}, make=True) for handle in self.handles]
+        ray.get(opening, timeout=WAIT_S)
+        self._keeper = LeaseKeeper(self.handles)
 
     def make(self, index: int) -> Any:
         return make_buffer(self.topology, index, self.count, str(self.folder))
@@ -62,6 +65,7 @@ class Buffers:
             at = fetched.next_offset
 
     def close(self) -> None:
+        self._keeper.close()
         for index in range(self.count):
             ray.kill(ray.get_actor(names.buffer(self.topology, index), names.NAMESPACE))
 

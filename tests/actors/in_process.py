@@ -37,6 +37,7 @@ from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.model import PartitionId, Snapshot
 from pxrs_ray.store.memory import MemoryStore
+from tests.leases import let_serve
 
 WAIT_S = 20.0
 HANDLERS = SimpleNamespace()
@@ -67,7 +68,8 @@ class World:
 
     async def up(self) -> None:
         self.buffer = Buffer("t", 0, 1, str(self._folder))
-        await self.buffer.open(QueueSpec("q", self.partitions, LogLimits()), {})
+        await self.buffer.open(QueueSpec("q", self.partitions, LogLimits()), {}, make=True)
+        await let_serve(self.buffer)
         self.thread = StoreThread(lambda: MemoryStore())
         self.store = store = await self.thread.open()
         await self.thread.call(store.create)

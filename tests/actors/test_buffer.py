@@ -24,6 +24,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until
+from tests.leases import let_serve
 from tests.logs import wire
 
 LONG_MS = 20_000
@@ -37,7 +38,8 @@ def use(folder: Path, test: Use, limits: LogLimits | None = None, opened: bool =
         buffer = Buffer("t", 0, 2, str(folder))
         try:
             if opened:
-                await buffer.open(QueueSpec("q", 5, limits or LogLimits()), {})
+                await buffer.open(QueueSpec("q", 5, limits or LogLimits()), {}, make=True)
+            await let_serve(buffer)
             await asyncio.wait_for(test(buffer), 60)
         finally:
             await buffer.close()
@@ -190,7 +192,7 @@ def test_calls_before_open_wait_for_it(tmp_path: Path) -> None:
         append = asyncio.ensure_future(buffer.append("q", [(0, *wire([b"x"], 0))], LONG_MS))
         fetch = asyncio.ensure_future(buffer.fetch("q", "g", {0: (1, 0)}, 1 << 20, LONG_MS))
         await until(lambda: buffer._counts["fetches_waiting"] == 1)
-        await buffer.open(QueueSpec("q", 5), {})
+        await buffer.open(QueueSpec("q", 5), {}, make=True)
         assert isinstance((await append)[0], Appended)
         assert isinstance((await fetch)[0], Fetched)
 
@@ -221,7 +223,7 @@ def test_a_buffer_on_an_empty_disk_never_starts_at_0_again(tmp_path: Path) -> No
     async def test(buffer: Buffer) -> None:
         (refused,) = await buffer.append("q", [(0, *wire([b"x"], 0))], 10)
         assert isinstance(refused, Refused), "nobody has said how far the log should reach"
-        ends = await buffer.open(QueueSpec("q", 5), {0: 100, 2: 0})
+        ends = await buffer.open(QueueSpec("q", 5), {0: 100, 2: 0}, make=True)
         assert (ends[0].state, ends[2].state) == ("lost", "open")
         assert ends[0].gaps[0].first == 0
         (refused,) = await buffer.append("q", [(0, *wire([b"x"], 0))], 10)
@@ -283,19 +285,19 @@ def test_inspection_truncation_and_times(tmp_path: Path) -> None:
 def test_what_never_changes_is_refused_and_limits_change_live(tmp_path: Path) -> None:
     async def test(buffer: Buffer) -> None:
         with pytest.raises(UsageError, match="has 5 partitions, not 6"):
-            await buffer.open(QueueSpec("q", 6), {})
+            await buffer.open(QueueSpec("q", 6), {}, make=True)
         with pytest.raises(UsageError, match="make a new queue"):
-            await buffer.open(QueueSpec("q", 5, LogLimits(durability=Durability.MEMORY)), {})
+            await buffer.open(QueueSpec("q", 5, LogLimits(durability=Durability.MEMORY)), {}, False)
         await put(buffer, 0, 0)
         one_frame = LogLimits(partition_bytes_max=sum(map(len, wire([b"x"], 1))))
-        await buffer.open(QueueSpec("q", 5, one_frame), {})
+        await buffer.open(QueueSpec("q", 5, one_frame), {}, make=True)
         (refused,) = await buffer.append("q", [(0, *wire([b"x"], 1))], 0)
         assert isinstance(refused, Refused) and isinstance(refused.error, PartitionFull)
         await buffer.drop_queue("q")
         assert not (tmp_path / "q" / "p00000").exists()
         with pytest.raises(NotFound):
             await buffer.ends("q")
-        ends = await buffer.open(QueueSpec("q", 3), {})
+        ends = await buffer.open(QueueSpec("q", 3), {}, make=True)
         assert ends[0].end_offset == 0
 
     use(tmp_path, test)

@@ -153,7 +153,7 @@ class FakeBuffer:
         if self.faults.get(method):
             raise self.faults[method].pop(0)
         if method == "ping":
-            return BufferInfo("shop", self.index, str(self.life), 1, "", ())
+            return BufferInfo("shop", self.index, str(self.life), 1, "", (), monotonic_ms=1)
         if method == "open":
             spec: QueueSpec = arguments[0]
             if spec.queue in self.refuses:
@@ -308,12 +308,12 @@ def test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open() -> None:
         fake.refuses["q"] = DiskFull("no room")
         spec = QueueSpec("q", 1, LogLimits())
         with pytest.raises(DiskFull):
-            await pool.open(spec, {})
+            await pool.open(spec, {}, make=True)
         returned: list[int] = []
 
         async def reopen(index: int) -> None:
             returned.append(index)
-            await pool.open_on(index, spec, {})
+            await pool.open_on(index, spec, {}, make=True)
 
         pool.watch(reopen)
         await until(lambda: len(returned) > 2)

@@ -18,6 +18,7 @@ from pxrs_ray.errors import BufferAway, SequenceGap
 from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until
+from tests.leases import let_serve
 from tests.logs import wire
 
 WAIT_S = 20
@@ -32,7 +33,8 @@ def use(folder: Path, test: Use) -> None:
     async def run() -> None:
         buffer = Buffer("t", 0, 2, str(folder))
         try:
-            await buffer.open(QueueSpec("q", 3, LogLimits()), {})
+            await buffer.open(QueueSpec("q", 3, LogLimits()), {}, make=True)
+            await let_serve(buffer)
             name = await buffer.line()
             assert name == await buffer.line(), "one name for all"
             await asyncio.wait_for(test(buffer, name), 60)

@@ -27,6 +27,7 @@ from pxrs_ray.log.wire import BufferStats, Fetched, QueueSpec
 from pxrs_ray.outbox import OutboxLimits
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import ProducerLimits
+from tests.actors.lease_keeper import LeaseKeeper
 
 QUEUE = "bench"
 PARTITIONS = 16
@@ -167,7 +168,8 @@ def plane(
         topology = f"bench-{uuid.uuid4().hex[:6]}"
         handles = [make_buffer(topology, index, buffers, folder) for index in range(buffers)]
         spec = QueueSpec(QUEUE, PARTITIONS, LogLimits(durability=durability, **limits))
-        ray.get([handle.open.remote(spec, {}) for handle in handles], timeout=WAIT_S)
+        ray.get([handle.open.remote(spec, {}, make=True) for handle in handles], timeout=WAIT_S)
+        keeper = LeaseKeeper(handles)
         reader = ray.remote(Reader).options(num_cpus=0, enable_task_events=False)
         made: list[Any] = [
             reader.remote(handles, [p for p in range(PARTITIONS) if p % readers == index])
@@ -180,6 +182,7 @@ def plane(
         try:
             yield Plane(topology, handles, made)
         finally:
+            keeper.close()
             for actor in made:
                 ray.kill(actor)
             for index in range(buffers):

@@ -221,12 +221,16 @@ class ControlWorld:
     def _open_store(self, _: PxrsConfig) -> RegistryStore:
         return faulty_store(self.registry, self.life)
 
-    def _handle(self, topology: str, index: int, count: int, folder: str, lease_s: float) -> Any:
+    def _handle(
+        self, topology: str, index: int, count: int, folder: str, lease_s: float, disk_id: str
+    ) -> Any:
         def make() -> None:
             old = self.buffers.get(index)
             for log in old._library.all_logs() if old is not None else ():
                 log.abandon()  # as the end of its process lets go of it
-            self.buffers[index] = Buffer(topology, index, count, folder, lease_s=lease_s)
+            self.buffers[index] = Buffer(
+                topology, index, count, folder, lease_s=lease_s, disk_id=disk_id
+            )
 
         if index not in self.buffers:
             make()

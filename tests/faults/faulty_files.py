@@ -23,7 +23,7 @@ from pxrs_ray.log.files import Files
 
 PAGE_BYTES = 256
 OPENS = ("open", "open_to_read", "lock")
-NAMES = ("rename", "unlink", "make_folder", "remove_folder")
+NAMES = ("rename", "link", "unlink", "make_folder", "remove_folder")
 WRITES = ("write_some", "truncate")
 SYNCS = ("sync", "sync_folder")
 READS = ("read", "names", "size_of")
@@ -187,6 +187,11 @@ class FaultyFiles(Files):
             super().rename(source, target)
             for folder in [folder for folder in self._names if folder.is_relative_to(source)]:
                 self._names[target / folder.relative_to(source)] = self._names.pop(folder)
+
+    def link(self, source: Path, target: Path) -> None:
+        with self._lock_all:
+            self._step("link", target.name)
+            super().link(source, target)
 
     def unlink(self, path: Path) -> None:
         with self._lock_all:

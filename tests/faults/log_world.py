@@ -24,6 +24,7 @@ from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.log.wire import Appended, Fetched, LogEnds, QueueSpec, Refused
 from pxrs_ray.trouble import passes
 from tests.faults.faulty_files import Ended, FaultyFiles
+from tests.leases import let_serve
 
 QUEUE, GROUP = "q", "g"
 PARTITIONS = 2
@@ -84,7 +85,8 @@ class World:
         """A process begins on what is there, and the coordinator opens the queue on it."""
         self.buffer = Buffer("t", 0, 1, str(self.folder / "data"), self.files)
         ends = {p: max(lane.passed, 0) for p, lane in enumerate(self.lanes)}
-        await self.insist(lambda: self.alive.open(self.spec, ends))
+        await self.insist(lambda: self.alive.open(self.spec, ends, make=True))
+        await self.insist(lambda: let_serve(self.alive))
         for partition in range(PARTITIONS):
             await self.insist(
                 lambda p=partition: self.alive.passed(QUEUE, GROUP, {p: self.lanes[p].passed})

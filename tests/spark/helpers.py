@@ -19,6 +19,7 @@ from pxrs_ray.actors.buffer import make_buffer
 from pxrs_ray.batch import Batch, batches
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.log.wire import QueueSpec
+from tests.actors.lease_keeper import LeaseKeeper
 
 QUEUE = "payments"
 PATIENCE_S = 60.0
@@ -36,9 +37,12 @@ class BuffersOnly:
         self.spec = QueueSpec(QUEUE, queue.partitions, queue.log_limits())
         self.buffers = [make_buffer(name, i, buffers, str(folder)) for i in range(buffers)]
         self.open(self.spec)
+        self.keeper = LeaseKeeper(self.buffers)
 
     def open(self, spec: QueueSpec) -> None:
-        ray.get([buffer.open.remote(spec, {}) for buffer in self.buffers], timeout=PATIENCE_S)
+        ray.get(
+            [buffer.open.remote(spec, {}, make=True) for buffer in self.buffers], timeout=PATIENCE_S
+        )
 
     def queue_spec(self, queue: str) -> tuple[QueueSpec, PxrsConfig, int]:
         self.config.resolved_queue(queue)
@@ -82,6 +86,7 @@ class BuffersOnly:
         os.kill(info.pid, signal.SIGKILL)
 
     def close(self) -> None:
+        self.keeper.close()
         for buffer in self.buffers:
             ray.get(buffer.close.remote(), timeout=PATIENCE_S)
             ray.kill(buffer)

@@ -33,7 +33,7 @@ def test_limits_outlive_every_restart(
         library = LogLibrary(tmp_path, 0, 1, NOW_MS)
         if life:
             assert library.log("q", 1).limits == spec.limits, "before anybody opens it"
-        library.open(spec, {}, NOW_MS)
+        library.open(spec, {}, NOW_MS, make=True)
         log = library.log("q", 1)
         assert log.limits.durability is durability and log.limits.on_loss is on_loss
         put(log, 0, epoch=life)
@@ -46,14 +46,14 @@ def test_limits_outlive_every_restart(
 def test_a_list_of_queues_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
     spec = QueueSpec("q", 1)
     library = LogLibrary(tmp_path, 0, 1, NOW_MS)
-    library.open(spec, {}, NOW_MS)
+    library.open(spec, {}, NOW_MS, make=True)
     put(library.log("q", 0), 0)
     library.close()
     (library.folder / "queues.json").write_bytes(b"{")
     library = LogLibrary(tmp_path, 0, 1, NOW_MS)
     assert library.queues == ()
     assert (library.folder / "queues.json.damaged").read_bytes() == b"{"
-    library.open(spec, {0: 1}, NOW_MS)
+    library.open(spec, {0: 1}, NOW_MS, make=True)
     assert library.log("q", 0).end_offset == 1
     library.close()
 

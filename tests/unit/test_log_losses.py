@@ -10,7 +10,7 @@ import pytest
 
 from pxrs_ray.errors import LogLost
 from pxrs_ray.log.limits import LossPolicy
-from pxrs_ray.log.opening import RESERVE_OFFSETS
+from pxrs_ray.log.opening import LOSS_MARGIN, RESERVE_OFFSETS
 from pxrs_ray.log.segment import segment_paths
 from tests.logs import ALWAYS, MEMORY, NOW_MS, SMALL, contents, open_log, put
 
@@ -45,7 +45,7 @@ def test_a_lost_folder_stops_the_log_until_the_loss_is_accepted(tmp_path: Path) 
     log = open_log(tmp_path)
     assert log.state == "lost", "a restart is no acceptance"
     log.accept_loss()
-    assert put(log, 0).base_offset == 500 + RESERVE_OFFSETS
+    assert put(log, 0).base_offset == 500 + LOSS_MARGIN
     assert log.read(500).next_offset > 500
     log.close()
 
@@ -54,7 +54,7 @@ def test_with_continue_it_goes_on_above_everything_and_tells_the_gap(tmp_path: P
     log = open_log(tmp_path, CONTINUE, expected_end=500)
     assert log.state == "open"
     (gap,) = log.gaps
-    assert (gap.first, gap.end, gap.at_ms) == (0, 500 + RESERVE_OFFSETS, NOW_MS)
+    assert (gap.first, gap.end, gap.at_ms) == (0, 500 + LOSS_MARGIN, NOW_MS)
     assert "500" in gap.reason or gap.reason
     waiting = log.read(700)
     assert (waiting.chunks, waiting.next_offset) == ([], gap.end)
@@ -99,8 +99,8 @@ def test_a_reader_that_was_further_than_the_log_is_a_loss(tmp_path: Path) -> Non
     log.confirm(2, NOW_MS)
     assert not log.gaps
     log.confirm(3, NOW_MS)
-    assert [(g.first, g.end) for g in log.gaps] == [(2, 3 + RESERVE_OFFSETS)]
-    assert put(log, 1).base_offset == 3 + RESERVE_OFFSETS
+    assert [(g.first, g.end) for g in log.gaps] == [(2, 3 + LOSS_MARGIN)]
+    assert put(log, 1).base_offset == 3 + LOSS_MARGIN
     log.close()
 
 

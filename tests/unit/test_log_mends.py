@@ -152,12 +152,12 @@ def mended(library: LogLibrary, place: tuple[str, int] = ("q", 0)) -> bool:
 def test_a_lock_that_was_held_is_tried_again_until_it_is_free(tmp_path: Path) -> None:
     spec = QueueSpec("q", 1)
     library = LogLibrary(tmp_path, 0, 1, NOW_MS)
-    library.open(spec, {}, NOW_MS)
+    library.open(spec, {}, NOW_MS, make=True)
     put(library.log("q", 0), 0)
     library.close()
     holder = Files().lock(tmp_path / "q" / "p00000" / "lock", 0)
     library = LogLibrary(tmp_path, 0, 1, NOW_MS)
-    library.open(spec, {0: 1}, NOW_MS)
+    library.open(spec, {0: 1}, NOW_MS, make=True)
     with pytest.raises(LockHeld):
         library.log("q", 0)
     assert not mended(library)
@@ -172,7 +172,7 @@ def test_a_lock_that_was_held_is_tried_again_until_it_is_free(tmp_path: Path) ->
 def test_a_log_that_failed_is_given_back_what_memory_held_of_it(tmp_path: Path) -> None:
     disk = FaultyFiles()
     library = LogLibrary(tmp_path, 0, 1, NOW_MS, files=disk)
-    library.open(QueueSpec("q", 1, SMALL), {}, NOW_MS)
+    library.open(QueueSpec("q", 1, SMALL), {}, NOW_MS, make=True)
     log = library.log("q", 0)
     for sequence in range(4):
         put(log, sequence)
@@ -201,7 +201,7 @@ def test_one_partition_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> N
 
     disk = Ill()
     library = LogLibrary(tmp_path, 0, 1, NOW_MS, files=disk)
-    library.open(QueueSpec("q", 2, LogLimits(hot_bytes_max=1)), {}, NOW_MS)
+    library.open(QueueSpec("q", 2, LogLimits(hot_bytes_max=1)), {}, NOW_MS, make=True)
     for partition in (0, 1):
         for sequence in range(3):
             put(library.log("q", partition), sequence)
@@ -331,7 +331,7 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         library = LogLibrary(tmp_path / "new" / "data", 0, 1, NOW_MS)
-        library.open(QueueSpec("q", 1, PASSED), {}, NOW_MS)
+        library.open(QueueSpec("q", 1, PASSED), {}, NOW_MS, make=True)
         log = library.log("q", 0)
         for sequence in range(60):
             put(log, sequence, [b"x" * 100])

@@ -1,0 +1,211 @@
+"""`Homing`: keeps the homes of a topology's slots, and brings each buffer up where its disk is.
+
+Rules of this file. `pxrs_ray.homes` decides; here it is asked, its word is made durable, and then
+carried out: in this order, one round after the other. A slot that waits holds up nobody: not the
+start, not the other slots, not the round. While the GCS is away nothing is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+
+from ray.exceptions import RayError
+
+from pxrs_ray.actors.buffers import BufferPool
+from pxrs_ray.actors.probing import NodeWatch
+from pxrs_ray.clock import wall_ms
+from pxrs_ray.errors import NotFound, PxrsError, UsageError
+from pxrs_ray.homes import DOCUMENT, HOMES, Home, Homes, NodeSeen, RegistryHome, Settled, settle
+from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+ROUND_PAUSE_S = 0.5
+MEET_WAIT_S = 10.0
+
+Put = Callable[[str, str], Awaitable[None]]
+
+
+class Homing:
+    """The homes of one coordinator incarnation's topology.
+
+    `in_memory` says whether everything that the topology keeps is in memory only, `replace_after`
+    after how many milliseconds a host that is away is given up, None for never.
+    """
+
+    def __init__(
+        self,
+        homes: Homes,
+        pool: BufferPool,
+        watch: NodeWatch,
+        put: Put,
+        in_memory: Callable[[], bool],
+        replace_after: Callable[[], int | None],
+    ) -> None:
+        self.homes = homes
+        self._pool = pool
+        self._watch = watch
+        self._put = put
+        self._in_memory = in_memory
+        self._replace_after = replace_after
+        self._one_round = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self._supervisor = Supervisor("homes")
+        self._troubles: dict[int, str] = {}
+        self._placing: dict[int, asyncio.Task[None]] = {}
+
+    # --- the document -----------------------------------------------------------------------------
+
+    async def _keep(self, change: Callable[[Homes], Homes]) -> None:
+        """Have a change durable; nobody acts on it before."""
+        async with self._writing:
+            homes = change(self.homes)
+            if homes != self.homes:
+                await self._put(DOCUMENT, HOMES.encode_text(homes))
+                self.homes = homes
+
+    async def has_queues(self, queues: Iterable[str], known: dict[str, str]) -> None:
+        """Give each queue its id: the one that its logs bear, where that is `known`."""
+        wanted = {queue: known.get(queue) or uuid.uuid4().hex for queue in queues}
+
+        def change(homes: Homes) -> Homes:
+            for queue, queue_id in wanted.items():
+                homes = homes.with_queue(queue, queue_id)
+                if known.get(queue):
+                    homes = homes.with_made(queue, range(self._pool.count))
+            return homes
+
+        await self._keep(change)
+
+    async def forget_queue(self, queue: str) -> None:
+        """A queue is gone."""
+        await self._keep(lambda homes: homes.without_queue(queue))
+
+    async def made(self, made: Iterable[tuple[str, int]]) -> None:
+        """These (queue, slot) have their logs: what is not found there later is lost."""
+        pairs = list(made)
+
+        def change(homes: Homes) -> Homes:
+            for queue, slot in pairs:
+                homes = homes.with_made(queue, [slot])
+            return homes
+
+        await self._keep(change)
+
+    async def registry_at(self, home: RegistryHome | None) -> None:
+        """The registry is at home here."""
+        await self._keep(lambda homes: replace(homes, registry=home))
+
+    def spec(self, spec: QueueSpec) -> QueueSpec:
+        """A queue with its id."""
+        home = self.homes.queues.get(spec.queue)
+        return spec if home is None else replace(spec, queue_id=home.queue_id)
+
+    # --- rounds -----------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Bring up what can be, and meet it; what cannot be comes later by itself."""
+        await self.round()
+        if self._placing:
+            await asyncio.wait(set(self._placing.values()), timeout=MEET_WAIT_S)
+        await self._pool.meet(MEET_WAIT_S)
+
+    def keep_on(self) -> None:
+        """From now on look, every half second."""
+        self._supervisor.keep("rounds", self._rounds)
+
+    async def _rounds(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_PAUSE_S)
+            await self.round()
+
+    async def round(self) -> None:
+        """Decide once, and begin what was decided."""
+        async with self._one_round:
+            nodes = await self._watch.living()
+            if nodes is None:
+                return
+            for node in self._pool.missed_disks():
+                self._watch.forget(node)
+            if self._has_to_look(nodes):
+                nodes = await self._watch.looked(nodes)
+            found = self._settled(nodes)
+            if found.homes != self.homes:
+                await self._keep(lambda _: self._settled(nodes).homes)
+                found = self._settled(nodes)
+            self._pool.wait_for(found.waits)
+            for slot in found.starts:
+                self._begin_placing(slot, found.homes.slots[slot])
+
+    def _settled(self, nodes: list[NodeSeen]) -> Settled:
+        in_memory = self._in_memory()
+        seen = {
+            slot: self._pool.seen(slot, in_memory=in_memory)
+            for slot in range(self._pool.count)
+            if slot not in self._placing
+        }
+        return settle(self.homes, seen, nodes, wall_ms(), self._replace_after())
+
+    def _has_to_look(self, nodes: list[NodeSeen]) -> bool:
+        """Whether the disks matter: nobody looks at them while everything is where it was."""
+        living = {node.node: node for node in nodes}
+        for slot in range(self._pool.count):
+            home = self.homes.slots.get(slot)
+            if home is None or home.away_since_ms is not None or home.node not in living:
+                return True
+            if self._pool.is_missed(slot):
+                return True
+        return False
+
+    def _begin_placing(self, slot: int, home: Home) -> None:
+        if slot in self._placing:
+            return
+        task = self._supervisor.once(f"buffer {slot}", self._place(slot, home))
+        self._placing[slot] = task
+        task.add_done_callback(lambda _: self._placing.pop(slot, None))
+
+    async def _place(self, slot: int, home: Home) -> None:
+        try:
+            await self._pool.place(slot, home)
+        except (PxrsError, RayError) as error:
+            self._troubles[slot] = told(error)
+            logger.warning("buffer %d is not at home yet: %s", slot, told(error))
+        else:
+            self._troubles.pop(slot, None)
+
+    # --- giving up --------------------------------------------------------------------------------
+
+    async def give_up(self, slot: int) -> None:
+        """Accept the loss of what lies on the disk of a slot that waits. Raises UsageError,
+        NotFound."""
+        home = self.check_away(slot)
+        await self._keep(lambda homes: homes.with_given_up(slot))
+        logger.error("the loss of disk %s, of buffer %d, is accepted", home.disk, slot)
+
+    def check_away(self, slot: int) -> Home:
+        """The home of a slot, which is away. Raises UsageError when it is not, NotFound."""
+        home = self.homes.slots.get(slot)
+        if home is None:
+            raise NotFound(f"there is no buffer {slot}: there are {self._pool.count}, from 0 on")
+        if home.away_since_ms is None:
+            raise UsageError(
+                f"buffer {slot} is at home on host {home.host}, and nothing of it is to be given "
+                "up: `pxrs accept-loss QUEUE` is for logs that stand still"
+            )
+        return home
+
+    def problems(self) -> list[str]:
+        """What keeps buffers from being at home, but for waiting."""
+        away = [self._watch.problem] if self._watch.problem else []
+        return away + [f"buffer {slot}: {why}" for slot, why in sorted(self._troubles.items())]
+
+    async def close(self) -> None:
+        """Look no more."""
+        await self._supervisor.close()
+        self._watch.close()

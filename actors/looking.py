@@ -1,0 +1,81 @@
+"""`Looking`: what a buffer answers without changing anything, and without a lease: it only tells.
+
+Rules of this file. What is told may be over the moment it is told, so nothing is decided by it that
+a lease would have to guard.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pxrs_ray.actors.buffer_stats import stats_of
+from pxrs_ray.actors.reader import message_at
+from pxrs_ray.errors import PxrsError
+from pxrs_ray.log.wire import BufferStats, LogEnds
+from pxrs_ray.model import Message, Offset, PartitionId
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.reader import Reader
+    from pxrs_ray.actors.writer import Writer
+    from pxrs_ray.log.library import LogLibrary
+
+
+class Looking(ABC):
+    """A part of `Buffer`. See the rules at the head of this file."""
+
+    _writer: Writer
+    _counts: Counter[str]
+
+    @property
+    @abstractmethod
+    def _library(self) -> LogLibrary:
+        """The logs. Raises LeaseOver where they are not."""
+
+    @property
+    @abstractmethod
+    def _reader(self) -> Reader:
+        """What reads them."""
+
+    async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
+        """Where each log of `queue` on this buffer stands."""
+        return self._library.ends(queue)
+
+    async def offset_at(
+        self, queue: str, timestamp_ms: int, partitions: Sequence[PartitionId] | None = None
+    ) -> dict[PartitionId, Offset]:
+        """The first offset with a timestamp of at least `timestamp_ms`; the end when none has."""
+        if partitions is None:
+            partitions = list(self._library.ends(queue))
+        logs = [self._library.log(queue, partition) for partition in partitions]
+        return await self._reader.run(
+            lambda: {log.partition: log.offset_at(timestamp_ms) for log in logs}
+        )
+
+    async def timestamps(
+        self, queue: str, offsets: Mapping[PartitionId, Offset]
+    ) -> dict[PartitionId, int]:
+        """The timestamp of the message at each offset; what is not there is left out."""
+
+        def run() -> dict[PartitionId, int]:
+            found = {}
+            for partition, offset in offsets.items():
+                try:
+                    message = message_at(self._library.log(queue, partition), offset)
+                    found[partition] = message.timestamp_ms
+                except PxrsError:
+                    continue
+            return found
+
+        return await self._reader.run(run)
+
+    async def get_message(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
+        """Read one message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
+        log = self._library.log(queue, partition)
+        return await self._reader.run(lambda: message_at(log, offset))
+
+    async def stats(self) -> BufferStats:
+        """What it did and holds, for `status`, metrics and benchmarks."""
+        return stats_of(self._counts, self._library.all_logs(), self._writer)

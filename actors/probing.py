@@ -1,0 +1,180 @@
+"""Which nodes live, and what their disks tell: `ray.nodes()` and the probes, in one place.
+
+Rules of this file. A probe is a small task on the very node, with a deadline; the node where it is
+asked is looked at without one. What does not answer tells nothing, and holds up nobody. `NodeWatch`
+asks from a thread: while the GCS is away it answers None, at its deadline, and never later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from pxrs_ray.actors.draining import draining_nodes
+from pxrs_ray.config import PxrsConfig
+from pxrs_ray.homes import NodeSeen
+from pxrs_ray.supervision import told
+from pxrs_ray.supervisor import off_loop
+from pxrs_ray.survey import Asked, Looked, Place, look_here
+
+logger = logging.getLogger(__name__)
+
+HEAD = "node:__internal_head__"
+NODES_WAIT_S = 2.0
+PROBE_WAIT_S = 10.0
+# A node that does not tell in this time is waited for in the background.
+FIRST_WAIT_S = 1.5
+AGAIN_S = 5.0
+
+
+def asked_of(config: PxrsConfig, *, make: bool) -> Asked:
+    """What nodes are asked about a topology."""
+    data_dir = str(config.data_dir.expanduser().absolute())
+    return Asked(config.name, data_dir, config.store_url, config.key_prefix, make)
+
+
+def living_nodes() -> tuple[list[NodeSeen], str]:
+    """The nodes that Ray takes for living, and the id of the head. Blocks while the GCS is away."""
+    found, head = [], ""
+    draining = draining_nodes()
+    for node in ray.nodes():  # type: ignore[no-untyped-call]
+        if node["Alive"]:
+            has, node_id = node["Resources"], node["NodeID"]
+            head = node_id if HEAD in has else head
+            cpus, host = float(has.get("CPU", 0)), node["NodeManagerAddress"]
+            found.append(NodeSeen(node_id, host, cpus=cpus, draining=node_id in draining))
+    return sorted(found, key=lambda node: (node.host, node.node)), head
+
+
+def begin_probe(node: str, asked: Asked) -> Future[Looked]:
+    """Have a node looked at. The answer may never come."""
+    where = NodeAffinitySchedulingStrategy(node, soft=False)
+    task = ray.remote(look_here).options(
+        num_cpus=0, max_retries=0, scheduling_strategy=where, runtime_env={}
+    )
+    answer: Future[Looked] = task.remote(asked).future()
+    return answer
+
+
+def answer_to(probe: Future[Looked], wait_s: float) -> Looked:
+    """What a node tells; that it does not is told as its problem."""
+    try:
+        return probe.result(max(0.0, wait_s))
+    except TimeoutError:
+        return Looked(problem=f"it was asked and has not answered for {wait_s:.0f} s")
+    except Exception as error:  # noqa: BLE001 - the node went, or cannot run a task
+        return Looked(problem=told(error))
+
+
+def look_everywhere(asked: Asked, nodes: Iterable[NodeSeen]) -> list[Place]:
+    """What every node tells, for a driver that decides by it: blocks until all did, or the
+    deadline."""
+    end_s = time.monotonic() + PROBE_WAIT_S
+    probes = [(node, begin_probe(node.node, asked)) for node in nodes]
+    return [
+        Place(node.node, node.host, answer_to(probe, end_s - time.monotonic()))
+        for node, probe in probes
+    ]
+
+
+class NodeWatch:
+    """What is known of the nodes, on an event loop. Close it."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.problem = ""
+        self._asked = asked
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="pxrs-nodes")
+        self._asking: asyncio.Future[tuple[list[NodeSeen], str]] | None = None
+        self._looked: dict[str, Looked] = {}
+        self._looking: dict[str, tuple[asyncio.Future[Looked], float]] = {}
+        self._tried_s: dict[str, float] = {}
+        self._here = ray.get_runtime_context().get_node_id()
+
+    async def living(self) -> list[NodeSeen] | None:
+        """The living nodes, with the disks that are known; None when nobody tells in time."""
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(off_loop(living_nodes, threads=self._threads))
+        done, _ = await asyncio.wait({self._asking}, timeout=NODES_WAIT_S)
+        if not done:
+            self.problem = f"Ray's GCS has not said for {NODES_WAIT_S:g} s which nodes live"
+            return None
+        asking, self._asking = self._asking, None
+        error = asking.exception()
+        if error is not None:
+            self.problem = f"Ray's GCS does not say which nodes live: {told(error)}"
+            return None
+        self.problem = ""
+        return [self._known(node) for node in asking.result()[0]]
+
+    async def looked(self, nodes: list[NodeSeen]) -> list[NodeSeen]:
+        """The same nodes, after those that nobody has looked at were; who is slow comes later."""
+        for node in nodes:
+            self._begin(node.node)
+        pending = [look for look, _ in self._looking.values()]
+        if pending:
+            await asyncio.wait(pending, timeout=FIRST_WAIT_S)
+        for node_id, (look, began_s) in list(self._looking.items()):
+            if look.done():
+                del self._looking[node_id]
+                self._note(node_id, look)
+            elif time.monotonic() - began_s > PROBE_WAIT_S:
+                look.cancel()
+                del self._looking[node_id]
+        return [self._known(node) for node in nodes]
+
+    def _begin(self, node: str) -> None:
+        known = self._looked.get(node)
+        tried_s = self._tried_s.get(node, -AGAIN_S)
+        settled = known is not None and (known.disk or time.monotonic() - tried_s < AGAIN_S)
+        if settled or node in self._looking:
+            return
+        self._tried_s[node] = time.monotonic()
+        look: asyncio.Future[Looked]
+        if node == self._here:
+            look = asyncio.ensure_future(off_loop(look_here, self._asked))
+        else:
+            look = asyncio.wrap_future(begin_probe(node, self._asked))
+        self._looking[node] = look, time.monotonic()
+
+    def _note(self, node: str, look: asyncio.Future[Looked]) -> None:
+        if look.cancelled():
+            return
+        error = look.exception()
+        found = look.result() if error is None else Looked(problem=told(error))
+        if found.problem:
+            logger.warning("node %s: %s", node[:8], found.problem)
+        self._looked[node] = found
+
+    def has_looked(self, node: str) -> bool:
+        """Whether a node has told what is there."""
+        return node in self._looked and not self._looked[node].problem
+
+    def forget(self, node: str) -> None:
+        """What was seen there is not so any more: look anew."""
+        self._looked.pop(node, None)
+
+    def places(self, nodes: Iterable[NodeSeen]) -> list[Place]:
+        """What was seen, in full."""
+        return [Place(n.node, n.host, self._looked.get(n.node, Looked())) for n in nodes]
+
+    def _known(self, node: NodeSeen) -> NodeSeen:
+        looked: Any = self._looked.get(node.node)
+        if looked is None:
+            return node
+        slots = tuple(trace.slot for trace in looked.traces)
+        return replace(node, disk=looked.disk, boot=looked.boot, slots=slots)
+
+    def close(self) -> None:
+        """Ask no more."""
+        for look, _ in self._looking.values():
+            look.cancel()
+        self._looking.clear()
+        self._threads.shutdown(wait=False)

@@ -1,0 +1,27 @@
+"""A lease that never ends, for buffers that have no coordinator."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pxrs_ray.log.wire import BufferInfo, Grant
+
+FOR_EVER_MS = 1 << 50
+
+
+class Pinged(Protocol):
+    """A buffer in this process."""
+
+    async def ping(self, grant: Grant | None = None) -> BufferInfo: ...
+
+
+def for_ever(info: BufferInfo) -> Grant:
+    """What lets the process that told `info` serve for as long as it lives."""
+    return Grant(
+        max(1, info.generation), max(1, info.term), FOR_EVER_MS, info.monotonic_ms, info.incarnation
+    )
+
+
+async def let_serve(buffer: Pinged) -> None:
+    """Grant a buffer its lease."""
+    await buffer.ping(for_ever(await buffer.ping()))
