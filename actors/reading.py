@@ -2,9 +2,9 @@
 
 Rules of this file: what comes is offered to the session, which refuses what is not ours or not
 next. When what should be read changes, the poll that waits is left and asked anew at once; the
-buffer ends the older one. A buffer that is away is asked again, with growing pauses. A partition
-that cannot be read (a broken disk, no descriptors left, a frame that is none) rests alone, and
-says why; all others are read on.
+buffer ends the older one. Nothing is read, nor handed on, when the lease is over. A buffer that is
+away is asked again, with growing pauses. A partition that cannot be read (a broken disk, no
+descriptors left, a frame that is none) rests alone, and says why; all others are read on.
 """
 
 from __future__ import annotations
@@ -94,10 +94,13 @@ class Reading:
         pause_s = RETRY_FIRST_S
         while not self._runtime.ended.is_set():
             wake.clear()
-            session = self._runtime.session
+            session, lease = self._runtime.session, self._runtime.lease
             positions = self._positions(index)
             if not positions:
                 await wake.wait()
+                continue
+            if lease.is_over():
+                await lease.renewal()
                 continue
             try:
                 fetched = await self._fetch_what_can_be(index, positions, wake)
@@ -108,7 +111,8 @@ class Reading:
                 pause_s = min(pause_s * 2, RETRY_MOST_S)
                 continue
             pause_s = RETRY_FIRST_S
-            if session is self._runtime.session and not session.paused:
+            # What comes when the lease is over is read again, by whoever is the owner then.
+            if session is self._runtime.session and not session.paused and not lease.is_over():
                 self._take(fetched or [], positions)
 
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
