@@ -213,6 +213,30 @@ def test_a_call_that_outlives_the_lease_fails_nothing_and_writes_nothing(
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
+def test_an_answer_that_comes_late_gives_no_more_than_its_question_asked_for(world: Any) -> None:
+    async def main() -> None:
+        here: World = world(lease_ttl_seconds=LEASE_S)
+        await here.up()
+        one = await here.consumer("c1", Owner("in order").handler())
+        await until(lambda: not one._live().lease.is_over())
+        heard, asked_s = here.desk.heartbeat, list[float]()
+
+        async def late(*arguments: Any) -> Any:
+            asked_s.append(time.monotonic())
+            if len(asked_s) > 1:
+                raise DeadlineExceeded("cut off")
+            found = await heard(*arguments)
+            await asyncio.sleep(0.4 * LEASE_S)
+            return found
+
+        setattr(here.desk, "heartbeat", late)  # noqa: B010
+        await until(lambda: one._live().lease.is_over())
+        assert asked_s[0] + LEASE_S * 0.8 < time.monotonic() < asked_s[0] + LEASE_S
+        await here.down()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
 def test_a_refusal_that_waits_for_the_registry_renews_no_lease(world: Any) -> None:
     """While the registry is away heartbeats are answered from memory; a dead member's are not."""
 
