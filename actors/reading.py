@@ -12,18 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import ray
 from ray.exceptions import RayError, RayTaskError
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors import gcs, names
 from pxrs_ray.actors.fetching import Fetching
 from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import answer_of
 from pxrs_ray.actors.resting import Resting
 from pxrs_ray.batch import batches
-from pxrs_ray.errors import BufferAway, Fenced, OffsetOutOfRange
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, Fenced, OffsetOutOfRange
 from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervisor import contained
@@ -38,6 +37,7 @@ Positions = dict[PartitionId, tuple[Epoch, Offset]]
 FETCH_WAIT_MS = 2_000
 # A buffer answers a fetch after its wait at the latest: whoever takes so long is asked anew.
 FETCH_ANSWER_S = 30.0
+FIND_S = 1.0
 RETRY_FIRST_S = 0.05
 RETRY_MOST_S = 1.0
 
@@ -54,6 +54,7 @@ class Reading:
         self._spec = runtime.spec
         self._hooks = hooks
         self._buffers: dict[int, Fetching] = {}
+        self._handles: dict[int, Any] = {}
         self._wakes = [asyncio.Event() for _ in range(runtime.spec.buffers)]
         self._resting = Resting(self._wake_later)
 
@@ -67,13 +68,17 @@ class Reading:
     def _wake_later(self, pause_s: float) -> None:
         asyncio.get_running_loop().call_later(pause_s, self.wake)
 
-    def _buffer(self, index: int) -> Fetching:
+    async def _buffer(self, index: int) -> Fetching:
         if index not in self._buffers:
-            name = names.buffer(self._spec.topology, index)
             try:
-                handle = ray.get_actor(name, namespace=names.NAMESPACE)
+                handle = await gcs.find(names.buffer(self._spec.topology, index), FIND_S)
             except ValueError as error:  # nobody has the name now
                 raise BufferAway(str(error)) from None
+            except DeadlineExceeded as error:  # nobody knows: the one that was known may live
+                handle = self._handles.get(index)
+                if handle is None:
+                    raise BufferAway(str(error)) from None
+            self._handles[index] = handle
             self._buffers[index] = Fetching(handle)
         return self._buffers[index]
 
@@ -152,7 +157,8 @@ class Reading:
         self, index: int, positions: Positions, wake: asyncio.Event, wait_ms: int
     ) -> list[Fetched | Refused] | None:
         """Read, or return None as soon as something else should be read instead."""
-        coming = self._buffer(index).fetch(
+        buffer = await self._buffer(index)
+        coming = buffer.fetch(
             self._spec.queue,
             self._spec.group,
             positions,

@@ -183,7 +183,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
     monkeypatch.setattr(consumer_module, "keep_what_is_loaded", lambda: None)
     monkeypatch.setattr(consumer_module, "on_terminate", lambda tell: lambda: None)
     monkeypatch.setattr(Consumer, "_where", lambda self: (0, ""))
-    monkeypatch.setattr(Reading, "_buffer", lambda self, index: Fetching())
+
+    async def buffer(reading: Reading, index: int) -> Fetching:
+        return Fetching()
+
+    monkeypatch.setattr(Reading, "_buffer", buffer)
 
     def make(partitions: int = 1, **options: Any) -> World:
         usual: dict[str, Any] = {"backoff_ms": 5, "backoff_ms_max": 20, "commit_interval_ms": 20}
