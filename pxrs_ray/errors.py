@@ -170,6 +170,13 @@ class RegistryNotHere(StoreSchemaError):
     """Raised when there is no registry where it should be; nothing is made in its place."""
 
 
+class NotHeld(PxrsError):
+    """Raised when a handler acts for a partition that is not surely its consumer's any more.
+
+    Its lease is over, or the partition was lost; nothing was written. It is no failed attempt.
+    """
+
+
 class SinkConflict(PxrsError):
     """Raised when a sink's transaction cannot be committed now; nothing was written: try again."""
 
