@@ -340,6 +340,7 @@ class Buffer(Standing, Belongings, Looking):
             return
         self.closed = True
         self._heir.close()
+        self._gate.shut()
         self._gate.close()
         if self._parts is not None:
             await self._parts.tending.close()

@@ -342,7 +342,7 @@ class BufferPool(Slots):
             with suppress(TimeoutError):
                 await asyncio.wait_for(soon.wait(), min(PING_PAUSE_S, self._lease_s / 5))
             soon.clear()
-            if index in self._handles:
+            if index in self._handles and index not in self._held:
                 await self._look(index)
 
     async def _look(self, index: int) -> None:
@@ -354,6 +354,8 @@ class BufferPool(Slots):
                 logger.warning("buffer %d of %s has started anew", index, self._topology)
                 await self._returned(index)
                 self._incarnations[index] = info.incarnation
+                if (coming := self._coming.pop(index, None)) is not None:
+                    coming.set()
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise

@@ -116,6 +116,7 @@ class Coordinator(Removing):
             await shell.let_go()
         self._groups.clear()
         if hasattr(self, "_homing"):
+            await self._moving.close()
             await self._homing.close()
         if hasattr(self, "_pool"):
             self._pool.stop_watching()
@@ -177,7 +178,8 @@ class Coordinator(Removing):
         self._homing.keep_on()
         self._leave_will(self._pool.met())
         self._keeping = self._keep_up()
-        self._drains = DrainWatch(lambda: [shell.staff for shell in self._groups.values()])
+        staffs = partial(map, lambda shell: shell.staff, self._groups.values())
+        self._drains = DrainWatch(staffs, self._moving.leave_nodes)
         metrics = TopologyMetrics(config.name)
         report = partial(metrics.report_for_ever, self._metric_sources)
         self._reporting = Supervisor(config.name).keep("metrics", report)
@@ -212,6 +214,7 @@ class Coordinator(Removing):
             await shell.close(graceful=True)
         self._closing = True
         self._drains.close()
+        await self._moving.close()
         await self._homing.close()
         self._reporting.cancel()
         for task in self._keeping:
@@ -370,7 +373,7 @@ class Coordinator(Removing):
 
     def _problems(self) -> list[str]:
         sealed = [self._seal_problem] if self._seal_problem else []
-        homes = self._homing.problems()
+        homes = [*self._homing.problems(), *self._moving.problems()]
         return [*gcs.problems(), *self._high_water.problems, *sealed, *homes, *problems_here()]
 
     async def group_status(self, group: str) -> GroupStatus:

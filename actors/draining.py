@@ -2,15 +2,15 @@
 
 Ray marks a node as draining when the autoscaler, `ray drain-node` or the end of its machine (a
 SIGTERM to `ray start --block`) takes it away, and waits a while. Consumers there hand over and
-are started anew elsewhere. A single process that is told to end (SIGTERM) hands over by itself:
-see `termination`.
+are started anew elsewhere; buffers take their logs to another node. A single process that is told
+to end (SIGTERM) hands over by itself: see `termination`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import ray
 
@@ -27,8 +27,13 @@ LOOK_PAUSE_S = 1.0
 class DrainWatch:
     """Looks for draining nodes every second, on the coordinator's event loop."""
 
-    def __init__(self, staffs: Callable[[], Iterable[Staff]]) -> None:
+    def __init__(
+        self,
+        staffs: Callable[[], Iterable[Staff]],
+        leave: Callable[[Collection[str]], None] = lambda _: None,
+    ) -> None:
         self._staffs = staffs
+        self._leave_with_logs = leave
         self._moves: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
         self._supervisor = Supervisor("draining nodes")
@@ -47,8 +52,10 @@ class DrainWatch:
                 logger.info("whether nodes are drained is not known now: %s", error)
                 continue
             for node in nodes - self._told:
-                logger.warning("node %s is drained: its consumers move", node)
+                logger.warning("node %s is drained: its consumers and logs move", node)
             self._told = nodes
+            if nodes:
+                self._leave_with_logs(nodes)
             if nodes and not self._moves:
                 for staff in self._staffs():
                     leave = self._leave(staff, nodes)

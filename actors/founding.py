@@ -20,6 +20,7 @@ from pxrs_ray.actors.heir import Will
 from pxrs_ray.actors.high_water import who_accepted
 from pxrs_ray.actors.homing import Homing
 from pxrs_ray.actors.making import Making
+from pxrs_ray.actors.moving import Moved, Moving
 from pxrs_ray.actors.probing import NodeWatch
 from pxrs_ray.actors.specs import queue_spec
 from pxrs_ray.config import PxrsConfig
@@ -42,6 +43,7 @@ class Founding(Making):
 
     _nodes: NodeWatch
     _homing: Homing
+    _moving: Moving
     _may_begin: bool
 
     async def _check_begun(self) -> None:
@@ -105,6 +107,7 @@ class Founding(Making):
             self._keeps_nothing,
             lambda: self._config.replace_host_after_ms,
         )
+        self._moving = Moving(self._homing, self._pool, str(self._config.topology_dir))
         await self._note_registry_home()
         await self._homing.begin()
 
@@ -151,6 +154,11 @@ class Founding(Making):
             f"buffer {index} had its logs on disk {home.disk} of host {home.host}: {what}. What "
             "was not handled yet is gone, and what is kept for replay"
         )
+
+    async def move_buffer(self, index: int, node: str | None = None) -> Moved:
+        """Take a buffer with its logs to another node, the emptiest one when none is named."""
+        await self._ready()
+        return await self._moving.move(index, node)
 
     def _leave_will(self, indexes: Iterable[int]) -> None:
         self._pool.leave(Will(self._config, self._pool.count), indexes)

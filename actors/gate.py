@@ -45,6 +45,11 @@ class Gate:
             self._wake_all()
         self._look_again()
 
+    def shut(self) -> None:
+        """Give the lease back, before its time: nobody is served any more."""
+        self.tenure.give_back()
+        self._wake_all()
+
     def _look_again(self) -> None:
         """Have those who wait told when the lease ends: a long poll ends with it."""
         left_ms = self.tenure.until_ms - lease_clock_ms()

@@ -18,8 +18,19 @@ from ray.exceptions import RayError
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.probing import NodeWatch
 from pxrs_ray.clock import wall_ms
-from pxrs_ray.errors import NotFound, PxrsError, UsageError
-from pxrs_ray.homes import DOCUMENT, HOMES, Home, Homes, NodeSeen, RegistryHome, Settled, settle
+from pxrs_ray.errors import AlreadyExists, DeadlineExceeded, NotFound, PxrsError, UsageError
+from pxrs_ray.homes import (
+    DOCUMENT,
+    HOMES,
+    Home,
+    Homes,
+    NodeSeen,
+    RegistryHome,
+    Settled,
+    moved_to,
+    place_to_move_to,
+    settle,
+)
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.supervision import told
 from pxrs_ray.supervisor import Supervisor
@@ -59,6 +70,7 @@ class Homing:
         self._supervisor = Supervisor("homes")
         self._troubles: dict[int, str] = {}
         self._placing: dict[int, asyncio.Task[None]] = {}
+        self._moving: set[int] = set()
 
     # --- the document -----------------------------------------------------------------------------
 
@@ -148,7 +160,7 @@ class Homing:
         seen = {
             slot: self._pool.seen(slot, in_memory=in_memory)
             for slot in range(self._pool.count)
-            if slot not in self._placing
+            if slot not in self._placing and slot not in self._moving
         }
         return settle(self.homes, seen, nodes, wall_ms(), self._replace_after())
 
@@ -178,6 +190,35 @@ class Homing:
             logger.warning("buffer %d is not at home yet: %s", slot, told(error))
         else:
             self._troubles.pop(slot, None)
+
+    # --- moving -----------------------------------------------------------------------------------
+
+    async def place_for(self, slot: int, wanted: str | None) -> NodeSeen:
+        """Where a slot that leaves its home goes. Raises NotFound, UsageError, DeadlineExceeded."""
+        nodes = await self._watch.living()
+        if nodes is None:
+            raise DeadlineExceeded(self._watch.problem)
+        return place_to_move_to(self.homes, slot, await self._watch.looked(nodes), wanted)
+
+    def hold(self, slot: int) -> None:
+        """Decide nothing about a slot while it moves. Raises AlreadyExists when it does."""
+        if slot in self._moving or slot in self._placing:
+            raise AlreadyExists(f"buffer {slot} is being moved, or started, already")
+        self._moving.add(slot)
+
+    def release(self, slot: int) -> None:
+        """Decide about it again."""
+        self._moving.discard(slot)
+
+    async def moved(self, slot: int, node: NodeSeen) -> Home:
+        """The logs of a slot are on another disk: have that durable, and answer its home."""
+        await self._keep(lambda homes: moved_to(homes, slot, node))
+        return self.homes.slots[slot]
+
+    def at_home_on(self, nodes: Iterable[str]) -> list[int]:
+        """The slots whose home is one of these nodes."""
+        wanted = set(nodes)
+        return [s for s, home in sorted(self.homes.slots.items()) if home.node in wanted]
 
     # --- giving up --------------------------------------------------------------------------------
 

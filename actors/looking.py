@@ -9,13 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.buffer_stats import stats_of
 from pxrs_ray.actors.reader import message_at
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.log.copying import Bytes, FileState, Piece, read_piece, slot_files
+from pxrs_ray.log.files import Files
 from pxrs_ray.log.wire import BufferStats, LogEnds
 from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.supervisor import off_loop
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.reader import Reader
@@ -28,6 +32,10 @@ class Looking(ABC):
 
     _writer: Writer
     _counts: Counter[str]
+    _files: Files
+    _folder: Path
+    _index: int
+    _buffers: int
 
     @property
     @abstractmethod
@@ -79,3 +87,11 @@ class Looking(ABC):
     async def stats(self) -> BufferStats:
         """What it did and holds, for `status`, metrics and benchmarks."""
         return stats_of(self._counts, self._library.all_logs(), self._writer)
+
+    async def slot_files(self) -> list[FileState]:
+        """Every file of this buffer, for whoever copies it to another disk; closed or not."""
+        return await off_loop(slot_files, self._files, self._folder, self._index, self._buffers)
+
+    async def read_piece(self, piece: Piece) -> Bytes:
+        """Some bytes of one of them."""
+        return await off_loop(read_piece, self._files, self._folder, piece)

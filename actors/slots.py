@@ -7,9 +7,11 @@ told so at once, and goes on with the others.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,8 @@ class Slots(ABC):
         self._incarnations: dict[int, str] = {}
         self._nodes: dict[int, str] = {}
         self._answered: set[int] = set()
+        self._held: set[int] = set()
+        self._coming: dict[int, asyncio.Event] = {}
 
     @abstractmethod
     def look_soon(self, index: int) -> None:
@@ -66,6 +70,38 @@ class Slots(ABC):
         self._handles[index], self._nodes[index] = handle, home.node
         self._waits.pop(index, None)
         self._incarnations.pop(index, None)
+        self._held.discard(index)
+        self.look_soon(index)
+
+    def actor(self, index: int) -> Any:
+        """The actor of a buffer. Raises SlotWaits when it has none now."""
+        return self._handle(index)
+
+    def hold(self, index: int) -> Any:
+        """Look at a buffer no more and grant it nothing: it is to stop. Answers its actor.
+
+        Until it is placed anew, or released. Raises SlotWaits.
+        """
+        handle = self._handle(index)
+        self.granting.forbid(index)
+        self._held.add(index)
+        self._incarnations.pop(index, None)
+        return handle
+
+    def forget_actor(self, index: int) -> None:
+        """It has stopped for good: another one is to be placed."""
+        self._let_go(index)
+
+    async def until_met(self, index: int, wait_s: float) -> bool:
+        """Return when a buffer that was placed has been met; False when not in time."""
+        coming = self._coming.setdefault(index, asyncio.Event())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(coming.wait(), wait_s)
+        return coming.is_set()
+
+    def release(self, index: int) -> None:
+        """Look at it again: one that had closed its logs begins anew by that."""
+        self._held.discard(index)
         self.look_soon(index)
 
     def wait_for(self, waits: Mapping[int, str]) -> None:

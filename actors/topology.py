@@ -30,6 +30,7 @@ from pxrs_ray.trouble import passes
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.log_witness import Recovered
+    from pxrs_ray.actors.moving import Moved
     from pxrs_ray.actors.producer import Producer
     from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
     from pxrs_ray.log.wire import BufferStats, QueueSpec
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 START_WAIT_S = 120.0
 SHUTDOWN_WAIT_S = 120.0
 GONE_WAIT_S = 20.0
+MOVE_WAIT_S = 3_600.0
 
 
 def _decode_note(data: bytes) -> dict[str, Any]:
@@ -163,6 +165,15 @@ class Topology:
         """What `accept_buffer_loss` would lose. Raises NotFound, and UsageError when that buffer
         is at home."""
         found: str = self._call("plan_buffer_loss", buffer)
+        return found
+
+    def move_buffer(self, buffer: int, node: str | None = None) -> Moved:
+        """Take a buffer with its logs to another node: the one of that address or id, or the
+        emptiest. Producers and readers of its partitions wait for the pause that is answered.
+
+        Raises NotFound, UsageError; while anything fails, it stays where it is.
+        """
+        found: Moved = self._call("move_buffer", buffer, node, timeout_s=MOVE_WAIT_S)
         return found
 
     def accept_buffer_loss(self, buffer: int) -> str:

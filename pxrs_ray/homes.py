@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import json_codec
-from pxrs_ray.errors import StoreSchemaError
+from pxrs_ray.errors import NotFound, StoreSchemaError, UsageError
 
 DOCUMENT = "homes"
 FORM = 1
@@ -182,6 +182,42 @@ def settle(
         elif not seen[slot].runs or home is None or found.term != home.term:
             starts.append(slot)
     return Settled(homes, tuple(starts), waits)
+
+
+def place_to_move_to(
+    homes: Homes, slot: Slot, nodes: Sequence[NodeSeen], wanted: str | None = None
+) -> NodeSeen:
+    """Where a slot goes that leaves its home: the emptiest other node, or the one that is `wanted`
+    by its host's address, its id, or the beginning of that.
+
+    Raises NotFound when there is none, UsageError for one that does not do.
+    """
+    home = homes.slots.get(slot)
+    if home is None:
+        raise NotFound(f"there is no buffer {slot}: there are {sorted(homes.slots)}")
+    others = [node for node in nodes if node.node != home.node]
+    if wanted is None:
+        place = _emptiest(homes, others, but=slot)
+        if place is None:
+            raise NotFound(
+                f"buffer {slot} is on host {home.host}, and no other node that stays has a disk"
+            )
+        return place
+    named = [n for n in nodes if wanted == n.host or (wanted and n.node.startswith(wanted))]
+    if len(named) != 1:
+        there = ", ".join(f"{node.host} ({node.node[:SHOWN]})" for node in nodes)
+        raise NotFound(f"{len(named)} nodes are called {wanted!r}; there are: {there}")
+    if named[0].node == home.node:
+        raise UsageError(f"buffer {slot} is on host {home.host} already")
+    if named[0].draining or not named[0].disk:
+        what = "is being drained" if named[0].draining else "shows no disk"
+        raise UsageError(f"host {named[0].host} {what}: buffer {slot} stays where it is")
+    return named[0]
+
+
+def moved_to(homes: Homes, slot: Slot, node: NodeSeen) -> Homes:
+    """A slot whose logs are on another disk now is at home there, under the next term."""
+    return homes.with_slot(slot, _moved(homes.slots[slot], node))
 
 
 def _home_of(

@@ -35,6 +35,10 @@ class Tenure:
             self.until_ms = max(self.until_ms, until_ms) if granted == known else until_ms
         return True
 
+    def give_back(self) -> None:
+        """Have no lease any more."""
+        self.until_ms = 0
+
     def holds(self, now_ms: int) -> bool:
         """Whether the lease goes on at this moment."""
         return now_ms < self.until_ms
