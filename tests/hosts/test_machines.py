@@ -98,6 +98,14 @@ def test_power_comes_back_with_the_disk_and_another_boot_id(pair: Hosts) -> None
     assert host.run(["ls", str(host.data)]).stdout == ""
 
 
+def test_power_comes_and_goes_quickly(pair: Hosts) -> None:
+    for _ in range(5):
+        pair[1].start(["sleep", "1000"])
+        pair.power_off(1)
+        pair.power_on(1)
+        assert spoken(SAY, pair, 0, 1) and spoken(SAY, pair, 1, 0)
+
+
 def test_a_cut_outlasts_the_power(pair: Hosts) -> None:
     pair.cut(1)
     pair.power_off(1)
