@@ -51,6 +51,8 @@ class Desk:
     def __call__(self, act: str, seconds: float = ANSWER_S_MAX, **given: Any) -> Any:
         """Do one of `inside.acts`."""
         assert self._process.stdin is not None
+        if not self.is_open:
+            raise Unanswered(f"the desk on {self.host.name} has ended")
         request = json.dumps({"act": act, "with": given})
         try:
             self._process.stdin.write(request.encode() + b"\n")
