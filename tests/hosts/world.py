@@ -219,10 +219,12 @@ class World:
         return self.desk("status", name=self.name)
 
     def told(self) -> str:
-        """Everything that status and doctor tell, in one text."""
-        program = str(Host.program("pxrs"))
-        every = (["status", "-t", self.name], ["status", "g", "-t", self.name], ["doctor"])
-        return "\n".join(self.hosts[0].run([program, *one], check=False).stdout for one in every)
+        """Everything that status and doctor tell, in one text; or why they tell nothing."""
+        try:
+            text: str = self.desk("told", name=self.name)
+            return text
+        except Unanswered as error:
+            return str(error)
 
     def handled(self) -> list[Handled]:
         """What handlers noted, in the order of time."""
