@@ -54,6 +54,11 @@ def living_nodes() -> tuple[list[NodeSeen], str]:
     return sorted(found, key=lambda node: (node.host, node.node)), head
 
 
+def node_here() -> str:
+    """The id of the node that this process is on."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def begin_probe(node: str, asked: Asked) -> Future[Looked]:
     """Have a node looked at. The answer may never come."""
     where = NodeAffinitySchedulingStrategy(node, soft=False)
@@ -96,7 +101,7 @@ class NodeWatch:
         self._looked: dict[str, Looked] = {}
         self._looking: dict[str, tuple[asyncio.Future[Looked], float]] = {}
         self._tried_s: dict[str, float] = {}
-        self._here = ray.get_runtime_context().get_node_id()
+        self._here = node_here()
 
     async def living(self) -> list[NodeSeen] | None:
         """The living nodes, with the disks that are known; None when nobody tells in time."""

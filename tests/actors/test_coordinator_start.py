@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import ray.exceptions
 
-from pxrs_ray.actors import buffers, coordinator, staff, starting
+from pxrs_ray.actors import buffers, coordinator, homing, probing, slots, staff, starting
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.actors.high_water import accept_loss
@@ -27,6 +27,7 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from pxrs_ray.events import Join
+from pxrs_ray.homes import NodeSeen
 from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.wire import BufferInfo, QueueSpec
 from pxrs_ray.model import Member
@@ -197,7 +198,10 @@ class Nothing:
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeBuffer]:
     made = [FakeBuffer(0), FakeBuffer(1)]
-    monkeypatch.setattr(buffers, "make_buffer", lambda topology, index, *_: made[index])
+    monkeypatch.setattr(slots, "buffer_at_home", lambda topology, index, *_: made[index])
+    monkeypatch.setattr(probing, "node_here", lambda: "here")
+    monkeypatch.setattr(probing, "living_nodes", lambda: ([NodeSeen("here", "10.0.0.1")], "here"))
+    monkeypatch.setattr(homing, "ROUND_PAUSE_S", 0.02)
     monkeypatch.setattr(staff, "kill_orphans", lambda *_: None)
     monkeypatch.setattr(coordinator, "DrainWatch", Nothing)
     monkeypatch.setattr(coordinator, "TopologyMetrics", Nothing)
@@ -212,7 +216,9 @@ def made(tmp_path: Path, **options: Any) -> Coordinator:
         queues={"a": {"partitions": 2}, "b": {"partitions": 2}},
         **options,
     )
-    return Coordinator(config, 2)
+    found = Coordinator(config, 2)
+    found._may_begin = True  # as `deploy` says
+    return found
 
 
 @pytest.mark.parametrize("method", ["ping", "open", "belong"])
@@ -250,6 +256,7 @@ def test_one_queue_that_cannot_be_opened_holds_up_no_other_and_is_tried_again(
         fakes[0].refuses.clear()
         await until(lambda: fakes[0].opened == {"a", "b"})
         await until(lambda: not found._pool.problems())
+        await until(lambda: found._pool.met() == [0, 1])
         opens = fakes[0].calls.count("open")
         await asyncio.sleep(0.1)
         assert fakes[0].calls.count("open") == opens
@@ -303,12 +310,12 @@ def test_a_second_life_reads_no_variables_and_has_what_the_first_was_told(
 def test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open() -> None:
     async def scene() -> None:
         pool, fake = BufferPool("shop", 1, ""), FakeBuffer(0)
-        pool._handles = [fake]
+        pool._handles = {0: fake}
         pool._incarnations = {0: "1"}
         fake.refuses["q"] = DiskFull("no room")
         spec = QueueSpec("q", 1, LogLimits())
         with pytest.raises(DiskFull):
-            await pool.open(spec, {}, make=True)
+            await pool.open_on(0, spec, {}, make=True)
         returned: list[int] = []
 
         async def reopen(index: int) -> None:
