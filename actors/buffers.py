@@ -48,6 +48,7 @@ class BufferPool:
         self.disk_ids = [""] * count
         self.granting = Granting(count, round(lease_s * 1_000), lease_clock_ms())
         self.known_ends = KnownEnds()
+        self.queue_ids: dict[str, str] = {}
         self.confirm: Callable[[], Awaitable[None]] | None = None
         self._lease_s = lease_s
         self._topology = topology
@@ -176,6 +177,7 @@ class BufferPool:
         if spec.external:
             self._external.add(spec.queue)
             return
+        self.queue_ids[spec.queue] = spec.queue_id
         try:
             await self._call(index, "open", spec, dict(ends), make)
         except BaseException as error:
@@ -301,6 +303,7 @@ class BufferPool:
         """Delete every log of a queue."""
         await self._all("drop_queue", queue)
         self._external.discard(queue)
+        self.queue_ids.pop(queue, None)
         self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
 
     async def _all(self, method: str, *arguments: object) -> list[Any]:

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.making import Making
-from pxrs_ray.actors.specs import queue_spec
 from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted, StoreUnavailable
 from pxrs_ray.supervisor import Supervisor
@@ -62,8 +61,7 @@ class Leading(Making):
         ]
 
     def _queue_ids(self) -> set[str]:
-        specs = [queue_spec(self._config, name) for name in self._config.queues]
-        return {spec.queue_id for spec in specs if spec.queue_id}
+        return set(self._pool.queue_ids.values())
 
     async def _confirm_for_ever(self) -> None:
         while True:

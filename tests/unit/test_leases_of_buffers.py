@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 
 from pxrs_ray.actors import buffers as pool_module
-from pxrs_ray.actors import known_ends, leading, making
+from pxrs_ray.actors import known_ends, making
 from pxrs_ray.actors.known_ends import DOCUMENT
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.errors import LeaseOver, StoreCorrupted
@@ -171,7 +171,6 @@ def test_what_nobody_had_read_is_lost_and_never_new_when_its_disk_is(
     ids = Ids()
     with (
         mock.patch.object(making, "queue_spec", ids.spec),
-        mock.patch.object(leading, "queue_spec", ids.spec),
         mock.patch.object(making.Making, "_is_to_make", ids.is_to_make),
         mock.patch.object(known_ends, "LOOK_PAUSE_S", 0.05),
         mock.patch.object(known_ends, "FAR_OFFSETS", 1),
