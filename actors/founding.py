@@ -31,7 +31,7 @@ from pxrs_ray.trouble import passes
 
 logger = logging.getLogger(__name__)
 
-LOOKS_MAX = 8
+LOOKS_MAX = 20
 IN_MEMORY = "memory:"
 FILE = "sqlite:"
 
