@@ -48,7 +48,6 @@ class BufferPool(Slots):
         super().__init__(topology, count, folder, lease_s)
         self.granting = Granting(count, round(lease_s * 1_000), lease_clock_ms())
         self.known_ends = KnownEnds()
-        self.queue_ids: dict[str, str] = {}
         self.confirm: Callable[[], Awaitable[None]] | None = None
         self._foreign: set[int] = set()
         self._external: set[str] = set()
@@ -150,7 +149,6 @@ class BufferPool(Slots):
         if spec.external:
             self._external.add(spec.queue)
             return
-        self.queue_ids[spec.queue] = spec.queue_id
         try:
             await self._call(index, "open", spec, dict(ends), make)
         except BaseException as error:
@@ -307,7 +305,6 @@ class BufferPool(Slots):
         """Delete every log of a queue."""
         await self._all("drop_queue", queue)
         self._external.discard(queue)
-        self.queue_ids.pop(queue, None)
         self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
 
     async def _all(self, method: str, *arguments: object) -> list[Any]:

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
@@ -57,7 +57,7 @@ class CoordinatorLink:
                     raise answer from None
                 else:
                     raise
-            except (RayActorError, ValueError) as error:
+            except (RayActorError, ActorUnschedulableError, ValueError) as error:
                 # ValueError is what get_actor raises while no actor has the name.
                 last, self._handle = error, None
             except TimeoutError as error:

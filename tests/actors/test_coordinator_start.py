@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import ray.exceptions
 
-from pxrs_ray.actors import buffers, coordinator, homing, probing, slots, staff, starting
+from pxrs_ray.actors import buffers, starting
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.actors.high_water import accept_loss
@@ -27,10 +27,10 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from pxrs_ray.events import Join
-from pxrs_ray.homes import NodeSeen
 from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import BufferInfo, QueueSpec
+from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.model import Member
+from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 
 PASSING: tuple[Callable[[], BaseException], ...] = (
     lambda: DeadlineExceeded("buffer 0 did not answer ping in 30 s"),
@@ -134,78 +134,9 @@ def test_one_that_is_being_deleted_is_not_begun_again() -> None:
 # --- the whole coordinator ------------------------------------------------------------------------
 
 
-class FakeBuffer:
-    """Answers as a buffer actor does; `faults` are raised by the next calls of a method."""
-
-    def __init__(self, index: int) -> None:
-        self.index, self.life = index, 1
-        self.faults: dict[str, list[BaseException]] = {}
-        self.refuses: dict[str, BaseException] = {}
-        self.opened: set[str] = set()
-        self.calls: list[str] = []
-
-    def __getattr__(self, method: str) -> Any:
-        if method.startswith("_"):
-            raise AttributeError(method)
-        return _Method(self, method)
-
-    async def answer(self, method: str, *arguments: Any) -> Any:
-        self.calls.append(method)
-        if self.faults.get(method):
-            raise self.faults[method].pop(0)
-        if method == "ping":
-            return BufferInfo("shop", self.index, str(self.life), 1, "", (), monotonic_ms=1)
-        if method == "open":
-            spec: QueueSpec = arguments[0]
-            if spec.queue in self.refuses:
-                raise self.refuses[spec.queue]
-            self.opened.add(spec.queue)
-            return {}
-        if method == "belong":
-            return arguments[0]
-        return {}
-
-    def restart(self) -> None:
-        self.life += 1
-        self.opened.clear()
-
-
-class _Method:
-    def __init__(self, buffer: FakeBuffer, name: str) -> None:
-        self._buffer, self._name = buffer, name
-
-    def remote(self, *arguments: Any) -> asyncio.Future[Any]:
-        return asyncio.ensure_future(self._buffer.answer(self._name, *arguments))
-
-
-async def until(check: Callable[[], Any]) -> None:
-    for _ in range(2_000):
-        if check():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("not within ten seconds")
-
-
-class Nothing:
-    def __init__(self, *_: Any) -> None: ...
-
-    def close(self) -> None: ...
-
-    async def report_for_ever(self, *_: Any) -> None:
-        await asyncio.Event().wait()
-
-
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeBuffer]:
-    made = [FakeBuffer(0), FakeBuffer(1)]
-    monkeypatch.setattr(slots, "buffer_at_home", lambda topology, index, *_: made[index])
-    monkeypatch.setattr(probing, "node_here", lambda: "here")
-    monkeypatch.setattr(probing, "living_nodes", lambda: ([NodeSeen("here", "10.0.0.1")], "here"))
-    monkeypatch.setattr(homing, "ROUND_PAUSE_S", 0.02)
-    monkeypatch.setattr(staff, "kill_orphans", lambda *_: None)
-    monkeypatch.setattr(coordinator, "DrainWatch", Nothing)
-    monkeypatch.setattr(coordinator, "TopologyMetrics", Nothing)
-    return made
+    return stand_in(monkeypatch)
 
 
 def made(tmp_path: Path, **options: Any) -> Coordinator:
