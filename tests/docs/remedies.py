@@ -18,6 +18,10 @@ REMEDIES = {
     "HandlerError": "Make the handler importable on the nodes: `--working-dir`, or install it.",
     "HandlerTimeout": "Make the handler faster, or its time longer.",
     "IllegalTransition": "Report it: the call made no sense in this state, and nothing changed.",
+    "LeaseOver": "Nothing: it is granted again when the coordinator reaches the buffer. When that "
+    "lasts, `pxrs status` says whom it waits for.",
+    "LogReplaced": "Bring the right disk back, or `pxrs accept-loss QUEUE`: the other log is kept "
+    "beside, under a name that ends in `.aside`.",
     "LogAway": "Nothing: the buffer opens the log again by itself; the message says what it waits "
     "for. Producers and readers wait meanwhile.",
     "LogCorrupted": "`pxrs log` shows the file; restore it, or accept the loss.",
