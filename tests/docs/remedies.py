@@ -40,10 +40,10 @@ REMEDIES = {
     "SinkConflict": "Let it pass on: the message is delivered again, and nothing was written yet.",
     "StoreCorrupted": "Restore the registry from its newest state, then `pxrs up`; or go on "
     "with what it holds: `pxrs recover registry FILE --accept-loss`.",
-    "SlotWaits": "Bring the host back that is named, with its disk: everything goes on within seconds. "
-    "If it never comes, `pxrs accept-loss --buffer N` begins on another disk.",
-    "RegistryNotHere": "Start the host that is named, or restore the registry; `pxrs recover registry "
-    "FILE --accept-loss` begins without it.",
+    "SlotWaits": "Bring the host back that is named, with its disk: everything goes on within "
+    "seconds. If it never comes, `pxrs accept-loss --buffer N` begins on another disk.",
+    "RegistryNotHere": "Start the host that is named, or restore the registry; `pxrs recover "
+    "registry FILE --accept-loss` begins without it.",
     "StoreSchemaError": "Install the version of PXRS that wrote the registry, or a newer one.",
     "StoreUnavailable": "Bring the store back; work goes on and commits wait meanwhile.",
     "UnknownMember": "Join again; pull consumers and consumer actors do by themselves.",
