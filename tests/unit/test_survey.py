@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.errors import RegistryNotHere, StoreCorrupted
+from pxrs_ray.errors import RegistryNotHere, StoreCorrupted, UsageError
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.identity import Identity, write_identity
 from pxrs_ray.log.queues_file import write_queues
@@ -20,8 +20,10 @@ from pxrs_ray.survey import (
     Trace,
     begins_at,
     check_unknown,
+    chosen,
     find_registry,
     look_here,
+    set_aside,
 )
 
 TRACE = Trace(1, Identity("an-id", 7, "c", "d-away", "10.0.0.7"))
@@ -108,6 +110,21 @@ def test_of_two_registries_nobody_chooses_by_himself() -> None:
     told = str(raised.value)
     for part in ("10.0.0.1", "generation 9", "10.0.0.2", "generation 3", "pxrs recover registry"):
         assert part in told
+
+
+def test_somebody_chooses_and_the_others_are_set_aside(tmp_path: Path) -> None:
+    one = place(1, registry=Registry("", 9, 11))
+    two = place(2, registry=Registry("", 3, 12))
+    assert chosen("shop", [one, two], "10.0.0.2") == (two, [one])
+    with pytest.raises(UsageError, match=r"host 10\.0\.0\.3 .*10\.0\.0\.1, 10\.0\.0\.2"):
+        chosen("shop", [one, two], "10.0.0.3")
+    for name in ("registry.db", "registry.db-wal"):
+        (tmp_path / name).write_text("kept")
+    asked = Asked("shop", str(tmp_path), f"sqlite:///{tmp_path}/registry.db")
+    made = set_aside(asked)
+    assert [Path(file).read_text() for file in made] == ["kept", "kept"]
+    assert not (tmp_path / "registry.db").exists()
+    assert set_aside(asked) == []
 
 
 def test_what_has_a_trace_is_not_begun_and_the_host_is_named() -> None:
