@@ -50,6 +50,12 @@ class Cluster:
         self.worlds.append(world)
         return world.deploy()
 
+    def close(self) -> None:
+        """Take it all away."""
+        if self._desk is not None:
+            self._desk.close()
+        self.hosts.close()
+
     def mend(self) -> None:
         """Heal, thaw, bring back and clean up."""
         self.hosts.heal()
@@ -80,7 +86,7 @@ def shared_cluster() -> Iterator[Cluster]:
     try:
         yield cluster
     finally:
-        cluster.hosts.close()
+        cluster.close()
 
 
 @pytest.fixture

@@ -102,10 +102,18 @@ class Host:
         self._init = int(children.split()[0])
         self.rack.note(self._init)
         self._pid_namespace = kernel.namespace(self._init, "pid")
-        self._plug_in()
+        try:
+            self._plug_in()
+        except BaseException:
+            self.power_off()
+            raise
+
+    @property
+    def _port(self) -> str:
+        return f"s{self.index}"
 
     def _plug_in(self) -> None:
-        port = f"s{self.index}"
+        port = self._port
         self.rack.ip(
             f"link add {port} type veth peer name eth0 netns {self._init} address {self.mac}",
             f"link set {port} master br0",
@@ -131,6 +139,12 @@ class Host:
         self._outer, self._init, self._pid_namespace = None, 0, ""
         if gone:
             kernel.wait_for(lambda: not kernel.inhabitants(gone), GONE_S_MAX, f"{self.name} off")
+        # The kernel takes a network namespace away in its own time: its end of the cable may stay
+        # for a while, and answer, or be in the way of the next one.
+        try:
+            self.rack.ip(f"link del {self._port}")
+        except OSError:
+            pass
 
     def ip(self, *lines: str) -> None:
         """Commands of ip(8) inside."""

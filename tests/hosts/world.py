@@ -51,6 +51,8 @@ class Desk:
     def __call__(self, act: str, seconds: float = ANSWER_S_MAX, **given: Any) -> Any:
         """Do one of `inside.acts`."""
         assert self._process.stdin is not None
+        if not self.is_open:
+            raise Unanswered(f"the desk on {self.host.name} has ended")
         request = json.dumps({"act": act, "with": given})
         try:
             self._process.stdin.write(request.encode() + b"\n")
@@ -217,10 +219,12 @@ class World:
         return self.desk("status", name=self.name)
 
     def told(self) -> str:
-        """Everything that status and doctor tell, in one text."""
-        program = str(Host.program("pxrs"))
-        every = (["status", "-t", self.name], ["status", "g", "-t", self.name], ["doctor"])
-        return "\n".join(self.hosts[0].run([program, *one], check=False).stdout for one in every)
+        """Everything that status and doctor tell, in one text; or why they tell nothing."""
+        try:
+            text: str = self.desk("told", name=self.name)
+            return text
+        except Unanswered as error:
+            return str(error)
 
     def handled(self) -> list[Handled]:
         """What handlers noted, in the order of time."""

@@ -68,6 +68,16 @@ def status(name: str) -> dict[str, Any]:
     return found
 
 
+def told(name: str) -> str:
+    """All that status and doctor tell a person, in one text."""
+    from pxrs_ray.checkup import Level, check_topology
+
+    found = Topology(name).status()
+    ill = [finding for finding in check_topology(found) if finding.level is not Level.OK]
+    lines = [f"{f.level} {f.subject}: {f.text} ({f.remedy})" for f in ill]
+    return "\n".join([repr(found), *map(repr, found.groups), *lines])
+
+
 def group(name: str) -> dict[str, Any]:
     """The group's status, with its lag."""
     found = Topology(name).group("g").status()
