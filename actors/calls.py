@@ -7,7 +7,12 @@ from collections import Counter
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import (
+    ActorUnschedulableError,
+    GetTimeoutError,
+    RayActorError,
+    RayTaskError,
+)
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.ending import ALIVE, Whereabouts, whereabouts
@@ -48,7 +53,7 @@ class CoordinatorCalls:
                     f"the coordinator of {self.topology}{where} did not answer {method} in "
                     f"{timeout_s:g} s; `pxrs status` says whether it is frozen or waits"
                 ) from None
-            except RayActorError as error:
+            except (RayActorError, ActorUnschedulableError) as error:
                 self._handle = None
                 if time.monotonic() + pause_s > end_s:
                     raise DeadlineExceeded(
@@ -70,9 +75,9 @@ class CoordinatorCalls:
             try:
                 ray.get(self._find().alive.remote(), timeout=wait_s)
                 return
-            except (GetTimeoutError, RayActorError) as error:
+            except (GetTimeoutError, RayActorError, ActorUnschedulableError) as error:
                 place = whereabouts(names.coordinator(self.topology))
-                if isinstance(error, RayActorError):
+                if not isinstance(error, GetTimeoutError):
                     self._handle = None
                     time.sleep(RETRY_FIRST_S)
                 lives = place is not None and place.state == ALIVE
@@ -104,6 +109,13 @@ class CoordinatorCalls:
 
 def not_running(topology: str) -> NotFound:
     """The error that names those that do."""
+    others = left_over().get(topology)
+    if others:
+        return NotFound(
+            f"topology {topology!r} has no coordinator, though {others} of its actors are there: "
+            "the host that has its registry is away. Start it, and they bring the coordinator back "
+            "within seconds; `pxrs up FILE` names that host"
+        )
     running = ", ".join(running_topologies()) or "none"
     return NotFound(
         f"no topology {topology!r} runs in this cluster; running: {running}. "

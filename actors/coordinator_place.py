@@ -7,14 +7,26 @@ cluster of one node nobody has to look.
 
 from __future__ import annotations
 
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from pxrs_ray.actors.calls import runs
 from pxrs_ray.actors.probing import asked_of, living_nodes, look_everywhere
 from pxrs_ray.config import PxrsConfig
-from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, UsageError
 from pxrs_ray.homes import NodeSeen
-from pxrs_ray.survey import Place, begins_at, check_unknown, find_registry
+from pxrs_ray.survey import (
+    Place,
+    begins_at,
+    check_unknown,
+    chosen,
+    find_registry,
+    set_aside,
+)
 
 FILE = "sqlite:"
 ANYWHERE = ""
+SET_WAIT_S = 30.0
 
 
 def place_of_coordinator(config: PxrsConfig, *, accept_loss: bool = False) -> str:
@@ -41,6 +53,28 @@ def place_of_coordinator(config: PxrsConfig, *, accept_loss: bool = False) -> st
         told = "; ".join(f"host {p.host}: {p.looked.problem}" for p in places)
         raise RegistryNotHere(f"no node can keep the registry of {config.name}: {told}")
     return begins.node
+
+
+def choose_registry(config: PxrsConfig, host: str) -> list[str]:
+    """Of several registries go on with the one on this host; the others' files are set aside.
+
+    Answers which files. Raises UsageError when there is none on that host, or when the topology
+    runs.
+    """
+    if runs(config.name):
+        raise UsageError(
+            f"topology {config.name} runs: end it first, with `pxrs down {config.name}`"
+        )
+    asked = asked_of(config, make=False)
+    _, others = chosen(config.name, look_everywhere(asked, living_nodes()[0]), host)
+    made = []
+    for place in others:
+        where = NodeAffinitySchedulingStrategy(place.node, soft=False)
+        task = ray.remote(set_aside).options(num_cpus=0, scheduling_strategy=where, runtime_env={})
+        made += [
+            f"{place.host}: {file}" for file in ray.get(task.remote(asked), timeout=SET_WAIT_S)
+        ]
+    return made
 
 
 def node_of_registry(config: PxrsConfig, nodes: list[NodeSeen]) -> str | None:

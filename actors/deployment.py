@@ -23,6 +23,7 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.calls import actors_of
+from pxrs_ray.actors.coordinator_place import single_point
 from pxrs_ray.actors.joining import join
 from pxrs_ray.actors.topology import Topology, deploy
 from pxrs_ray.clock import wall_ms
@@ -119,6 +120,10 @@ class Deployment:
             if started.get(name) != group.handler
             or (group.consumers > 0 and not have.get(self.config.full_name(name)))
         ]
+
+    def single_point(self) -> str:
+        """What a registry in a file means on a cluster of several nodes, in one line; or ''."""
+        return single_point(self.config)
 
     def carry_out(self) -> Topology:
         """Make it so, and keep which file it was; answers the topology."""

@@ -14,8 +14,7 @@ import logging
 import uuid
 from collections.abc import Iterable
 
-import ray
-
+from pxrs_ray.actors import probing
 from pxrs_ray.actors.heir import Will
 from pxrs_ray.actors.high_water import who_accepted
 from pxrs_ray.actors.homing import Homing
@@ -33,7 +32,7 @@ from pxrs_ray.trouble import passes
 
 logger = logging.getLogger(__name__)
 
-LOOKS_MAX = 8
+LOOKS_MAX = 20
 IN_MEMORY = "memory:"
 FILE = "sqlite:"
 
@@ -65,7 +64,7 @@ class Founding(Making):
         """Where the registry should be, when that is a file."""
         if not self._config.store_url.startswith(FILE):
             return None
-        here = ray.get_runtime_context().get_node_id()
+        here = probing.node_here()
         found = [place for place in places if place.node == here]
         return RegistryHome(found[0].looked.disk, here, found[0].host) if found else None
 
@@ -112,7 +111,7 @@ class Founding(Making):
         await self._homing.begin()
 
     async def _note_registry_home(self) -> None:
-        known, here = self._homing.homes.registry, ray.get_runtime_context().get_node_id()
+        known, here = self._homing.homes.registry, probing.node_here()
         if not self._config.store_url.startswith(FILE):
             await self._homing.registry_at(None)
         elif known is None or known.node != here:

@@ -27,7 +27,7 @@ from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.clock import Clock, wall_ms
 from pxrs_ray.config import GroupConfig, PxrsConfig
 from pxrs_ray.door import check_call
-from pxrs_ray.errors import UsageError
+from pxrs_ray.errors import PxrsError, UsageError
 from pxrs_ray.events import Configure, Dismiss, Rebalance
 from pxrs_ray.group_state import GroupSettings
 from pxrs_ray.log.wire import LogEnds
@@ -36,6 +36,7 @@ from pxrs_ray.seal import Seal
 from pxrs_ray.stats import GroupStatus
 from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.trouble import passes
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ class GroupShell:
         self._owner = owner
         self._documents: Mapping[str, str] = {}
         self._passed: asyncio.Task[None] | None = None
+        self._told: dict[PartitionId, Offset] = {}
         self.used_ms = wall_ms()
         self.distrusted = ""
 
@@ -145,7 +147,7 @@ class GroupShell:
         """Register with the logs, and find the consumers that a former coordinator left."""
         await self.logs.check()
         await self._remember_use()
-        await self._pool.passed(self.spec.queue, self.spec.group, self.checkpoints())
+        await self._tell_passed()
         self.tell_buffers()
         supervisor = Supervisor(f"group {self.key}")
         self._passed = supervisor.keep("telling the logs", self._passed_loop)
@@ -223,15 +225,27 @@ class GroupShell:
         epochs = {row.partition: row.epoch for row in self.host.core.state.rows if row.epoch}
         self._pool.fence(self.spec.queue, self.spec.group, epochs)
 
+    async def _tell_passed(self) -> None:
+        """Register with the logs; a buffer that has no lease at this moment is told in a second."""
+        stands = self.checkpoints()
+        try:
+            await self._pool.passed(self.spec.queue, self.spec.group, stands)
+        except PxrsError as error:
+            if not passes(error):
+                raise
+            logger.info("%s is told to its logs later: %s", self.spec.group, error)
+        else:
+            self._told = stands
+
     async def _passed_loop(self) -> None:
-        told = self.checkpoints()
+        told = self._told
         while True:
             await asyncio.sleep(PASSED_PAUSE_S)
             await self.logs.try_again()
             if self.host.core.state.members:
                 self.used_ms = wall_ms()
             now = self.checkpoints()
-            moved = {p: offset for p, offset in now.items() if told[p] != offset}
+            moved = {p: offset for p, offset in now.items() if told.get(p) != offset}
             if not moved:
                 continue
             try:

@@ -61,8 +61,8 @@ class Leading(Founding):
         ]
 
     def _queue_ids(self) -> set[str]:
-        specs = [self._spec(name) for name in self._config.queues]
-        return {spec.queue_id for spec in specs if spec.queue_id}
+        # Also of those that wait for their host: what they had come to is not forgotten.
+        return {home.queue_id for home in self._homing.homes.queues.values()}
 
     async def _confirm_for_ever(self) -> None:
         while True:

@@ -13,7 +13,7 @@ import asyncio
 import time
 from typing import Any
 
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import gcs, names
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
@@ -70,7 +70,7 @@ class CoordinatorLink:
                     raise answer from None
                 else:
                     raise
-            except (RayActorError, ValueError) as error:
+            except (RayActorError, ActorUnschedulableError, ValueError) as error:
                 # ValueError is what get_actor raises while no actor has the name.
                 last, self._in_doubt = error, True
             except DeadlineExceeded as error:  # Ray's own: nobody knows the name now

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.failures import ours
@@ -101,7 +101,7 @@ class Peek:
     def _answer(self, call: Any) -> list[Fetched | Refused]:
         try:
             found: list[Fetched | Refused] = ray.get(call)
-        except RayActorError:
+        except (RayActorError, ActorUnschedulableError):
             time.sleep(AWAY_PAUSE_S)
             return []
         except RayTaskError as error:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 HEAD = "node:__internal_head__"
 NODES_WAIT_S = 2.0
-PROBE_WAIT_S = 10.0
+PROBE_WAIT_S = 30.0
 # A node that does not tell in this time is waited for in the background.
 FIRST_WAIT_S = 1.5
 AGAIN_S = 5.0
@@ -54,6 +54,11 @@ def living_nodes() -> tuple[list[NodeSeen], str]:
     return sorted(found, key=lambda node: (node.host, node.node)), head
 
 
+def node_here() -> str:
+    """The id of the node that this process is on."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def begin_probe(node: str, asked: Asked) -> Future[Looked]:
     """Have a node looked at. The answer may never come."""
     where = NodeAffinitySchedulingStrategy(node, soft=False)
@@ -64,12 +69,12 @@ def begin_probe(node: str, asked: Asked) -> Future[Looked]:
     return answer
 
 
-def answer_to(probe: Future[Looked], wait_s: float) -> Looked:
-    """What a node tells; that it does not is told as its problem."""
+def answer_to(probe: Future[Looked], end_s: float) -> Looked:
+    """What a node tells until then; that it does not is told as its problem."""
     try:
-        return probe.result(max(0.0, wait_s))
+        return probe.result(max(0.0, end_s - time.monotonic()))
     except TimeoutError:
-        return Looked(problem=f"it was asked and has not answered for {wait_s:.0f} s")
+        return Looked(problem=f"it was asked and has not answered for {PROBE_WAIT_S:.0f} s")
     except Exception as error:  # noqa: BLE001 - the node went, or cannot run a task
         return Looked(problem=told(error))
 
@@ -79,10 +84,7 @@ def look_everywhere(asked: Asked, nodes: Iterable[NodeSeen]) -> list[Place]:
     deadline."""
     end_s = time.monotonic() + PROBE_WAIT_S
     probes = [(node, begin_probe(node.node, asked)) for node in nodes]
-    return [
-        Place(node.node, node.host, answer_to(probe, end_s - time.monotonic()))
-        for node, probe in probes
-    ]
+    return [Place(node.node, node.host, answer_to(probe, end_s)) for node, probe in probes]
 
 
 class NodeWatch:
@@ -96,7 +98,7 @@ class NodeWatch:
         self._looked: dict[str, Looked] = {}
         self._looking: dict[str, tuple[asyncio.Future[Looked], float]] = {}
         self._tried_s: dict[str, float] = {}
-        self._here = ray.get_runtime_context().get_node_id()
+        self._here = node_here()
 
     async def living(self) -> list[NodeSeen] | None:
         """The living nodes, with the disks that are known; None when nobody tells in time."""

@@ -18,7 +18,7 @@ def tell_started(topology: str, index: int) -> None:
     """Tell it from a thread, once; who does not hear it looks within a second anyway."""
     if ray.is_initialized():
         tell = partial(_tell, topology, index)
-        Supervisor("its start").thread("pxrs-started", tell, again=lambda: False).start()
+        Supervisor("its start").thread("pxrs-started", tell).start()
 
 
 def _tell(topology: str, index: int) -> None:

@@ -329,14 +329,15 @@ def _start_declared(topology: Topology, config: PxrsConfig) -> None:
 
 
 def recover_registry(
-    config: PxrsConfig, *, accept_loss: bool, timeout_s: float = START_WAIT_S
+    config: PxrsConfig, *, accept_loss: bool, host: str = "", timeout_s: float = START_WAIT_S
 ) -> dict[str, Recovered]:
     """Go on with a registry that has lost accepted writes (a restored backup, an emptied server).
 
     The topology is started if it does not run. Epochs are raised above all that the logs and
     this node have seen, so that no late reader of the lost time is believed; checkpoints stay as
     the registry has them. Answers, by group, what is delivered again as far as the logs know.
-    Raises UsageError without `accept_loss`, for it cannot be undone.
+    Where several hosts have a registry, `host` says whose is gone on with; the others' files are
+    set aside. Raises UsageError without `accept_loss`, for it cannot be undone.
     """
     if not accept_loss:
         raise UsageError(
@@ -344,6 +345,10 @@ def recover_registry(
             "it does not know begin anew: say that you accept the loss"
         )
     join()
+    if host:
+        from pxrs_ray.actors.coordinator_place import choose_registry
+
+        choose_registry(config, host)
     _make_coordinator(config, accept_loss=True, anew=False)
     topology, who = Topology(config.name), f"request {uuid.uuid4().hex[:8]}"
     found: dict[str, Recovered] = topology._call("recover_registry", who, timeout_s=timeout_s)

@@ -289,6 +289,6 @@ def _emptiest(homes: Homes, nodes: Iterable[NodeSeen], but: Slot) -> NodeSeen | 
 
 def _told(home: Home, living: Mapping[str, NodeSeen], now_ms: int) -> str:
     away_s = max(0, now_ms - (home.away_since_ms or now_ms)) // 1_000
-    if home.node in living:
+    if any(node.host == home.host and node.disk for node in living.values()):
         return f"waits for disk {home.disk[:SHOWN]} on host {home.host}, away for {away_s} s"
     return f"waits for host {home.host}, away for {away_s} s"

@@ -8,12 +8,13 @@ chooses. Looking makes nothing but, where it is asked for, the disk's id.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pxrs_ray.errors import RegistryNotHere, StoreCorrupted
+from pxrs_ray.errors import RegistryNotHere, StoreCorrupted, UsageError
 from pxrs_ray.homes import SHOWN, RegistryHome, Slot
 from pxrs_ray.log.disk_id import make_disk_id, read_disk_id
 from pxrs_ray.log.files import Files
@@ -171,6 +172,34 @@ def find_registry(topology: str, places: Sequence[Place]) -> Place | None:
 def _which(place: Place) -> object:
     registry = place.looked.registry
     return place.looked.disk or (registry.file if registry is not None else place.node)
+
+
+def chosen(topology: str, places: Sequence[Place], host: str) -> tuple[Place, list[Place]]:
+    """The registry on a host that somebody has chosen, and the others, which are to be set aside.
+
+    Raises UsageError when there is none on that host.
+    """
+    knows = [p for p in places if p.looked.registry is not None and p.looked.registry.generation]
+    mine = [place for place in knows if place.host == host]
+    if not mine:
+        told = ", ".join(place.host for place in knows) or "none that lives"
+        raise UsageError(
+            f"host {host} has no registry of topology {topology}; those that have: {told}"
+        )
+    others = {_which(place): place for place in knows if _which(place) != _which(mine[0])}
+    return mine[0], list(others.values())
+
+
+def set_aside(asked: Asked) -> list[str]:
+    """Give this node's registry file, with what belongs to it, other names; answer them."""
+    path, made = asked.registry, []
+    mark = uuid.uuid4().hex[:SHOWN]
+    for file in sorted(path.parent.glob(f"{path.name}*")) if path is not None else ():
+        if ".aside-" not in file.name:
+            aside = file.with_name(f"{file.name}.aside-{mark}")
+            file.rename(aside)
+            made.append(str(aside))
+    return made
 
 
 def check_unknown(topology: str, places: Sequence[Place]) -> None:

@@ -54,6 +54,7 @@ _LASTING_ERRNOS = frozenset(
 _PASSING_IN_RAY = frozenset(
     {
         "ActorUnavailableError",
+        "ActorUnschedulableError",
         "GetTimeoutError",
         "NodeDiedError",
         "OutOfMemoryError",

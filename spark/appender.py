@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.link import answer_of
@@ -82,7 +82,7 @@ class Appender:
                 name = names.buffer(self._target.topology, index)
                 self._handles[index] = ray.get_actor(name, namespace=names.NAMESPACE)
             return self._handles[index].append.remote(self._target.queue, frames, self._wait_ms)
-        except (RayActorError, ValueError) as error:
+        except (RayActorError, ActorUnschedulableError, ValueError) as error:
             self._handles.pop(index, None)
             return error
 
@@ -125,7 +125,7 @@ class Appender:
         try:
             answers: list[Appended | Refused] = ray.get(call.reply)
             return answers, None
-        except RayActorError as error:
+        except (RayActorError, ActorUnschedulableError) as error:
             self._handles.pop(index, None)
             return nothing, error
         except RayTaskError as error:

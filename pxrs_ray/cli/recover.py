@@ -26,6 +26,14 @@ def registry(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Yes: messages may be delivered again.")
     ] = False,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Where several hosts have one: go on with that of the host of this address. The "
+            "files of the others are given other names.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Let the topology of FILE go on with a registry that has lost accepted writes.
@@ -42,7 +50,7 @@ def registry(
     connect()
     from pxrs_ray.actors.topology import recover_registry
 
-    found = recover_registry(config, accept_loss=accept_loss)
+    found = recover_registry(config, accept_loss=accept_loss, host=host)
     rows = [(n, len(one.epochs), sum(one.repeated.values())) for n, one in sorted(found.items())]
     head = ("group", "partitions granted above lost epochs", "messages delivered again, at least")
     answer(found, as_json, lambda: table(head, rows))

@@ -61,7 +61,10 @@ def command(
                 "sha256": deployment.sha256,
             }
         )
-    elif not changes:
+        return
+    if not dry_run and (remark := deployment.single_point()):
+        out.print(remark, markup=False)
+    if not changes:
         out.print(f"{config.name} is as {file} says", markup=False)
     elif not dry_run:
         out.print(f"{config.name} runs; see it with: pxrs status -t {config.name}", markup=False)

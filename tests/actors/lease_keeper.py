@@ -13,30 +13,38 @@ from tests.leases import for_ever
 
 EVERY_S = 0.1
 ASK_WAIT_S = 5.0
+BEGIN_WAIT_S = 60.0
 
 
 class LeaseKeeper:
-    """Grants every life of these buffers a lease that does not end. Close it."""
+    """Grants every life of these buffers a lease that does not end. Close it.
+
+    A thread for each: one that is slow to come back keeps none of the others waiting.
+    """
 
     def __init__(self, handles: Sequence[Any]) -> None:
-        self._handles = handles
         self._over = threading.Event()
-        self._look()
-        self._thread = threading.Thread(target=self._keep, daemon=True)
-        self._thread.start()
+        for handle in handles:
+            _let_serve(handle, BEGIN_WAIT_S)
+        self._threads = [
+            threading.Thread(target=self._keep, args=(handle,), daemon=True) for handle in handles
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def _keep(self) -> None:
+    def _keep(self, handle: Any) -> None:
         while not self._over.wait(EVERY_S):
-            with suppress(Exception):  # a buffer that is being killed: the next look grants it
-                self._look()
-
-    def _look(self) -> None:
-        for handle in self._handles:
-            info = ray.get(handle.ping.remote(), timeout=ASK_WAIT_S)
-            if not info.generation:
-                ray.get(handle.ping.remote(for_ever(info)), timeout=ASK_WAIT_S)
+            with suppress(Exception):  # it is being killed: the next look grants it
+                _let_serve(handle, ASK_WAIT_S)
 
     def close(self) -> None:
         """Grant no more."""
         self._over.set()
-        self._thread.join(2 * ASK_WAIT_S)
+        for thread in self._threads:
+            thread.join(3 * ASK_WAIT_S)
+
+
+def _let_serve(handle: Any, wait_s: float) -> None:
+    info = ray.get(handle.ping.remote(), timeout=wait_s)
+    if not info.generation:
+        ray.get(handle.ping.remote(for_ever(info)), timeout=wait_s)

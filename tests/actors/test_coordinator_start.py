@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import ray.exceptions
 
-from pxrs_ray.actors import buffers, coordinator, staff, starting
+from pxrs_ray.actors import buffers, starting
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.actors.high_water import accept_loss
@@ -28,8 +28,9 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.events import Join
 from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import BufferInfo, QueueSpec
+from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.model import Member
+from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 
 PASSING: tuple[Callable[[], BaseException], ...] = (
     lambda: DeadlineExceeded("buffer 0 did not answer ping in 30 s"),
@@ -133,78 +134,9 @@ def test_one_that_is_being_deleted_is_not_begun_again() -> None:
 # --- the whole coordinator ------------------------------------------------------------------------
 
 
-class FakeBuffer:
-    """Answers as a buffer actor does; `faults` are raised by the next calls of a method."""
-
-    def __init__(self, index: int) -> None:
-        self.index, self.life = index, 1
-        self.faults: dict[str, list[BaseException]] = {}
-        self.refuses: dict[str, BaseException] = {}
-        self.opened: set[str] = set()
-        self.calls: list[str] = []
-
-    def __getattr__(self, method: str) -> Any:
-        if method.startswith("_"):
-            raise AttributeError(method)
-        return _Method(self, method)
-
-    async def answer(self, method: str, *arguments: Any) -> Any:
-        self.calls.append(method)
-        if self.faults.get(method):
-            raise self.faults[method].pop(0)
-        if method == "ping":
-            return BufferInfo("shop", self.index, str(self.life), 1, "", (), monotonic_ms=1)
-        if method == "open":
-            spec: QueueSpec = arguments[0]
-            if spec.queue in self.refuses:
-                raise self.refuses[spec.queue]
-            self.opened.add(spec.queue)
-            return {}
-        if method == "belong":
-            return arguments[0]
-        return {}
-
-    def restart(self) -> None:
-        self.life += 1
-        self.opened.clear()
-
-
-class _Method:
-    def __init__(self, buffer: FakeBuffer, name: str) -> None:
-        self._buffer, self._name = buffer, name
-
-    def remote(self, *arguments: Any) -> asyncio.Future[Any]:
-        return asyncio.ensure_future(self._buffer.answer(self._name, *arguments))
-
-
-async def until(check: Callable[[], Any]) -> None:
-    for _ in range(2_000):
-        if check():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("not within ten seconds")
-
-
-class Nothing:
-    def __init__(self, *_: Any) -> None: ...
-
-    def close(self) -> None: ...
-
-    async def report_for_ever(self, *_: Any) -> None:
-        await asyncio.Event().wait()
-
-
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeBuffer]:
-    made = [FakeBuffer(0), FakeBuffer(1)]
-    monkeypatch.setattr(buffers, "make_buffer", lambda topology, index, *_: made[index])
-
-    async def nobody(*_: object) -> None: ...
-
-    monkeypatch.setattr(staff, "kill_orphans", nobody)
-    monkeypatch.setattr(coordinator, "DrainWatch", Nothing)
-    monkeypatch.setattr(coordinator, "TopologyMetrics", Nothing)
-    return made
+    return stand_in(monkeypatch)
 
 
 def made(tmp_path: Path, **options: Any) -> Coordinator:
@@ -215,7 +147,9 @@ def made(tmp_path: Path, **options: Any) -> Coordinator:
         queues={"a": {"partitions": 2}, "b": {"partitions": 2}},
         **options,
     )
-    return Coordinator(config, 2)
+    found = Coordinator(config, 2)
+    found._may_begin = True  # as `deploy` says
+    return found
 
 
 @pytest.mark.parametrize("method", ["ping", "open", "belong"])
@@ -253,6 +187,7 @@ def test_one_queue_that_cannot_be_opened_holds_up_no_other_and_is_tried_again(
         fakes[0].refuses.clear()
         await until(lambda: fakes[0].opened == {"a", "b"})
         await until(lambda: not found._pool.problems())
+        await until(lambda: found._pool.met() == [0, 1])
         opens = fakes[0].calls.count("open")
         await asyncio.sleep(0.1)
         assert fakes[0].calls.count("open") == opens
@@ -306,12 +241,12 @@ def test_a_second_life_reads_no_variables_and_has_what_the_first_was_told(
 def test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open() -> None:
     async def scene() -> None:
         pool, fake = BufferPool("shop", 1, ""), FakeBuffer(0)
-        pool._handles = [fake]
+        pool._handles = {0: fake}
         pool._incarnations = {0: "1"}
         fake.refuses["q"] = DiskFull("no room")
         spec = QueueSpec("q", 1, LogLimits())
         with pytest.raises(DiskFull):
-            await pool.open(spec, {}, make=True)
+            await pool.open_on(0, spec, {}, make=True)
         returned: list[int] = []
 
         async def reopen(index: int) -> None:

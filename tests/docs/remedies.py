@@ -18,6 +18,10 @@ REMEDIES = {
     "HandlerError": "Make the handler importable on the nodes: `--working-dir`, or install it.",
     "HandlerTimeout": "Make the handler faster, or its time longer.",
     "IllegalTransition": "Report it: the call made no sense in this state, and nothing changed.",
+    "LeaseOver": "Nothing: it is granted again when the coordinator reaches the buffer. When that "
+    "lasts, `pxrs status` says whom it waits for.",
+    "LogReplaced": "Bring the right disk back, or `pxrs accept-loss QUEUE`: the other log is kept "
+    "beside, under a name that ends in `.aside`.",
     "LogAway": "Nothing: the buffer opens the log again by itself; the message says what it waits "
     "for. Producers and readers wait meanwhile.",
     "LogCorrupted": "`pxrs log` shows the file; restore it, or accept the loss.",
@@ -37,6 +41,10 @@ REMEDIES = {
     "SinkConflict": "Let it pass on: the message is delivered again, and nothing was written yet.",
     "StoreCorrupted": "Restore the registry from its newest state, then `pxrs up`; or go on "
     "with what it holds: `pxrs recover registry FILE --accept-loss`.",
+    "SlotWaits": "Bring the host back that is named, with its disk: everything goes on within "
+    "seconds. If it never comes, `pxrs accept-loss --buffer N` begins on another disk.",
+    "RegistryNotHere": "Start the host that is named, or restore the registry; `pxrs recover "
+    "registry FILE --accept-loss` begins without it.",
     "StoreSchemaError": "Install the version of PXRS that wrote the registry, or a newer one.",
     "StoreUnavailable": "Bring the store back; work goes on and commits wait meanwhile.",
     "UnknownMember": "Join again; pull consumers and consumer actors do by themselves.",

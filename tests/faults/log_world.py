@@ -67,11 +67,12 @@ class World:
         )
         self._random = random.Random(seed)
         self.buffer: Buffer | None = None
+        self.made = False  # what the coordinator notes once everybody has answered
 
     @property
     def spec(self) -> QueueSpec:
         """The queue, as the coordinator would tell it."""
-        return QueueSpec(QUEUE, PARTITIONS, self.limits)
+        return QueueSpec(QUEUE, PARTITIONS, self.limits, queue_id="walked")
 
     @property
     def alive(self) -> Buffer:
@@ -85,7 +86,9 @@ class World:
         """A process begins on what is there, and the coordinator opens the queue on it."""
         self.buffer = Buffer("t", 0, 1, str(self.folder / "data"), self.files)
         ends = {p: max(lane.passed, 0) for p, lane in enumerate(self.lanes)}
-        await self.insist(lambda: self.alive.open(self.spec, ends, make=True))
+        make = not self.made
+        await self.insist(lambda: self.alive.open(self.spec, ends, make=make))
+        self.made = True
         await self.insist(lambda: let_serve(self.alive))
         for partition in range(PARTITIONS):
             await self.insist(

@@ -36,7 +36,7 @@ def main() -> int:
     began_s = time.monotonic()
     try:
         with World3(given.durability) as world:
-            carry_out(world, plan, done, began_s + given.minutes * 60)
+            carry_out(world, plan, done, time.monotonic() + given.minutes * 60)
             verdict = world.come_to_rest(REST_S)
             told = "" if verdict.sound else world.told()
     except ServiceMissing as missing:

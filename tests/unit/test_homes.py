@@ -87,6 +87,9 @@ def test_a_folder_that_was_emptied_is_not_the_disk() -> None:
     found = settle(homes, {0: AWAY}, [emptied], 7)
     assert dict(found.waits) == {0: "waits for disk d1 on host 10.0.0.1, away for 0 s"}
     assert found.starts == ()
+    # Also when the host has come back as another node.
+    again = settle(found.homes, {0: AWAY}, [replace(emptied, node="n9")], 2_007)
+    assert dict(again.waits) == {0: "waits for disk d1 on host 10.0.0.1, away for 2 s"}
 
 
 def test_nobody_is_let_in_beside_one_that_may_still_serve() -> None:

@@ -13,12 +13,14 @@ from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
 
 MUTATIONS = (
     *CORE,
     *OTHERS,
     *DATA,
+    *TENURE,
     *POISON,
     *PRODUCING,
     *CONTROL,

@@ -62,8 +62,8 @@ CONTROL = (
         (
             Change(
                 "actors/making.py",
-                "if foreign and not self.accepts_loss:",
-                "if False:",
+                "        if not self.accepts_loss:\n            raise",
+                "        if False:\n            raise",
             ),
         ),
         tests=(f"{_RESTORED}test_an_emptied_registry_is_no_new_topology",),

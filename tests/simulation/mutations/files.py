@@ -51,8 +51,10 @@ FILES = (
         "test_log_mends.py::test_a_confirmation_that_meets_a_full_disk_leaves_the_log_waiting",
         Change(
             "log/partition_log.py",
-            "        if lost:\n            self._lose_to(",
-            '        self._waiting = ""\n        if lost:\n            self._lose_to(',
+            "        if absent or expected_end > self._end or self._waiting == POWER:\n"
+            "            self._lose_to(",
+            '        self._waiting = ""\n        if absent or expected_end > self._end:\n'
+            "            self._lose_to(",
         ),
     ),
     _noticed(
