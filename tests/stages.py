@@ -50,6 +50,7 @@ STAGES = (
             ("ruff", "check", "--quiet", "."),
             ("ruff", "format", "--check", "--quiet", "."),
             ("mypy",),
+            ("mypy", "examples"),
         ),
         tests=("tests/test_tidy.py",),
     ),
