@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pxrs_ray.actors import gcs
 from pxrs_ray.actors.death_record import read_record, record_path
+from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.processing.suspects import Death
 
 logger = logging.getLogger(__name__)
@@ -33,15 +35,23 @@ async def autopsy(node: str, actor: str, status: int = 0) -> Death:
     here = ray.get_runtime_context().get_node_id()
     if node in ("", here):
         return read_record(record_path(here, actor), status)
+    try:
+        # All of it there: to begin a task asks the GCS, and a takeover waits for this.
+        return await gcs.ask("read", partial(_read_there, node, actor), READ_WAIT_S)
+    except (RayError, DeadlineExceeded) as error:
+        logger.warning("what %s had in hand is not known: %r", actor, error)
+        return Death()
+
+
+def _read_there(node: str, actor: str) -> Death:
     only_there = NodeAffinitySchedulingStrategy(node, soft=False)
     read = ray.remote(_read).options(num_cpus=0, max_retries=0, scheduling_strategy=only_there)
     coming = read.remote(node, actor)
     try:
-        found: Death = await asyncio.wait_for(asyncio.wrap_future(coming.future()), READ_WAIT_S)
-    except (RayError, TimeoutError) as error:
-        logger.warning("what %s had in hand is not known: %r", actor, error)
+        found: Death = ray.get(coming, timeout=READ_WAIT_S)
+    except GetTimeoutError:
         ray.cancel(coming, force=True)
-        return Death()
+        raise
     return found
 
 

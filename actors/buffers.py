@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors import gcs, names
 from pxrs_ray.actors.buffer import LEASE_S, make_buffer
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
@@ -54,9 +54,14 @@ class BufferPool:
 
     async def start(self) -> None:
         """Make the buffers, or find those that run."""
+        topology, count, folder = self._topology, self.count, self._folder
         self._handles = [
-            make_buffer(self._topology, index, self.count, self._folder, self._lease_s)
-            for index in range(self.count)
+            await gcs.ask(
+                "make",
+                partial(make_buffer, topology, index, count, folder, self._lease_s),
+                gcs.MAKE_S,
+            )
+            for index in range(count)
         ]
         infos = await asyncio.gather(*(self._call(i, "ping") for i in range(self.count)))
         for info in infos:

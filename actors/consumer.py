@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ray
@@ -40,6 +41,7 @@ from pxrs_ray.errors import HandlerError, PxrsError
 from pxrs_ray.events import Assignment
 from pxrs_ray.forks import keep_children_apart, leave_if_child
 from pxrs_ray.journal import start_journal
+from pxrs_ray.lease import Title
 from pxrs_ray.model import (
     Epoch,
     Grant,
@@ -228,15 +230,18 @@ class Consumer:
         self._workers.begin(grant)
 
     def _desk(self, grant: Grant) -> Desk:
+        runtime = self._live()
+        held = partial(runtime.holds, runtime.session, grant.partition, grant.epoch)
         return Desk(
             self._spec.group.queue,
             self._spec.group.group,
             self._spec.member,
-            self._live().session.incarnation,
+            runtime.session.incarnation,
             grant.partition,
             grant.epoch,
             grant.attempts + 1,
             topology_id=self._spec.group.topology_id,
+            title=Title(held),
         )
 
     def _context(self, grant: Grant) -> Context:
@@ -309,8 +314,8 @@ class Consumer:
     # --- Office: called by workers, on their threads ----------------------------------------------
 
     def may_begin(self, stopping: threading.Event) -> bool:
-        """Wait while this process has stood still and has not been heard again."""
-        return self._live().pulse.may_begin(stopping)
+        """Wait while the lease is over, until the coordinator has answered again."""
+        return self._live().lease.may_begin(stopping)
 
     def checkpoint_soon(self) -> None:
         """Commit when next possible."""

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from pxrs_ray.actors import gcs
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.changes import Changes
 from pxrs_ray.actors.draining import DrainWatch
@@ -364,7 +365,7 @@ class Coordinator(Removing):
 
     def _problems(self) -> list[str]:
         sealed = [self._seal_problem] if self._seal_problem else []
-        return [*self._high_water.problems, *sealed, *problems_here()]
+        return [*gcs.problems(), *self._high_water.problems, *sealed, *problems_here()]
 
     async def group_status(self, group: str) -> GroupStatus:
         """One group, at this moment."""

@@ -77,6 +77,7 @@ class CourseWorker(Worker):
                 self._unpark,
                 self._stopping,
                 slot,
+                office.may_begin,
             )
         self._redriving = 0
         self._busy = 0
@@ -298,6 +299,7 @@ class CourseWorker(Worker):
             pause_s = self._began_s + (suspect.pause_ms - monotonic_ms()) / 1_000
             self._stopping.wait(max(0.0, pause_s))
         begun = slot.begin(item.offset, item.offset + 1, self._stopping, suspect)
+        begun = begun and self._office.may_begin(self._stopping)
         if not begun or task.over:
             self._over(task, NOT_BEGUN, slot)
             return
@@ -325,13 +327,37 @@ class CourseWorker(Worker):
             call()
         except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
             leave_if_child(error)
-            self._over(task, told(error), slot)
+            if slot is not None and self._is_void(error):
+                self._once_more(task, slot)
+            else:
+                self._over(task, told(error), slot)
         else:
             leave_if_child()
             self._over(task, None, slot)
 
     def _over_async(self, task: Task, slot: Slot, error: BaseException | None) -> None:
-        self._over(task, None if error is None else told(error), slot)
+        if error is not None and self._is_void(error):
+            self._pool.submit(partial(self._once_more, task, slot))
+        else:
+            self._over(task, None if error is None else told(error), slot)
+
+    def _once_more(self, task: Task, slot: Slot) -> None:
+        """A call ended because our time was over: it begins again when we hold a lease, or never.
+
+        Until then it is not late, and afterwards it has its whole time once more.
+        """
+        with self._wake:
+            timed, task.due_ms = task.due_ms is not None, None
+        slot.end()
+        if task.over or not self._office.may_begin(self._stopping):
+            self._over(task, NOT_BEGUN, slot)
+            return
+        if timed:
+            with self._wake:
+                task.due_ms = monotonic_ms() + (self._config.handler_timeout_ms or 0)
+                self._wake.notify_all()
+        self._slots_free.append(slot)
+        self._begin_or_fail(task)
 
     def _put_aside(self, task: Task) -> None:
         """Keep what the handler could not process, where the failure policy says."""

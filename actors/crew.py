@@ -15,12 +15,13 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors import gcs, names
 from pxrs_ray.actors.autopsy import PROCESS_DIED, UNSEEN, autopsy, end_of, last_line
 from pxrs_ray.actors.consumer import ConsumerInfo, make_consumer
 from pxrs_ray.actors.ending import end_actor
@@ -35,7 +36,7 @@ from pxrs_ray.incarnations import next_above
 from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor, off_loop
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -122,24 +123,25 @@ class Crew:
             self._task(hand, self._respawn(hand, "restarted by hand"))
         else:
             with suppress(NotFound):
-                await off_loop(end_actor, hand.actor)
+                await gcs.ask("end", partial(end_actor, hand.actor), gcs.MAKE_S)
 
     def actors(self) -> set[str]:
         """Every actor of a consumer that is wanted, or is handing over."""
         return {hand.actor for hand in (*self.hands.values(), *self._leaving)}
 
-    def abandon(self) -> None:
+    async def abandon(self) -> None:
         """Kill every actor at once; the topology is being removed."""
         self._stopping = True
-        for hand in self.hands.values():
-            self._kill(hand)
+        kills = [self._kill(hand) for hand in self.hands.values()]
         self.hands.clear()
+        if kills:
+            await asyncio.wait(kills, timeout=gcs.ANSWER_S)
 
-    def reattach(self, hand: Hand) -> None:
+    async def reattach(self, hand: Hand) -> None:
         """Go on with a consumer that a former coordinator spawned, however far it had come."""
         self.hands[hand.member] = hand
         try:
-            hand.handle = ray.get_actor(hand.actor, namespace=names.NAMESPACE)
+            hand.handle = await gcs.find(hand.actor)
         except ValueError:
             self._task(hand, self._died(hand, "its actor is gone"))
             return
@@ -193,8 +195,7 @@ class Crew:
     # --- spawning ---------------------------------------------------------------------------------
 
     async def _spawn_together(self, hands: Sequence[Hand]) -> None:
-        for hand in hands:
-            self._make(hand)
+        await asyncio.gather(*(self._make(hand) for hand in hands))
         self._changed()
         ups = {asyncio.ensure_future(self._up(hand)): hand for hand in hands}
         done, slow = await asyncio.wait(ups, timeout=TOGETHER_WAIT_S)
@@ -205,7 +206,7 @@ class Crew:
         if failed:
             raise HandlerError(f"consumer {failed[0].member} cannot start: {failed[0].reason}")
 
-    def _make(self, hand: Hand) -> None:
+    async def _make(self, hand: Hand) -> None:
         hand.incarnation = next_incarnation(self._host, self._incarnations, hand.member)
         hand.actor = names.consumer(
             self.spec.topology, self.spec.group, hand.member, hand.incarnation
@@ -213,7 +214,9 @@ class Crew:
         hand.state, hand.reason, hand.born_s = "starting", "", time.monotonic()
         hand.pid, hand.node = 0, ""
         spec = ConsumerSpec(self.spec, hand.member, hand.incarnation, self.handler, hand.actor)
-        hand.handle = make_consumer(spec)
+        hand.handle = await gcs.ask("make", partial(make_consumer, spec), gcs.MAKE_S)
+        if self.hands.get(hand.member) is not hand:
+            self._kill(hand)  # it was let go meanwhile
 
     async def _up(self, hand: Hand) -> bool:
         """Whether the actor came up. One that has no place yet is pending, and that is shown."""
@@ -330,10 +333,9 @@ class Crew:
             await asyncio.sleep(pause_s)
             if self.hands.get(hand.member) is not hand:
                 return
-            # It may live after all, and only be out of reach.
-            self._kill(hand)
+            self._kill(hand)  # it may live after all, and only be out of reach
             reason = hand.reason
-            self._make(hand)
+            await self._make(hand)
             hand.reason = reason
             self._changed()
             await self._join_when_up(hand)
@@ -366,16 +368,15 @@ class Crew:
                 return
             await self._host.change()
 
-    def _kill(self, hand: Hand, *, hard: bool = False) -> None:
+    def _kill(self, hand: Hand, *, hard: bool = False) -> asyncio.Future[None]:
         """End its actor; `hard` is for one that may be frozen, which Ray's kill leaves standing."""
         for task in hand.tasks:
             if hand.state == "leaving":
                 task.cancel()
-        if hand.handle is not None:
-            ray.kill(hand.handle)
         if hard and hand.pid and hand.node == ray.get_runtime_context().get_node_id():
             with suppress(ProcessLookupError):
                 os.kill(hand.pid, signal.SIGKILL)
+        return self._supervisor.once(f"the end of {hand.actor}", gcs.kill(hand.handle))
 
     def _task(self, hand: Hand, work: Any) -> None:
         task = self._supervisor.once(hand.member, self._guard(hand, work))

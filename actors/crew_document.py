@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
-import ray
-
-from pxrs_ray.actors import names
+from pxrs_ray.actors import gcs
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.orphans import consumers_there
 from pxrs_ray.codec import Codec, register
@@ -71,9 +70,11 @@ CREW: Codec[CrewDocument] = register(
 )
 
 
-def kill_orphans(topology: str, group: str, known: set[str]) -> None:
+async def kill_orphans(topology: str, group: str, known: Callable[[], set[str]]) -> None:
     """End consumers of a group that were spawned, and never noted before the coordinator died."""
-    for name in sorted(consumers_there(topology, group) - known):
+    # First who is there, then who belongs: whoever is made in between is in neither.
+    there = await gcs.ask("list", partial(consumers_there, topology, group), gcs.MAKE_S)
+    for name in sorted(there - known()):
         logger.warning("ending the orphan %s", name)
         with suppress(ValueError):
-            ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
+            await gcs.kill(await gcs.find(name))

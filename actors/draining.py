@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 
 import ray
 
+from pxrs_ray.actors import gcs
 from pxrs_ray.actors.staff import Staff
-from pxrs_ray.errors import PxrsError
+from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,11 @@ class DrainWatch:
     async def _loop(self) -> None:
         while True:
             await asyncio.sleep(LOOK_PAUSE_S)
-            nodes = draining_nodes()
+            try:
+                nodes = await gcs.ask("drains", draining_nodes)
+            except DeadlineExceeded as error:
+                logger.info("whether nodes are drained is not known now: %s", error)
+                continue
             for node in nodes - self._told:
                 logger.warning("node %s is drained: its consumers move", node)
             self._told = nodes

@@ -25,6 +25,7 @@ from pxrs_ray.coordinator import GroupCoordinator
 from pxrs_ray.draft import refusal_after
 from pxrs_ray.errors import (
     CoordinatorDeposed,
+    DeadlineExceeded,
     Fenced,
     NotFound,
     StoreCorrupted,
@@ -156,9 +157,9 @@ class GroupHost:
     async def submit(self, event: Event) -> Reply:
         """Decide `event`, and answer when what the answer rests on is durable.
 
-        Raises what the decision refuses (a refusal rests on what was decided before, and waits
-        for that as an answer does); StoreCorrupted when the group is halted; and DeadlineExceeded,
-        which says to ask again, when it has failed and is not well in time.
+        Raises what the decision refuses (that rests on what was decided before, and waits as an
+        answer does); StoreCorrupted when the group is halted; DeadlineExceeded, which says to ask
+        again, when it has failed and is not well in time.
         """
         return await self._submit(event, None)
 
@@ -187,15 +188,18 @@ class GroupHost:
         try:
             decision = self.core.handle(event, self._clock.now())
         except Fenced as refused:
-            await self._durable(refusal_after(refused, self.core.records_emitted), wait_s)
+            try:
+                await self._durable(refusal_after(refused, self.core.records_emitted), wait_s)
+            except StoreUnavailable as error:
+                # Not as one who is heard, and whose lease begins anew.
+                raise DeadlineExceeded(f"{refused}; that waits: {error}") from None
             raise
         except REFUSALS:
             raise
         except BaseException as error:
             self._life.fail(error)
-            raise UsageError(
-                f"group {self.group} cannot decide on {type(event).__name__}: {shown(error)}"
-            ) from error
+            what = f"group {self.group} cannot decide on {type(event).__name__}"
+            raise UsageError(f"{what}: {shown(error)}") from error
         try:
             self._take(event, decision)
         except BaseException as error:
@@ -214,8 +218,7 @@ class GroupHost:
             return
         if self.halted is not None:
             raise self.halted
-        mark = self._afterwards.mark(after)
-        await asyncio.wait((mark,), timeout=wait_s)
+        await asyncio.wait((mark := self._afterwards.mark(after),), timeout=wait_s)
         if not mark.done():
             raise StoreUnavailable(
                 f"what is new in {self.group} waits for the registry: {self._thread.problem}"

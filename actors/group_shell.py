@@ -149,7 +149,7 @@ class GroupShell:
         self.tell_buffers()
         supervisor = Supervisor(f"group {self.key}")
         self._passed = supervisor.keep("telling the logs", self._passed_loop)
-        self.staff.restore(self._kept_crew())
+        await self.staff.restore(self._kept_crew())
         self.autoscale.configure(self.spec.config.scaling)
 
     async def _remember_use(self) -> None:

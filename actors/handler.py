@@ -19,7 +19,7 @@ from typing import Any
 
 from ray import cloudpickle
 
-from pxrs_ray.errors import HandlerError
+from pxrs_ray.errors import HandlerError, NotHeld
 from pxrs_ray.forks import leave_if_child
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervisor import LoopThread
@@ -141,8 +141,16 @@ class Handler:
         lock, call = threading.Lock(), self.call
 
         def alone(argument: Any) -> object:
-            with lock:
+            waits = not lock.acquire(blocking=False)
+            if waits:
+                lock.acquire()
+            try:
+                # Another partition's call may have taken longer than our lease lasts.
+                if waits and not argument.context.holds():
+                    raise NotHeld("the lease ended before this call could begin")
                 return call(argument)
+            finally:
+                lock.release()
 
         self.call, self._one_at_a_time = alone, True
 

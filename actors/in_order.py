@@ -139,7 +139,10 @@ class InOrderWorker(Worker):
             else:
                 # What `Slot.begin` does, and as its end the next message: this is the hot path.
                 words[at] = message.offset
-                if in_hand.closed and not in_hand.wait_open(slot, message.offset, stopping):
+                # Who waits while a suspect is alone may wait for longer than a lease lasts.
+                if in_hand.closed and not (
+                    in_hand.wait_open(slot, message.offset, stopping) and may_begin(stopping)
+                ):
                     return False
                 try:
                     call(message)
@@ -185,13 +188,17 @@ class InOrderWorker(Worker):
         """Call until it succeeds or the policy has dealt with it; False: the worker must end."""
         error, first, end = failed_before, messages.base_offset, messages.end_offset
         while not self._stopping.is_set():
-            if error is not None:
+            if error is not None and not self._is_void(error):
                 if not self._judge(error, messages):
                     return False
                 if self.attempts == 0:
                     return True
+            may_begin = self._office.may_begin
+            if not may_begin(self._stopping):
+                return False
             self._desk.attempt = self.attempts + 1
-            if not self._slot.begin(first, end, self._stopping, suspect):
+            begun = self._slot.begin(first, end, self._stopping, suspect)
+            if not (begun and may_begin(self._stopping)):
                 return False
             try:
                 self._handler.call(argument)

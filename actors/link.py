@@ -3,7 +3,8 @@
 Rules of this file: every coordinator method that members call is idempotent, so a call whose
 answer was lost is simply made again, until its deadline. A `PxrsError` is an answer and is never
 retried; a fault of Ray's (the actor restarts, its node is gone) is none, and neither is the word
-of a coordinator that has been replaced: the name is looked up again.
+of a coordinator that has been replaced: the name is looked up again. While nobody can be asked for
+names the one that was known is called: it may well live.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import asyncio
 import time
 from typing import Any
 
-import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors import gcs, names
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
 
+FIND_S = 1.0
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.5
 
@@ -34,6 +35,18 @@ class CoordinatorLink:
     def __init__(self, topology: str) -> None:
         self._name = names.coordinator(topology)
         self._handle: Any = None
+        self._in_doubt = True
+
+    async def _known(self, left_s: float) -> Any:
+        if self._in_doubt:
+            try:
+                self._handle = await gcs.find(self._name, min(left_s, FIND_S))
+            except DeadlineExceeded:
+                if self._handle is None:
+                    raise
+            else:
+                self._in_doubt = False
+        return self._handle
 
     async def call(self, method: str, *arguments: object, timeout_s: float = 30.0) -> Any:
         """Call `method`, again after faults, until it answers.
@@ -45,21 +58,23 @@ class CoordinatorLink:
         last: BaseException | None = None
         while (left_s := end_s - time.monotonic()) > 0:
             try:
-                if self._handle is None:
-                    self._handle = ray.get_actor(self._name, namespace=names.NAMESPACE)
-                reference = getattr(self._handle, method).remote(*arguments)
+                handle = await self._known(left_s)
+                reference = getattr(handle, method).remote(*arguments)
+                left_s = max(0.0, end_s - time.monotonic())
                 return await asyncio.wait_for(reference, left_s)
             except RayTaskError as error:
                 answer = answer_of(error)
                 if isinstance(answer, CoordinatorDeposed):
-                    last, self._handle = answer, None
+                    last, self._in_doubt = answer, True
                 elif isinstance(answer, PxrsError):
                     raise answer from None
                 else:
                     raise
             except (RayActorError, ValueError) as error:
                 # ValueError is what get_actor raises while no actor has the name.
-                last, self._handle = error, None
+                last, self._in_doubt = error, True
+            except DeadlineExceeded as error:  # Ray's own: nobody knows the name now
+                last = error
             except TimeoutError as error:
                 last = error
                 break

@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import ray
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors import gcs, names
 from pxrs_ray.actors.ending import end_actor
 from pxrs_ray.errors import NotFound
-from pxrs_ray.supervisor import off_loop
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.group_shell import GroupShell
@@ -48,7 +48,7 @@ def end_orphan(name: str) -> None:
 async def orphans_of(topology: str, shells: Collection[GroupShell]) -> list[str]:
     """The consumer actors of a topology that belong to no member of these groups, all it has."""
     # First who is there, then who belongs: whoever is made in between is in neither.
-    there = await off_loop(consumers_there, topology)
+    there = await gcs.ask("list", partial(consumers_there, topology))
     return sorted(there - {actor for shell in shells for actor in shell.staff.actors()})
 
 
@@ -57,5 +57,5 @@ async def end_orphans_of(topology: str, shells: Collection[GroupShell]) -> list[
     found = await orphans_of(topology, shells)
     for name in found:
         logger.warning("ending the orphan %s", name)
-        await off_loop(end_orphan, name)
+        await gcs.ask("end", partial(end_orphan, name), gcs.MAKE_S)
     return found

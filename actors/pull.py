@@ -21,6 +21,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -31,6 +32,7 @@ from pxrs_ray.batch import Batch
 from pxrs_ray.delivery import DeliveredBatch, Desk
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
 from pxrs_ray.events import Assignment
+from pxrs_ray.lease import Title
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.processing.course import Standing
 from pxrs_ray.supervision import told
@@ -40,6 +42,7 @@ T = TypeVar("T")
 
 CALL_WAIT_S = 30.0
 LEAVE_WAIT_S = 30.0
+LEASE_LOOK_S = 0.01
 
 
 @dataclass(slots=True)
@@ -126,6 +129,7 @@ class PullConsumer:
     def poll(self, timeout_s: float = 1.0) -> DeliveredBatch | None:
         """The next batch of any partition, or None when none came in time.
 
+        While this consumer's lease is over there is none: others may own what it read.
         Raises Fenced when another consumer took this one's name.
         """
         end_s = time.monotonic() + timeout_s
@@ -133,27 +137,31 @@ class PullConsumer:
             self._tell_news()
             self._check()
             with self._wake:
-                found = self._next()
+                is_over = self._runtime.lease.is_over()
+                found = None if is_over else self._next()
                 if found is not None:
                     break
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
                     return None
-                self._wake.wait(left_s)
+                self._wake.wait(min(left_s, LEASE_LOOK_S) if is_over else left_s)
         batch, epoch, size_bytes, place = found
         was_full = place.queued_bytes >= self._spec.config.pull_bytes_max
         place.queued_bytes -= size_bytes
         if was_full:
             self._loop.call_soon_threadsafe(self._runtime.reading.wake)
+        runtime = self._runtime
+        held = partial(runtime.holds, runtime.session, batch.partition, epoch)
         desk = Desk(
             self._spec.queue,
             self._spec.group,
             self.member,
-            self._runtime.session.incarnation,
+            runtime.session.incarnation,
             batch.partition,
             epoch,
             place.grant.attempts + 1,
             topology_id=self._spec.topology_id,
+            title=Title(held),
         )
         return DeliveredBatch(batch, desk)
 

@@ -2,9 +2,9 @@
 
 Rules of this file: what comes is offered to the session, which refuses what is not ours or not
 next. When what should be read changes, the poll that waits is left and asked anew at once; the
-buffer ends the older one. A buffer that is away is asked again, with growing pauses. A partition
-that cannot be read (a broken disk, no descriptors left, a frame that is none) rests alone, and
-says why; all others are read on.
+buffer ends the older one. Nothing is read, nor handed on, when the lease is over. A buffer that is
+away is asked again, with growing pauses. A partition that cannot be read (a broken disk, no
+descriptors left, a frame that is none) rests alone, and says why; all others are read on.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import ray
 from ray.exceptions import RayError, RayTaskError
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors import gcs, names
 from pxrs_ray.actors.fetching import Fetching
 from pxrs_ray.actors.hooks import Hooks
 from pxrs_ray.actors.link import answer_of
 from pxrs_ray.actors.resting import Resting
 from pxrs_ray.batch import batches
-from pxrs_ray.errors import BufferAway, Fenced, OffsetOutOfRange
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, Fenced, OffsetOutOfRange
 from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervisor import contained
@@ -38,6 +37,7 @@ Positions = dict[PartitionId, tuple[Epoch, Offset]]
 FETCH_WAIT_MS = 2_000
 # A buffer answers a fetch after its wait at the latest: whoever takes so long is asked anew.
 FETCH_ANSWER_S = 30.0
+FIND_S = 1.0
 RETRY_FIRST_S = 0.05
 RETRY_MOST_S = 1.0
 
@@ -54,6 +54,7 @@ class Reading:
         self._spec = runtime.spec
         self._hooks = hooks
         self._buffers: dict[int, Fetching] = {}
+        self._handles: dict[int, Any] = {}
         self._wakes = [asyncio.Event() for _ in range(runtime.spec.buffers)]
         self._resting = Resting(self._wake_later)
 
@@ -67,13 +68,17 @@ class Reading:
     def _wake_later(self, pause_s: float) -> None:
         asyncio.get_running_loop().call_later(pause_s, self.wake)
 
-    def _buffer(self, index: int) -> Fetching:
+    async def _buffer(self, index: int) -> Fetching:
         if index not in self._buffers:
-            name = names.buffer(self._spec.topology, index)
             try:
-                handle = ray.get_actor(name, namespace=names.NAMESPACE)
+                handle = await gcs.find(names.buffer(self._spec.topology, index), FIND_S)
             except ValueError as error:  # nobody has the name now
                 raise BufferAway(str(error)) from None
+            except DeadlineExceeded as error:  # nobody knows: the one that was known may live
+                handle = self._handles.get(index)
+                if handle is None:
+                    raise BufferAway(str(error)) from None
+            self._handles[index] = handle
             self._buffers[index] = Fetching(handle)
         return self._buffers[index]
 
@@ -94,10 +99,13 @@ class Reading:
         pause_s = RETRY_FIRST_S
         while not self._runtime.ended.is_set():
             wake.clear()
-            session = self._runtime.session
+            session, lease = self._runtime.session, self._runtime.lease
             positions = self._positions(index)
             if not positions:
                 await wake.wait()
+                continue
+            if lease.is_over():
+                await lease.renewal()
                 continue
             try:
                 fetched = await self._fetch_what_can_be(index, positions, wake)
@@ -108,7 +116,8 @@ class Reading:
                 pause_s = min(pause_s * 2, RETRY_MOST_S)
                 continue
             pause_s = RETRY_FIRST_S
-            if session is self._runtime.session and not session.paused:
+            # What comes when the lease is over is read again, by whoever is the owner then.
+            if session is self._runtime.session and not session.paused and not lease.is_over():
                 self._take(fetched or [], positions)
 
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
@@ -148,7 +157,8 @@ class Reading:
         self, index: int, positions: Positions, wake: asyncio.Event, wait_ms: int
     ) -> list[Fetched | Refused] | None:
         """Read, or return None as soon as something else should be read instead."""
-        coming = self._buffer(index).fetch(
+        buffer = await self._buffer(index)
+        coming = buffer.fetch(
             self._spec.queue,
             self._spec.group,
             positions,

@@ -17,7 +17,7 @@ from pxrs_ray.actors.in_hand import Slot
 from pxrs_ray.actors.quarantine_log import QuarantineLog
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.delivery import Delivery, Desk, context_at
-from pxrs_ray.errors import HandlerKilled
+from pxrs_ray.errors import HandlerKilled, NotHeld
 from pxrs_ray.forks import leave_if_child
 from pxrs_ray.model import Epoch, Message, Offset
 from pxrs_ray.processing.course import Item
@@ -46,6 +46,7 @@ class Redriver:
         unpark: Callable[[bytes | None], bool],
         stopping: threading.Event,
         slot: Slot,
+        may_begin: Callable[[threading.Event], bool],
     ) -> None:
         self._log = log
         self._handler = handler
@@ -54,6 +55,7 @@ class Redriver:
         self._unpark = unpark
         self._stopping = stopping
         self._slot = slot
+        self._may_begin = may_begin
         self._busy = False
         self._wanted = False
 
@@ -161,6 +163,8 @@ class Redriver:
         message = restored(record, self._log.partition)
         failed = 0
         while not self._stopping.is_set():
+            if not self._may_begin(self._stopping):
+                return False
             attempt = entry.attempts + failed + 1
             desk = self._desk_for(key, attempt, entry.position)
             if not self._slot.begin(entry.position, entry.position + 1, self._stopping):
@@ -169,6 +173,8 @@ class Redriver:
                 self._handler.call(Delivery(message, desk))
             except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
                 leave_if_child(error)
+                if isinstance(error, NotHeld) or not desk.title():
+                    continue
                 failed += 1
                 logger.warning("%s, re-driven: %s", context_at(desk, message.offset), told(error))
                 verdict = after_failure(self._rules, failed)

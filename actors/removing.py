@@ -236,7 +236,7 @@ class Removing(Making):
         listed = sorted(group for group in self._groups if group != full_name)
         await self._put_document("groups", "\n".join(listed))
         await self._remove_rows(f"{self._config.name}/{full_name}")
-        crew_document.kill_orphans(self._config.name, full_name, set())
+        await crew_document.kill_orphans(self._config.name, full_name, set)
         for queue in self._ends.groups[full_name]:
             await self._pool.drop_group(queue, full_name)
         self._high_water.forget(f"{self._config.name}/{full_name}")

@@ -2,8 +2,10 @@
 
 Rules of this file. Everything here runs on one event loop and never blocks it; the work itself is
 done by whoever stands behind `Hooks` (worker threads of a consumer actor, the user's own loop of
-a pull consumer). While the coordinator is away, fetching and working go on and commits are held.
-Losing membership drops everything at once, and the member joins again as a new incarnation.
+a pull consumer). While the coordinator is away, fetching and working go on for as long as the lease
+lasts (see `pxrs_ray.lease`) and commits wait; when it is over nothing is begun, read or committed.
+An answer from then on says whether we go on where we stopped. Losing membership drops everything
+at once, and the member joins again as a new incarnation.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from functools import partial
 from typing import Any
 
 from pxrs_ray.actors.hooks import Hooks
+from pxrs_ray.actors.lease import LeaseGate
 from pxrs_ray.actors.link import CoordinatorLink
-from pxrs_ray.actors.pulse import Pulse
 from pxrs_ray.actors.reading import Reading
+from pxrs_ray.actors.refusals import Refusals
 from pxrs_ray.actors.source_reading import SourceReading
 from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.consumer import Changes, ConsumerSession
@@ -58,12 +61,10 @@ class ConsumerRuntime:
         self.reading: Reading | SourceReading = (
             Reading(self, hooks) if spec.source is None else SourceReading(self, hooks, spec.source)
         )
-        self.pulse = Pulse()
+        self.lease = LeaseGate()
         self._heartbeat_wake = asyncio.Event()
         self._commit_wake = asyncio.Event()
         self._release_wake = asyncio.Event()
-        self._refused: dict[PartitionId, Epoch] = {}
-        self._refused_wake = asyncio.Event()
         self._committed = asyncio.Condition()
         self._commit_rounds = 0
         self._committing = False
@@ -72,6 +73,7 @@ class ConsumerRuntime:
         self._idle.set()
         self.supervisor = Supervisor(self.name, LOOPS)
         self.ended = asyncio.Event()
+        self._refusals = Refusals(self._tell_refused, self.ended)
 
     @property
     def lease_s(self) -> float:
@@ -81,16 +83,19 @@ class ConsumerRuntime:
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, assignment: Assignment | None) -> None:
-        """Begin with the assignment that joining brought."""
+        """Begin with the assignment that joining brought.
+
+        Nobody knows here when that was decided: the lease begins with the first answer.
+        """
+        self._heartbeat_wake.set()
         if assignment is not None:
             self._assigned(assignment)
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "heartbeat": self._heartbeat_loop,
-            "pulse": self._pulse_loop,
             "watch": self._watch_loop,
             "commit": self._commit_loop,
             "release": self._release_loop,
-            "refusals": self._refused_loop,
+            "refusals": self._refusals.loop,
         }
         for index in range(self.spec.buffers):
             loops[f"reading of buffer {index}"] = partial(self.reading.loop, index)
@@ -177,24 +182,11 @@ class ConsumerRuntime:
         if self.session.lost(partition, epoch):
             self._hooks.dropped(partition)
             self._note_idle()
-            self._refused[partition] = epoch
-            self._refused_wake.set()
+            self._refusals.note(partition, epoch)
 
-    async def _refused_loop(self) -> None:
-        """Tell which partitions our log refuses us: where we are the owner, somebody is wrong."""
-        while not self.ended.is_set():
-            await self._refused_wake.wait()
-            self._refused_wake.clear()
-            session, told = self.session, dict(self._refused)
-            epochs = sorted(told.items())
-            try:
-                await self._call("refused", session.member, session.incarnation, epochs)
-            except DeadlineExceeded:
-                self._refused_wake.set()
-                continue
-            for partition, epoch in epochs:
-                if self._refused.get(partition) == epoch:
-                    del self._refused[partition]
+    async def _tell_refused(self, epochs: list[tuple[PartitionId, Epoch]]) -> None:
+        session = self.session
+        await self._call("refused", session.member, session.incarnation, epochs)
 
     def _note_idle(self) -> None:
         if self.session.holdings:
@@ -212,8 +204,9 @@ class ConsumerRuntime:
             except TimeoutError:
                 pass
             self._heartbeat_wake.clear()
-            due_s = time.monotonic() + self.lease_s / 3
-            session, doubts = self.session, self.pulse.doubts
+            sent_s = time.monotonic()
+            due_s = sent_s + self.lease_s / 3
+            session = self.session
             try:
                 assignment = await self._call(
                     "heartbeat",
@@ -224,21 +217,24 @@ class ConsumerRuntime:
                 )
             except UnknownMember:
                 await self._rejoin(session)
-            except (DeadlineExceeded, StoreUnavailable):
-                # Unheard, or heard while news for us waits for the registry: no proof of anything.
+            except DeadlineExceeded:
                 continue
+            except StoreUnavailable:
+                # We are heard; what is new for us waits for the registry, and binds nobody yet.
+                self._heard(session, sent_s)
             else:
                 if assignment is not None and session is self.session:
                     self._assigned(assignment)
-            self.pulse.confirm(doubts)
+                self._heard(session, sent_s)
 
-    async def _pulse_loop(self) -> None:
-        """Notice that this process stood still: then nothing is done until we are heard again."""
-        while not self.ended.is_set():
-            if not self.pulse.beat(self.lease_s):
-                logger.warning("%s stood still: it asks whether it is a member yet", self.name)
-                self._heartbeat_wake.set()
-            await asyncio.sleep(self.lease_s / 10)
+    def _heard(self, session: ConsumerSession, sent_s: float) -> None:
+        """What left at `sent_s` was answered, and obeyed: another lease begins there."""
+        if session is self.session:
+            self.lease.answered(sent_s, self.lease_s)
+
+    def holds(self, session: ConsumerSession, partition: PartitionId, epoch: Epoch) -> bool:
+        """Whether a partition is surely ours under this epoch now. From any thread."""
+        return session.holds(partition, epoch) and not self.lease.is_over()
 
     async def _watch_loop(self) -> None:
         while not self.ended.is_set():
@@ -272,6 +268,7 @@ class ConsumerRuntime:
                 self.ended.set()
                 return
             logger.warning("%s lost its membership, joins again", self.name)
+            sent_s = time.monotonic()
             try:
                 incarnation, assignment = await self._call(
                     "join", lost.member, self._token, lost.incarnation
@@ -287,6 +284,7 @@ class ConsumerRuntime:
             self._hooks.rejoined(incarnation)
             if assignment is not None:
                 self._assigned(assignment)
+            self._heard(self.session, sent_s)
 
     # --- progress -------------------------------------------------------------------------------
 
@@ -349,13 +347,16 @@ class ConsumerRuntime:
                 self._committed.notify_all()
 
     async def _commit(self) -> None:
-        """Commit what is done; waits for as long as the coordinator is away."""
+        """Commit what is done; waits for as long as the coordinator is away, or the lease over."""
         self._note_progress()
         session = self.session
         rows = session.to_commit()
         if not rows:
             return
         while session is self.session and not self.ended.is_set():
+            if self.lease.is_over():
+                await self.lease.renewal()
+                continue
             try:
                 outcomes = await self._call(
                     "commit", session.member, session.incarnation, _plain(rows)
@@ -380,6 +381,9 @@ class ConsumerRuntime:
                 continue
             # Until it is answered it is to be made again, whatever ends this loop meanwhile.
             self._release_wake.set()
+            if self.lease.is_over():
+                await self.lease.renewal()
+                continue
             try:
                 await self._call("release", session.member, session.incarnation, _plain(rows))
             except DeadlineExceeded:

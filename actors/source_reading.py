@@ -3,7 +3,8 @@
 Rules of this file. The source is read from the lowest position of any partition that has room, and
 each message is offered to the virtual partition that its key hashes to, if we hold it and it is not
 behind that partition's position. What belongs to others is passed over. Blocking reads are made on
-a thread of their own; a source that fails is opened anew, with growing pauses.
+a thread of their own; a source that fails is opened anew, with growing pauses. Nothing is read, nor
+handed on, when the lease is over.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class SourceReading:
         if index:
             return
         source: Source | None = None
+        lease = self._runtime.lease
         pause_s = RETRY_FIRST_S
         thread = ThreadPoolExecutor(1, "pxrs-source")
         run = partial(off_loop, threads=thread)
@@ -64,6 +66,9 @@ class SourceReading:
                 positions = self._positions()
                 if not positions:
                     await self._woken.wait()
+                    continue
+                if lease.is_over():
+                    await lease.renewal()
                     continue
                 lowest = min(offset for _, offset in positions.values())
                 try:
@@ -81,7 +86,7 @@ class SourceReading:
                     pause_s = min(pause_s * 2, RETRY_MOST_S)
                     continue
                 pause_s, self.problem = RETRY_FIRST_S, ""
-                if records:
+                if records and not lease.is_over():
                     self._offer(records, positions)
         finally:
             if source is not None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import ray
 
+from pxrs_ray.actors import gcs
 from pxrs_ray.actors.crew import Crew
 from pxrs_ray.actors.crew_document import CrewDocument, kill_orphans
 from pxrs_ray.actors.group_host import GroupHost
@@ -32,7 +33,7 @@ from pxrs_ray.events import Configure, Plan
 from pxrs_ray.incarnations import forget
 from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.store.rules import check_member
-from pxrs_ray.supervisor import Supervisor, off_loop
+from pxrs_ray.supervisor import Supervisor
 
 # Options that only the coordinator, or each new assignment, carries: no consumer is replaced.
 COORDINATORS_OWN = frozenset(
@@ -187,7 +188,7 @@ class Staff:
         gone = [name for name in self._least_loaded(have - consumers) if name in members]
         found = self._host.core.plan(f"{have} to {consumers} consumers", add=add, remove=gone)
         needs = needs_of(self.spec.config.ray_options)
-        free = await off_loop(free_by_node) if needs and add else {}
+        free = await gcs.ask("list", free_by_node) if needs and add else {}
         hand_overs = self._host.tally.hand_overs_ms
         return replace(
             found,
@@ -247,10 +248,13 @@ class Staff:
             )
             await self._keep(document.to_text())
 
-    def restore(self, kept: CrewDocument) -> None:
+    async def restore(self, kept: CrewDocument) -> None:
         """Go on with what a former coordinator kept."""
         self.incarnations.update(kept.incarnations)
-        kill_orphans(self.spec.topology, self.spec.group, {a for _, a in kept.members.values()})
+        noted = {actor for _, actor in kept.members.values()}
+        topology, group = self.spec.topology, self.spec.group
+        ending = kill_orphans(topology, group, lambda: noted | self.actors())
+        self._supervisor.once("ending orphans", ending)
         if kept.handler is None:
             return
         self._given_options = dict(kept.ray_options)
@@ -259,7 +263,7 @@ class Staff:
         for member, (incarnation, actor) in kept.members.items():
             # It may have joined anew since the document was saved.
             newest = max(incarnation, self._host.core.newest_incarnation(member))
-            self.crew.reattach(Hand(member, newest, actor))
+            await self.crew.reattach(Hand(member, newest, actor))
 
     def let_go(self) -> None:
         """Watch nobody any more; every consumer goes on, and is found by the next start."""
@@ -273,7 +277,7 @@ class Staff:
         if self.crew is not None:
             if graceful:
                 await self.crew.stop("the topology shuts down")
-            self.crew.abandon()
+            await self.crew.abandon()
 
 
 def check_ray_options(options: Mapping[str, Any]) -> None:

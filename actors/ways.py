@@ -11,11 +11,9 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
 
-import ray
 from ray.exceptions import RayError
 
-from pxrs_ray.actors import names
-from pxrs_ray.actors.failures import find_buffer
+from pxrs_ray.actors import gcs, names
 from pxrs_ray.errors import PxrsError
 
 OPEN_WAIT_S = 1.0
@@ -25,11 +23,12 @@ async def open_ways(topology: str, buffers: int) -> None:
     """Call the coordinator and every buffer once; who is away is not waited for."""
     calls = []
     for index in range(buffers):
-        with suppress(PxrsError):
-            calls.append(find_buffer(topology, index).ping.remote())
-    with suppress(ValueError):
-        name = names.coordinator(topology)
-        calls.append(ray.get_actor(name, namespace=names.NAMESPACE).deployed.remote())
+        with suppress(PxrsError, ValueError):
+            buffer = await gcs.find(names.buffer(topology, index), OPEN_WAIT_S)
+            calls.append(buffer.ping.remote())
+    with suppress(PxrsError, ValueError):
+        coordinator = await gcs.find(names.coordinator(topology), OPEN_WAIT_S)
+        calls.append(coordinator.deployed.remote())
     opening = [asyncio.ensure_future(_quietly(call)) for call in calls]
     if opening:
         _, slow = await asyncio.wait(opening, timeout=OPEN_WAIT_S)

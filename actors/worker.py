@@ -3,8 +3,10 @@
 Rules of this file. The event loop puts batches in, and a thread of the worker's own takes them
 out in order. It never talks to Ray. When it is told to stop it begins nothing new; what it had
 not begun is simply forgotten, for the next owner reads it again from the log. Whatever a handler
-raises fails its message; whatever else is raised fails this worker alone, which ends with a
-`fault`: its consumer tells of it, and begins the partition again (see `Workers`).
+raises fails its message, but when the partition is not surely ours any more: then it is no word on
+the message, which begins once more when we hold a lease. Whatever else is raised fails this worker
+alone, which ends with a `fault`: its consumer tells of it, and begins the partition again (see
+`Workers`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pxrs_ray.actors.in_hand import InHand
 from pxrs_ray.batch import Batch
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.delivery import Context, Desk, context_at
+from pxrs_ray.errors import NotHeld
 from pxrs_ray.forks import leave_if_child
 from pxrs_ray.model import Grant, Message, Offset, PartitionId
 from pxrs_ray.processing.course import Standing
@@ -39,7 +42,7 @@ class Office(Protocol):
     in_hand: InHand
 
     def may_begin(self, stopping: threading.Event) -> bool:
-        """Whether a message may be begun; waits while it is in doubt, until `stopping`."""
+        """Whether a message may be begun; waits while the lease is over, until `stopping`."""
 
     def checkpoint_soon(self) -> None:
         """Commit when next possible; does not wait."""
@@ -184,6 +187,11 @@ class Worker(ABC):
             logger.exception("worker of %s ended by a fault", self.fault.context)
         finally:
             self._office.ended(self)
+
+    def _is_void(self, error: BaseException) -> bool:
+        """Whether a call ended so because our time was over, whatever is wrong with the message."""
+        leave_if_child(error)
+        return isinstance(error, NotHeld) or not self._desk.title()
 
     def _where(self) -> Context:
         """How far it has come, as far as that can be told."""

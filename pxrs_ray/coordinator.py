@@ -179,7 +179,8 @@ class GroupCoordinator:
     def _heard(self, member: MemberId, incarnation: Incarnation, now: Instant) -> Slot:
         """The slot of a live member that has just proved it lives; its lease starts anew."""
         slot = self._slot(member, incarnation)
-        slot.until_ms = now.monotonic_ms + self.settings.lease_ms
+        # Never less than was given: it cannot know yet that leases are shorter now.
+        slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)
         return slot
 
     def newest_incarnation(self, member: MemberId) -> Incarnation:
@@ -193,8 +194,7 @@ class GroupCoordinator:
             raise UsageError(f"a join needs distinct members, got {sorted(names)}")
         fresh = [m for m in event.members if self._is_fresh(m)]
         for member in event.members:
-            if member not in fresh:
-                # Asked again because the answer waits for the store: a sign of life like any other.
+            if member not in fresh:  # asked again, for the answer waits: a sign of life
                 self._heard(member.member, member.incarnation, now)
         draft = self._draft(
             now, "join of " + ", ".join(f"{m.member}#{m.incarnation}" for m in fresh)

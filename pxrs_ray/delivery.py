@@ -3,7 +3,8 @@
 A handler that acts on the outside world passes `context.fencing_token` along (a receiver refuses
 a lower epoch for the same topology and partition) or `context.idempotency_key`, which is the same
 each time this message is delivered, whoever delivers it, and never that of another message: a
-topology that is made anew under an old name has another `topology_id`.
+topology that is made anew under an old name has another `topology_id`. Whoever acts on something
+that compares no tokens asks `context.holds()` right before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pxrs_ray.batch import Batch
+from pxrs_ray.lease import UNBOUND, Title
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
 from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, transaction
 
@@ -34,6 +36,15 @@ class Context:
     offset: Offset
     epoch: Epoch
     attempt: int
+    title: Title = field(default=UNBOUND, repr=False, compare=False)
+
+    def holds(self) -> bool:
+        """Whether the partition is ours at this moment; once it is not, the tokens are void.
+
+        False when the lease is over (cut off, frozen, the coordinator away for longer than a
+        lease), when the partition was lost, and in a copy of this in another process.
+        """
+        return self.title()
 
     @property
     def fencing_token(self) -> tuple[PartitionId, Epoch, Offset]:
@@ -72,6 +83,7 @@ class Desk:
     attempt: int = 1
     sink: tuple[str, Offset] | None = None
     topology_id: str = field(kw_only=True)
+    title: Title = field(default=UNBOUND, kw_only=True, repr=False, compare=False)
 
 
 class Delivery:
@@ -102,12 +114,13 @@ class Delivery:
         """A block whose rows are in the database exactly once: see `pxrs_ray.sink`.
 
         `connection` is one of sqlite3, psycopg or oracledb, between transactions. Raises Fenced
-        when the partition has another owner by now, SinkConflict when it must be tried again.
+        when the partition has another owner by now, NotHeld when that may be so, for our lease is
+        over, and SinkConflict when it must be tried again.
         """
         desk = self._desk
         queue, offset = desk.sink or (desk.queue, self.offset)
         place = SinkPlace(desk.topology_id, queue, desk.group, desk.partition, desk.epoch)
-        return transaction(connection, place, offset, offset + 1)
+        return transaction(connection, place, offset, offset + 1, holds=desk.title)
 
     def __repr__(self) -> str:
         return (
@@ -144,7 +157,8 @@ class DeliveredBatch:
         """
         desk, batch = self._desk, self.batch
         place = SinkPlace(desk.topology_id, desk.queue, desk.group, desk.partition, desk.epoch)
-        return transaction(connection, place, batch.base_offset, batch.end_offset, self._narrow)
+        first, end = batch.base_offset, batch.end_offset
+        return transaction(connection, place, first, end, self._narrow, holds=desk.title)
 
     def _narrow(self, missing: Sequence[tuple[Offset, Offset]]) -> None:
         if list(missing) != [(self.batch.base_offset, self.batch.end_offset)]:
@@ -166,6 +180,7 @@ def context_at(desk: Desk, offset: Offset) -> Context:
         offset,
         desk.epoch,
         desk.attempt,
+        desk.title,
     )
 
 

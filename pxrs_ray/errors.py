@@ -151,6 +151,13 @@ class StoreSchemaError(StoreError):
     """Raised when the stored schema is newer than this version, or cannot be upgraded."""
 
 
+class NotHeld(PxrsError):
+    """Raised when a handler acts for a partition that is not surely its consumer's any more.
+
+    Its lease is over, or the partition was lost; nothing was written. It is no failed attempt.
+    """
+
+
 class SinkConflict(PxrsError):
     """Raised when a sink's transaction cannot be committed now; nothing was written: try again."""
 

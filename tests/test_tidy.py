@@ -329,6 +329,7 @@ BEGINS_HERE = {
     "actors/starting.py": (1, "the start, awaited by every call"),
     "actors/changes.py": (2, "a change and a question, each waited for"),
     "actors/crew.py": (2, "an actor's coming up, awaited with a deadline; its end, awaited"),
+    "actors/gcs.py": (1, "a call off the loop, awaited with a deadline; its end is looked at"),
     "actors/group_life.py": (2, "a group's own life and loops: it loads what fails anew"),
     "actors/line.py": (1, "a call's answer: it catches everything, and answers it"),
     "actors/overview.py": (1, "a look at the registry, awaited"),

@@ -7,7 +7,7 @@ made once, so that another topology on the same database, or one made anew, neve
 The block reads the rows first (what is applied already is undone at the end, and its errors mean
 nothing) and again at the end, locked, to compare and set in the same transaction. The lock is
 taken last, so that an owner that freezes in the middle of a block holds up nobody longer than its
-own rows do.
+own rows do. An owner that is not sure to hold its partition any more neither begins nor commits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pxrs_ray.errors import Fenced, SinkConflict, UsageError
+from pxrs_ray.errors import Fenced, NotHeld, SinkConflict, UsageError
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.sink.applied import TEXT_CHARS_MAX, Applied, Run, page_of, page_text, runs_text
 from pxrs_ray.sink.dialects import SinkDialect, dialect_of
@@ -123,13 +123,15 @@ def transaction(
     first: Offset,
     end: Offset,
     narrow: Callable[[Sequence[Run]], None] | None = None,
+    holds: Callable[[], bool] | None = None,
 ) -> Iterator[SinkCursor]:
     """Apply the messages `first` up to, not including, `end` exactly once.
 
     Where some of them are applied, `narrow` is told before the block runs which runs are not.
-    Raises Fenced when a higher epoch has written, SinkConflict when somebody else applied them
-    meanwhile, UsageError when the connection is in a transaction already; whatever the block
-    raises passes through. In all of these cases nothing was written.
+    `holds` says whether they are ours to apply: it is asked first, and right before the commit.
+    Raises NotHeld when it says no, Fenced when a higher epoch has written, SinkConflict when
+    somebody else applied them meanwhile, UsageError when the connection is in a transaction
+    already; whatever the block raises passes through. In all of these cases nothing was written.
     """
     dialect = dialect_of(connection)
     if dialect.is_busy(connection):
@@ -137,6 +139,7 @@ def transaction(
             "the connection has a transaction open: commit it before the block, or give the block "
             "a connection of its own (in sqlite3, not one with autocommit=False)"
         )
+    _check_held(holds, place)
     known = _begin(connection, dialect, place, first, end)
     if known.epoch > place.epoch:
         dialect.rollback(connection)
@@ -149,6 +152,7 @@ def transaction(
         yield SinkCursor(cursor, replayed=not missing)
         if missing:
             _apply(cursor, dialect, place, first, end, missing)
+            _check_held(holds, place)
             dialect.commit(connection)
     except Exception:
         # What a block does in vain may also fail in vain: its rows are there already.
@@ -157,6 +161,14 @@ def transaction(
     finally:
         cursor.close()
         dialect.rollback(connection)
+
+
+def _check_held(holds: Callable[[], bool] | None, place: SinkPlace) -> None:
+    if holds is not None and not holds():
+        raise NotHeld(
+            f"partition {place.partition} of {place.queue} for group {place.group}: epoch "
+            f"{place.epoch} is not surely ours any more, for our lease is over: nothing was written"
+        )
 
 
 def _begin(

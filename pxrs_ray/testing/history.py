@@ -65,6 +65,18 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """A handler is called with one message."""
+
+    at_ms: int
+    partition: PartitionId
+    epoch: Epoch
+    member: MemberId
+    incarnation: Incarnation
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class Processed:
     """A handler finished one message: its side effects have happened."""
 
@@ -202,6 +214,7 @@ HistoryEvent = (
     Appended
     | Acknowledged
     | Fetched
+    | Begun
     | Processed
     | Led
     | Decided

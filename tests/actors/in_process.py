@@ -31,6 +31,7 @@ from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.batch import Batch
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.events import Died, Dismiss
 from pxrs_ray.group_state import GroupSettings
 from pxrs_ray.log.limits import LogLimits
@@ -59,6 +60,8 @@ class World:
         self.consumers: list[Consumer] = []
         self.deposed_by: BaseException | None = None
         self.faults: Callable[[str, tuple[Any, ...]], None] = lambda name, arguments: None
+        # What may go wrong with a call before it is made, and with its answer.
+        self.answers: Callable[[str, tuple[Any, ...]], None] = lambda name, arguments: None
         self._folder = folder
         self._epochs = itertools.count(1)
         self.buffer: Buffer
@@ -161,11 +164,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
             made[-1].faults(name, arguments)
             call = getattr(made[-1].desk, name)
             try:
-                return await asyncio.wait_for(call(*arguments), timeout_s)
+                found = await asyncio.wait_for(call(*arguments), timeout_s)
             except TimeoutError:
-                from pxrs_ray.errors import DeadlineExceeded
-
                 raise DeadlineExceeded(f"{name} was not answered") from None
+            finally:
+                made[-1].answers(name, arguments)
+            return found
 
     class Fetching:
         async def fetch(self, *arguments: Any) -> Any:
@@ -179,7 +183,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
     monkeypatch.setattr(consumer_module, "keep_what_is_loaded", lambda: None)
     monkeypatch.setattr(consumer_module, "on_terminate", lambda tell: lambda: None)
     monkeypatch.setattr(Consumer, "_where", lambda self: (0, ""))
-    monkeypatch.setattr(Reading, "_buffer", lambda self, index: Fetching())
+
+    async def buffer(reading: Reading, index: int) -> Fetching:
+        return Fetching()
+
+    monkeypatch.setattr(Reading, "_buffer", buffer)
 
     def make(partitions: int = 1, **options: Any) -> World:
         usual: dict[str, Any] = {"backoff_ms": 5, "backoff_ms_max": 20, "commit_interval_ms": 20}

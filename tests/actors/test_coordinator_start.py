@@ -198,7 +198,10 @@ class Nothing:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeBuffer]:
     made = [FakeBuffer(0), FakeBuffer(1)]
     monkeypatch.setattr(buffers, "make_buffer", lambda topology, index, *_: made[index])
-    monkeypatch.setattr(staff, "kill_orphans", lambda *_: None)
+
+    async def nobody(*_: object) -> None: ...
+
+    monkeypatch.setattr(staff, "kill_orphans", nobody)
     monkeypatch.setattr(coordinator, "DrainWatch", Nothing)
     monkeypatch.setattr(coordinator, "TopologyMetrics", Nothing)
     return made

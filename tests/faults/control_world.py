@@ -194,8 +194,8 @@ class ControlWorld:
         patch(mock.patch.object(coordinator, "StoreThread", self._store_thread))
         patch(mock.patch.object(coordinator, "start_journal", lambda **_: None))
         patch(mock.patch.object(coordinator, "keep_what_is_loaded", lambda: None))
-        patch(mock.patch.object(staff, "kill_orphans", lambda *_: None))
-        patch(mock.patch.object(crew_document, "kill_orphans", lambda *_: None))
+        patch(mock.patch.object(staff, "kill_orphans", mock.AsyncMock()))
+        patch(mock.patch.object(crew_document, "kill_orphans", mock.AsyncMock()))
         patch(mock.patch("os._exit", self._exit))
         self.start()
         return self

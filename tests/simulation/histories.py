@@ -20,6 +20,7 @@ from pxrs_ray.testing.history import (
     Acknowledged,
     Answered,
     Appended,
+    Begun,
     Decided,
     Ended,
     Failed,
@@ -114,6 +115,10 @@ def told(member: str, grant: Grant, sequence: int = 1) -> Assignment:
     return Assignment(1, sequence, member, 1, (grant,))
 
 
+def begun(member: str, epoch: int) -> Begun:
+    return Begun(1, 0, epoch, member, 1, 0)
+
+
 def decided(
     event: Event | None,
     *records: Record,
@@ -145,6 +150,15 @@ HISTORIES: list[tuple[str, str, list[HistoryEvent]]] = [
     ("NothingFails", "an assertion", [Failed(1, "somewhere", "AssertionError")]),
     ("OneReader", "an old epoch is served", [fetched("B", 3), fetched("A", 1)]),
     ("OneReader", "an epoch with two readers", [fetched("A", 1), fetched("B", 1)]),
+    (
+        "LeaseBinds",
+        "a message is begun a lease after its member was heard",
+        [
+            decided(Heartbeat("A", 1, (0, 0)), now_ms=5),
+            decided(Tick(), now_ms=106),
+            begun("A", 1),
+        ],
+    ),
     (
         "OneOwner",
         "a commit by another than claimed",
@@ -366,6 +380,7 @@ GOOD: list[HistoryEvent] = [
     Told(1, told("A", Grant(0, 1, 0))),
     Obeyed(1, told("A", Grant(0, 1, 0))),
     fetched("A", 1, 0, 2),
+    begun("A", 1),
     processed("A", 1, 0),
     decided(Commit("A", 1, (Progress(0, 1, 1),)), write(WriteKind.COMMIT, "A", 1, 1), members=(A,)),
     committed("A", OF_A, 1),

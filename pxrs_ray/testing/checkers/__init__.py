@@ -12,6 +12,7 @@ from __future__ import annotations
 from pxrs_ray.testing.checkers.base import Checker as Checker
 from pxrs_ray.testing.checkers.base import Violation as Violation
 from pxrs_ray.testing.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
+from pxrs_ray.testing.checkers.leases import LeaseBinds
 from pxrs_ray.testing.checkers.messages import (
     AppendedOnce,
     CheckpointsCovered,
@@ -37,6 +38,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     OneOwner,
     CheckpointsHold,
     ConsumerObeys,
+    LeaseBinds,
     StoreRefuses,
     LiveRecordsTaken,
     DurableReplies,

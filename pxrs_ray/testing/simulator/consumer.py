@@ -2,15 +2,15 @@
 
 Rules of this file, the same as the real shell's. Heartbeats and the watch for assignments go on
 while handlers run; one worker a partition handles one message at a time; what was handled is
-committed by interval; a partition that drains is released when its worker has stopped. A process
-that is told it is no member drops everything and joins again as a new incarnation.
+committed by interval; a partition that drains is released when its worker has stopped. When its
+lease is over, by its own clock, nothing is begun, read or committed until it is answered again. A
+process that is told it is no member drops everything and joins again as a new incarnation.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,14 +27,16 @@ from pxrs_ray.events import (
     Release,
     Reply,
 )
+from pxrs_ray.lease import MemberLease
 from pxrs_ray.model import Epoch, Grant, Member, PartitionId
 from pxrs_ray.processing.course import Item, Standing, Task
 from pxrs_ray.processing.lanes import KeyLanes, LaneRules
 from pxrs_ray.retry import RetryRules
-from pxrs_ray.testing.history import Failed, Obeyed, Processed
+from pxrs_ray.testing.history import Begun, Failed, Obeyed, Processed
 from pxrs_ray.testing.simulator.coordinator import WATCH_MS
 from pxrs_ray.testing.simulator.log import WAIT_MS, Line, Served
-from pxrs_ray.testing.simulator.world import Action, Process, call, once
+from pxrs_ray.testing.simulator.worker import Worker
+from pxrs_ray.testing.simulator.world import Action, Process, call
 
 if TYPE_CHECKING:
     from pxrs_ray.testing.simulator.cluster import Cluster
@@ -43,19 +45,6 @@ BUFFERED_MAX = 12
 LANES = LaneRules(RetryRules(attempts_max=0, backoff_ms=5, backoff_ms_max=50))
 ANSWER_MS = 150
 IDLE_MS = 60
-
-
-@dataclass(slots=True)
-class Worker:
-    """Handles the messages of one partition under one epoch."""
-
-    partition: PartitionId
-    epoch: Epoch
-    lines: deque[Line] = field(default_factory=deque)
-    attempts: int = 0
-    busy: int = 0
-    stopping: bool = False
-    course: KeyLanes | None = None
 
 
 class ConsumerProcess(Process):
@@ -78,8 +67,8 @@ class ConsumerProcess(Process):
         scenario = self.world.scenario
         self.every(max(5, scenario.lease_ms // 3), self._heartbeat)
         self.every(scenario.commit_interval_ms, self._commit)
-        self._repeat(self._watch, 2 * WATCH_MS, 1)
-        self._repeat(self._fetch, 2 * WAIT_MS, 5)
+        self.repeat(self._watch, 2 * WATCH_MS, 1)
+        self.repeat(self._fetch, 2 * WAIT_MS, 5)
 
     # --- membership -----------------------------------------------------------------------------
 
@@ -94,9 +83,24 @@ class ConsumerProcess(Process):
         self.session = ConsumerSession(self.name, incarnation)
         self.workers = {}
         self.joined = False
+        self.lease = MemberLease()
+
+    def _is_over(self) -> bool:
+        return self.lease.is_over(self.now().monotonic_ms / 1_000)
+
+    def _heard(self, session: ConsumerSession, sent_ms: int) -> None:
+        """What left at `sent_ms` was answered, and obeyed; what waited for that goes on."""
+        lease_ms = session.lease_ms or self.cluster.settings.lease_ms
+        was_over = self._is_over()
+        self.lease.answered(sent_ms / 1_000, lease_ms / 1_000)
+        if was_over and not self._is_over():
+            for worker in list(self.workers.values()):
+                self._work(worker)
+            self._release()
 
     def _heartbeat(self) -> None:
         session, event = self.session, self._sign_of_life()
+        sent_ms = self.now().monotonic_ms
 
         def known(answer: Reply | PxrsError) -> None:
             if session is not self.session:
@@ -104,6 +108,7 @@ class ConsumerProcess(Process):
             if isinstance(answer, Reply):
                 self.joined = True
                 self._obey(answer.assignment)
+                self._heard(session, sent_ms)
             else:
                 self._refused(answer)
 
@@ -200,13 +205,13 @@ class ConsumerProcess(Process):
         for partition, worker in self.workers.items():
             if worker.course is not None and session.holds(partition, worker.epoch):
                 session.holdings[partition].buffered_bytes = len(worker.lines)
-        positions = session.to_fetch(BUFFERED_MAX)
+        positions = {} if self._is_over() else session.to_fetch(BUFFERED_MAX)
         if not positions:
             self.after(IDLE_MS, done)
             return
 
         def known(served: Served) -> None:
-            if session is self.session:
+            if session is self.session and not self._is_over():
                 for partition, (epoch, lines) in served.items():
                     self._take_in(partition, epoch, lines)
             done()
@@ -225,6 +230,8 @@ class ConsumerProcess(Process):
             self._work(worker)
 
     def _work(self, worker: Worker) -> None:
+        if self._is_over():
+            return
         if worker.course is not None:
             self._work_lanes(worker, worker.course)
             return
@@ -232,6 +239,7 @@ class ConsumerProcess(Process):
             return
         worker.busy = 1
         line, session = worker.lines.popleft(), self.session
+        self._begun(session, worker, line)
         self.after(self._takes_ms(), lambda: self._handled(session, worker, line))
 
     def _takes_ms(self) -> int:
@@ -256,6 +264,7 @@ class ConsumerProcess(Process):
         now_ms, session = self.world.now_ms, self.session
         for task in course.take(now_ms, self.world.scenario.lanes - worker.busy):
             worker.busy += 1
+            self._begun(session, worker, task.item.message)
             done = partial(self._handled_in_lane, session, worker, course, task)
             self.after(self._takes_ms(), done)
         due_ms = course.due_ms()
@@ -289,6 +298,18 @@ class ConsumerProcess(Process):
             session.processed(partition, epoch, line.offset + 1, size_bytes=1)
         self._go_on(session, worker)
 
+    def _begun(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
+        self.world.record(
+            Begun(
+                self.world.now_ms,
+                worker.partition,
+                worker.epoch,
+                self.name,
+                session.incarnation,
+                line.offset,
+            )
+        )
+
     def _record(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
         self.world.record(
             Processed(
@@ -317,7 +338,7 @@ class ConsumerProcess(Process):
     def _commit(self) -> None:
         session = self.session
         rows = session.to_commit()
-        if not rows or not self.joined:
+        if not rows or not self.joined or self._is_over():
             return
 
         def known(answer: Reply | PxrsError) -> None:
@@ -333,7 +354,7 @@ class ConsumerProcess(Process):
     def _release(self) -> None:
         session = self.session
         rows = session.to_release()
-        if not rows or self._releasing:
+        if not rows or self._releasing or self._is_over():
             return
         self._releasing = True
 
@@ -374,13 +395,3 @@ class ConsumerProcess(Process):
 
         call(self, coordinator, lambda respond: coordinator.receive(event, respond), known)
         self.after(ANSWER_MS, give_up)
-
-    def _repeat(self, begin: Callable[[Action], None], wait_ms: int, pause_ms: int) -> None:
-        """Do `begin` over and over, one at a time, each ended by its answer or after `wait_ms`."""
-
-        def again() -> None:
-            done = once(lambda: self.after(pause_ms, again))
-            begin(done)
-            self.after(wait_ms, done)
-
-        self.run(again)

@@ -19,6 +19,7 @@ Action = Callable[[], None]
 Answer = TypeVar("Answer")
 
 EPOCH_MS = 1_700_000_000_000
+DRIFT_PART = 0.02
 
 
 class World:
@@ -72,12 +73,19 @@ class Process:
         self.frozen = False
         self.cut_from: set[str] = set()
         self._clock_base_ms = world.random.randrange(10_000_000)
+        # Of dice of its own: other draws stay what they were.
+        drift = random.Random(f"drift {name} {self._clock_base_ms}")
+        self._clock_rate = drift.uniform(1 - DRIFT_PART, 1 + DRIFT_PART)
         self._missed: list[Action] = []
 
     def now(self) -> Instant:
-        """The time by this process's clocks: each host counts its monotonic time from elsewhere."""
+        """The time by this process's clocks.
+
+        Each host counts its monotonic time from elsewhere, and a little faster or slower.
+        """
         world = self.world
-        return Instant(world.now_ms + self._clock_base_ms, world.now_ms + world.wall_offset_ms)
+        monotonic_ms = self._clock_base_ms + int(world.now_ms * self._clock_rate)
+        return Instant(monotonic_ms, world.now_ms + world.wall_offset_ms)
 
     def run(self, action: Action) -> None:
         """Do `action` as this process: now, at the thaw, or never."""
@@ -98,6 +106,16 @@ class Process:
         def again() -> None:
             action()
             self.after(interval_ms, again)
+
+        self.run(again)
+
+    def repeat(self, begin: Callable[[Action], None], wait_ms: int, pause_ms: int) -> None:
+        """Do `begin` over and over, one at a time, each ended by its answer or after `wait_ms`."""
+
+        def again() -> None:
+            done = once(lambda: self.after(pause_ms, again))
+            begin(done)
+            self.after(wait_ms, done)
 
         self.run(again)
 

@@ -8,6 +8,7 @@ from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
+from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.poison import POISON
@@ -24,4 +25,5 @@ MUTATIONS = (
     *COORDINATING,
     *WORKERS,
     *LIVENESS,
+    *LEASES,
 )

@@ -78,8 +78,8 @@ CORE = (
         (
             Change(
                 "coordinator.py",
-                "slot.until_ms = now.monotonic_ms + self.settings.lease_ms\n        return slot",
-                "return slot",
+                "slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)",
+                "pass",
             ),
         ),
         ("OnlyWithReason", "ComesToRest"),

@@ -1,0 +1,97 @@
+"""Guards of leases: who is not heard works for nobody, and an answer counts from its question."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+_CUT = "tests/actors/test_lease_in_process.py::"
+_WORKS = f"{_CUT}test_a_cut_member_begins_and_reads_nothing_beyond_its_lease"
+_OUTLIVES = f"{_CUT}test_a_call_that_outlives_the_lease_fails_nothing_and_writes_nothing"
+SILENT_MEMBERS = ("consumer_freeze=10", "consumer_cut=10")
+
+LEASES = (
+    Mutation(
+        "a lease that is over binds its member",
+        (Change("lease.py", "return now_s > self.until_s", "return False"),),
+        ("LeaseBinds",),
+        SILENT_MEMBERS,
+    ),
+    Mutation(
+        "a member's lease ends before its coordinator's",
+        (
+            Change(
+                "lease.py",
+                "sent_s + lease_s * (1 - MARGIN_PART)",
+                "sent_s + lease_s * (1 + MARGIN_PART)",
+            ),
+        ),
+        ("LeaseBinds",),
+        SILENT_MEMBERS,
+    ),
+    Mutation(
+        "a lease that was given is not shortened",
+        (
+            Change(
+                "coordinator.py",
+                "slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)",
+                "slot.until_ms = now.monotonic_ms + self.settings.lease_ms",
+            ),
+        ),
+        tests=("tests/unit/test_lease_of_member.py::test_a_lease_that_was_given_is_not_shortened",),
+    ),
+    Mutation(
+        "a worker begins nothing when its lease is over",
+        (
+            Change(
+                "actors/lease.py",
+                "while time.monotonic() > self._begin_until_s:",
+                "while self._begin_until_s < 0:",
+            ),
+        ),
+        tests=(f"{_WORKS}[in order]",),
+    ),
+    Mutation(
+        "an answer counts from when its question left",
+        (
+            Change(
+                "actors/runtime.py",
+                "self.lease.answered(sent_s, self.lease_s)",
+                "self.lease.answered(time.monotonic(), self.lease_s)",
+            ),
+        ),
+        tests=(f"{_CUT}test_an_answer_that_comes_late_gives_no_more_than_its_question_asked_for",),
+    ),
+    Mutation(
+        "a failure without a lease is no failed attempt",
+        (
+            Change(
+                "actors/worker.py",
+                "return isinstance(error, NotHeld) or not self._desk.title()",
+                "return False",
+            ),
+        ),
+        tests=(f"{_OUTLIVES}[in order]",),
+    ),
+    Mutation(
+        "a sink's block is not committed when the lease is over",
+        (
+            Change(
+                "sink/transaction.py",
+                "            _check_held(holds, place)\n            dialect.commit(connection)",
+                "            dialect.commit(connection)",
+            ),
+        ),
+        tests=("tests/actors/test_lease.py::test_a_block_whose_lease_ends_in_it_is_not_committed",),
+    ),
+    Mutation(
+        "who is refused is not told to be heard while the registry is away",
+        (
+            Change(
+                "actors/group_host.py",
+                'raise DeadlineExceeded(f"{refused}; that waits: {error}") from None',
+                "raise",
+            ),
+        ),
+        tests=(f"{_CUT}test_a_refusal_that_waits_for_the_registry_renews_no_lease",),
+    ),
+)
