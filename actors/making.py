@@ -177,6 +177,10 @@ class Making(ABC):
         noted = self._high_water.generation(group)
         return Floor(self._ends.epoch, max(self._ends.generation, noted))
 
+    def identity_of(self, queue: str) -> str:
+        """What is kept outside of this queue's messages bears this."""
+        return self._ends.identity(self.topology_id, queue)
+
     async def _check_identity(self) -> None:
         """Raise StoreCorrupted when the logs were made under another registry than ours."""
         foreign = await self._pool.belong(self.topology_id, adopt=self.accepts_loss)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from pxrs_ray.actors import crew_document
 from pxrs_ray.actors.making import Making
+from pxrs_ray.actors.names import feeds_of, streams_of
 from pxrs_ray.actors.orphans import end_orphans_of, orphans_of
 from pxrs_ray.config.staying import without
 from pxrs_ray.ends import DOCUMENT, ENDS, Ends
@@ -248,7 +249,9 @@ class Removing(Making):
         await self._without(groups=(), queues=(name,))
         for document in await self._tenants_of(name):
             await self._put_document(document, "")
-        await self._pool.drop_queue(full_name)
+        # With what is known of its feeds: one that runs again would find itself done.
+        for log in (full_name, feeds_of(full_name), streams_of(full_name)):
+            await self._pool.drop_queue(log)
         await self._put_ends(self._ends.without_queue(full_name))
         logger.warning("queue %s of %s is removed", full_name, self._config.name)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ray.exceptions import RayActorError
 
+from pxrs_ray.actors import names
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.events import Assignment
@@ -110,6 +112,44 @@ def test_a_removed_queue_takes_the_groups_that_read_it_along_when_it_is_told_to(
         )
         await world.call("apply", wanted)
         assert (await world.call("status")).queues[0].messages == 0
+
+    play(tmp_path, scene)
+
+
+def test_a_queue_made_anew_under_an_old_name_is_another(tmp_path: Path) -> None:
+    """Its offsets begin anew: what is kept outside must not take its messages for the old ones."""
+
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {})
+        await world.call("group", "h", "r", {})
+        old, other = [(await world.call("group_spec", name)).topology_id for name in "gh"]
+        for _ in range(2):
+            await world.call("delete_queue", "q", True)
+            await world.call("apply", world.config)
+            await world.call("group", "g", "q", {})
+            new = (await world.call("group_spec", "g")).topology_id
+            assert new != old and new.startswith(other)
+            world.life.alive = False
+            world.start()
+            assert (await world.call("group_spec", "g")).topology_id == new
+            assert (await world.call("group_spec", "h")).topology_id == other
+            old = new
+
+    play(tmp_path, scene)
+
+
+def test_a_removed_queue_takes_along_what_is_known_of_its_feeds(tmp_path: Path) -> None:
+    """Else a feed that runs again finds itself done, and the queue stays empty."""
+
+    async def scene(world: ControlWorld) -> None:
+        spec, _, _ = await world.call("queue", "q")
+        for ledger in (names.feeds_of(spec.queue), names.streams_of(spec.queue)):
+            await world.buffers[0].open(replace(spec, queue=ledger, partitions=1), {})
+            await world.produce(ledger, 0, 2)
+        await world.call("delete_queue", "q", True)
+        assert (await world.buffers[0].ping()).queues == ("r",)
+        assert {path.name for path in (tmp_path / "t").iterdir() if path.is_dir()} >= {"r"}
+        assert not [path for path in (tmp_path / "t").iterdir() if path.name.endswith(".q")]
 
     play(tmp_path, scene)
 

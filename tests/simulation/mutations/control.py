@@ -79,6 +79,28 @@ CONTROL = (
         tests=(f"{_REMOVING}test_a_removed_group_leaves_nothing_and_its_epochs_never_come_back",),
     ),
     Mutation(
+        "a queue made anew under an old name is another",
+        (
+            Change(
+                "ends.py",
+                "lives = {**self.lives, queue: self.lives.get(queue, 0) + 1}",
+                "lives = self.lives",
+            ),
+        ),
+        tests=(f"{_NET}[a queue is deleted]",),
+    ),
+    Mutation(
+        "a queue is removed with what is known of its feeds",
+        (
+            Change(
+                "actors/removing.py",
+                "for log in (full_name, feeds_of(full_name), streams_of(full_name)):",
+                "for log in (full_name,):",
+            ),
+        ),
+        tests=(f"{_NET}[a queue is deleted]",),
+    ),
+    Mutation(
         "what could not be removed is removed when its buffer is back",
         (
             Change(
