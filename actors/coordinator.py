@@ -30,7 +30,7 @@ from pxrs_ray.actors.metrics import Sources, TopologyMetrics
 from pxrs_ray.actors.overview import topology_status
 from pxrs_ray.actors.removing import Removing
 from pxrs_ray.actors.specs import GroupSpec, queue_spec
-from pxrs_ray.actors.starting import Starting
+from pxrs_ray.actors.starting import Starting, patiently
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.actors.watchdog import watched
 from pxrs_ray.clock import SystemClock, wall_ms
@@ -128,11 +128,16 @@ class Coordinator(Removing):
         self._thread.look_by(partial(self._store.documents, config.name))
         registry_id = await self._thread.call_until_known(self._store.create)
         kept = not config.store_url.startswith("memory:")
-        self._high_water = HighWater(config.topology_dir, registry_id, kept=kept)
+        folder = config.topology_dir
+        self._high_water = await patiently(
+            lambda strict: HighWater(folder, registry_id, kept=kept, strict=strict)
+        )
         # A registry in memory is another each time: nothing that it knew is missed.
         self.accepts_loss = not kept or bool(self._high_water.accepted)
         self._accepted = self._high_water.accepted
-        self.seal, self._seal_problem = seal_of(config.topology_dir, self._seal_key)
+        self.seal, self._seal_problem = await patiently(
+            lambda strict: seal_of(folder, self._seal_key, strict=strict)
+        )
         snapshot = await self._thread.call_until_known(
             self._store.lead, config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
         )
@@ -147,8 +152,8 @@ class Coordinator(Removing):
         short = tuple(self._short(name) for name in going.groups)
         config = without(config, short, tuple(self._short(name) for name in going.queues))
         await self._keep_config(config)
-        folder, lease_s = str(config.topology_dir), config.lease_ttl_seconds
-        self._pool = BufferPool(config.name, self._buffer_count, folder, lease_s)
+        where, lease_s = str(config.topology_dir), config.lease_ttl_seconds
+        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s)
         await self._pool.start()
         if going.topology:
             raise NotFound(

@@ -43,20 +43,33 @@ class HighWater:
     """
 
     def __init__(
-        self, folder: Path, registry_id: str, *, kept: bool = True, files: Files | None = None
+        self,
+        folder: Path,
+        registry_id: str,
+        *,
+        kept: bool = True,
+        files: Files | None = None,
+        strict: bool = False,
     ) -> None:
+        """Read the note. Raises StoreCorrupted; OSError where `strict`, and else that is shown."""
         self.problems: list[str] = []
         self._file = folder / NAME
         self._noted = Noted(registry_id)
         self._files = files or Files()
         self._led: set[str] = set()
+        self._forgotten: set[str] = set()
+        self._kept = kept
+        self._unread = False
         try:
             self._files.make_folder(folder)
-            noted: Noted = NOTED.decode(self._files.read_file(self._file))
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError) as error:
+            noted = self._read()
+        except OSError as error:
+            if strict:
+                raise
+            self._unread = True
             self.problems.append(f"{self._file} cannot be read ({error}): a loss is not noticed")
+            return
+        if noted is None:
             return
         other = noted.registry_id not in ("", registry_id)
         if other and not kept:
@@ -68,6 +81,33 @@ class HighWater:
                 f"{RECOVER}: groups that it does not know begin anew (by their `start`)"
             )
         self._noted = replace(noted, registry_id=registry_id)
+
+    def _read(self) -> Noted | None:
+        """What the file says; None where there is none, or one that makes no sense."""
+        try:
+            found: Noted = NOTED.decode(self._files.read_file(self._file))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            self.problems.append(f"{self._file} cannot be read ({error}): a loss is not noticed")
+            return None
+        return found
+
+    def _read_late(self) -> None:
+        """Take over what could not be read at the start, so that writing forgets none of it.
+
+        What the registry had lost since is noticed by the next start. Raises OSError.
+        """
+        before, now = self._read(), self._noted
+        self._unread = False
+        if before is None or (before.registry_id not in ("", now.registry_id) and not self._kept):
+            return
+        groups = {g: at for g, at in before.groups.items() if g not in self._forgotten}
+        for group, (generation, version) in now.groups.items():
+            known = groups.get(group, (0, 0))
+            groups[group] = max(known[0], generation), max(known[1], version)
+        registry_id = before.registry_id or now.registry_id
+        self._noted = Noted(registry_id, groups, before.accepted)
 
     @property
     def accepted(self) -> str:
@@ -94,10 +134,12 @@ class HighWater:
     def note(self, group: str, generation: int, version: int) -> None:
         """These are durable in the registry now. Not synced: it is a witness, not a promise."""
         self._led.add(group)
+        self._forgotten.discard(group)
         self._write(groups={**self._noted.groups, group: (generation, version)})
 
     def forget(self, group: str) -> None:
         """A group was removed on purpose."""
+        self._forgotten.add(group)
         self._write(groups={g: n for g, n in self._noted.groups.items() if g != group})
 
     def settled(self) -> None:
@@ -114,6 +156,8 @@ class HighWater:
         """Note it. A disk that takes no note is a problem, shown until it takes one again."""
         self._noted = replace(self._noted, **changed)  # type: ignore[arg-type]
         try:
+            if self._unread:
+                self._read_late()
             write_note(self._file, self._noted, self._files)
         except (OSError, DiskFull) as error:
             if not self.problems:

@@ -178,7 +178,13 @@ async def main(way: str) -> None:
     handler.close()
 
 
+def as_rays_worker(number: int, frame: object) -> None:
+    """Ray has a handler of its own, which Python would run in children too."""
+    print(f"signal {number} ran Python's handler", flush=True)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, as_rays_worker)
     # As in a Ray actor, the loop is not on the main thread.
     running = threading.Thread(target=lambda: asyncio.run(main(sys.argv[1])))
     running.start()

@@ -10,6 +10,7 @@ from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.others import OTHERS
+from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.workers import WORKERS
@@ -24,4 +25,5 @@ MUTATIONS = (
     *COORDINATING,
     *WORKERS,
     *LIVENESS,
+    *OUTSIDE,
 )
