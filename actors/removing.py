@@ -8,10 +8,11 @@ is free again when nothing is left of it; the epochs that were given out under i
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from pxrs_ray.actors import crew_document
 from pxrs_ray.actors.making import Making
@@ -19,7 +20,8 @@ from pxrs_ray.actors.names import feeds_of, streams_of
 from pxrs_ray.actors.orphans import end_orphans_of, orphans_of
 from pxrs_ray.config.staying import without
 from pxrs_ray.ends import DOCUMENT, ENDS, Ends
-from pxrs_ray.errors import CoordinatorDeposed, NotFound
+from pxrs_ray.errors import CoordinatorDeposed, LogAway, NotFound
+from pxrs_ray.log.files import Files
 from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import Outcome, PartitionId
 from pxrs_ray.removal import Removal
@@ -29,6 +31,7 @@ from pxrs_ray.trouble import passes
 logger = logging.getLogger(__name__)
 
 TENANTS = "tenants/"
+FOLDER_PAUSES_S = (0.1, 0.4, 1.0)
 
 
 class Removing(Making):
@@ -36,6 +39,7 @@ class Removing(Making):
 
     _deployed: str
     _closing: bool
+    _doomed: Path | None = None
 
     # --- what would go ----------------------------------------------------------------------------
 
@@ -280,14 +284,18 @@ class Removing(Making):
     # --- all of it --------------------------------------------------------------------------------
 
     async def delete_topology(self) -> None:
-        """Remove everything of this topology but its actors. Cut off, it is to be called again."""
+        """Remove everything of this topology but its actors. Cut off, it is to be called again.
+
+        Raises LogAway when its folder cannot be removed now; all the rest is gone then.
+        """
         try:
             await self._ready()
         except NotFound:
             if not self._ends.topology:
                 raise
         if self._closing:
-            return  # all of it is gone: what is left are the actors
+            await self._remove_folder()  # all else is gone: what is left are the actors
+            return
         async with self._changing:
             await self._put_ends(Ends(self._ends.epoch, self._ends.generation, topology=True))
             for full_name, shell in list(self._groups.items()):
@@ -305,4 +313,20 @@ class Removing(Making):
             await self._thread.close()
             folder = self._config.topology_dir
             if not (others and list(folder.glob("registry.db*"))):
-                await off_loop(shutil.rmtree, folder, True)
+                self._doomed = folder
+            await self._remove_folder()
+
+    async def _remove_folder(self) -> None:
+        """What would stay here of an old registry is in the way of a topology of the same name."""
+        for pause_s in (*FOLDER_PAUSES_S, None):
+            if self._doomed is None:
+                return
+            try:
+                await off_loop(Files().remove_folder, self._doomed)
+            except OSError as error:
+                # Buffers that end just now may still write there.
+                if pause_s is None:
+                    raise LogAway(f"{self._doomed} cannot be removed now: {error}") from error
+                await asyncio.sleep(pause_s)
+            else:
+                self._doomed = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 from ray.exceptions import RayActorError
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors import names, removing
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.errors import LogAway, NotFound, UsageError
 from pxrs_ray.events import Assignment
+from pxrs_ray.log.files import Files
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
@@ -208,5 +210,28 @@ def test_a_removed_topology_leaves_neither_rows_nor_files(tmp_path: Path) -> Non
         await world.call("delete_topology")
         assert in_registry(world) == set()
         assert not (tmp_path / "t").exists()
+
+    play(tmp_path, scene)
+
+
+def test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its notes would refuse the next topology of that name as one whose registry was emptied."""
+    remove = Files.remove_folder
+
+    def cannot(files: Files, folder: Path) -> None:
+        if folder == tmp_path / "t":
+            raise OSError(errno.EBUSY, "busy")
+        remove(files, folder)
+
+    async def scene(world: ControlWorld) -> None:
+        monkeypatch.setattr(removing, "FOLDER_PAUSES_S", (0.01,))
+        monkeypatch.setattr(Files, "remove_folder", cannot)
+        with pytest.raises(LogAway, match="busy"):
+            await world.call("delete_topology")
+        monkeypatch.setattr(Files, "remove_folder", remove)
+        await world.call("delete_topology")
+        assert in_registry(world) == set() and not (tmp_path / "t").exists()
 
     play(tmp_path, scene)
