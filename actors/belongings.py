@@ -54,14 +54,13 @@ class Belongings:
         return self._fence.epochs(queue, group)
 
     async def drop_group(self, queue: str, group: str) -> None:
-        """Forget a group: retention no longer waits for it, and its fences are gone."""
-        logs = [log for log in self._library.all_logs() if log.queue == queue]
+        """Forget a group: retention no longer waits for it, and its fences are gone.
 
-        def run() -> None:
-            for log in logs:
-                log.drop_group(group)
-
-        await self._writer.do(run, logs)
+        Raises LogAway and its like while a log that may know it cannot be told.
+        """
+        await self._writer.do(
+            lambda: self._library.drop_group(queue, group), self._library.all_logs()
+        )
         self._fence.drop_group(queue, group)
 
     async def drop_queue(self, queue: str) -> None:

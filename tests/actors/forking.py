@@ -30,6 +30,7 @@ from tests.actors.in_process import by_reference, until
 from tests.actors.worker_bench import Office
 
 WAIT_S = 30.0
+CHILD_S = 60
 
 
 def sleep_long() -> None:
@@ -52,6 +53,7 @@ def ends(process: Any) -> str:
 def forked(leave: Callable[[], object]) -> str:
     pid = os.fork()
     if pid == 0:
+        signal.alarm(CHILD_S)  # whatever becomes of it, it does not stay
         leave()
         raise Returns
     _, status = os.waitpid(pid, 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from ray.exceptions import RayActorError
@@ -197,6 +198,30 @@ def test_a_buffer_that_is_away_gets_its_part_when_it_is_back(tmp_path: Path) -> 
         assert "t/h" not in in_registry(world)
         await world.coordinator._reopen(0)
         assert await known_to_logs(world, "q") == set()
+
+    play(tmp_path, scene)
+
+
+def test_what_a_disk_refuses_to_forget_is_forgotten_when_it_goes_again(tmp_path: Path) -> None:
+    """By itself: the buffer lives all the time, and nobody asks again."""
+
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {})
+        await world.call("group", "h", "r", {})
+        for delete, step in (("delete_group", "drop_group"), ("delete_queue", "drop_queue")):
+            queue = "r" if delete == "delete_queue" else "q"
+            asked = getattr(world.coordinator, delete)
+            failing = mock.AsyncMock(side_effect=LogAway("no space"))
+            with mock.patch.object(world.buffers[1], step, failing), pytest.raises(LogAway):
+                await asked("g" if queue == "q" else queue, True)
+            assert failing.await_count
+            async with asyncio.timeout(20):
+                ends = lambda: world.coordinator._ends  # noqa: E731
+                while ends().groups or ends().queues:  # noqa: ASYNC110 - judged from outside
+                    await asyncio.sleep(0.05)
+            if queue == "q":
+                assert await known_to_logs(world, "q") == set()
+        assert not (tmp_path / "t" / "r").exists()
 
     play(tmp_path, scene)
 

@@ -101,6 +101,38 @@ CONTROL = (
         tests=(f"{_NET}[a queue is deleted]",),
     ),
     Mutation(
+        "a log that is being opened anew is told that a group is gone",
+        (
+            Change(
+                "log/library.py",
+                "left = error if passes(error) else left",
+                "pass",
+            ),
+        ),
+        tests=(
+            "tests/faults/test_files.py::"
+            "test_a_group_is_not_removed_while_a_log_that_knows_it_is_being_opened_anew",
+        ),
+    ),
+    Mutation(
+        "what a disk refused to forget is forgotten by itself",
+        (
+            Change(
+                "actors/buffers.py",
+                "for index in failed if again else ():",
+                "for index in ():",
+            ),
+        ),
+        tests=(f"{_REMOVING}test_what_a_disk_refuses_to_forget_is_forgotten_when_it_goes_again",),
+    ),
+    Mutation(
+        "a topology's folder that cannot be removed is told",
+        (Change("actors/removing.py", "if pause_s is None:", "if False:"),),
+        tests=(
+            f"{_REMOVING}test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call",
+        ),
+    ),
+    Mutation(
         "what could not be removed is removed when its buffer is back",
         (
             Change(
