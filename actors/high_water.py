@@ -25,12 +25,13 @@ RECOVER = "`pxrs recover registry FILE --accept-loss`"
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Registry id ('' where none was seen), per group generation and version, and whether what
-    the registry lost was accepted: by whom, '' for nobody."""
+    """Registry id ('' where none was seen), per group generation and version, whether what the
+    registry lost was accepted (by whom, '' for nobody), and how many queues of a name are gone."""
 
     registry_id: str
     groups: dict[str, tuple[int, int]] = field(default_factory=dict)
     accepted: str = ""
+    lives: dict[str, int] = field(default_factory=dict)
 
 
 NOTED = json_codec(f"node: {NAME}", Noted)
@@ -107,7 +108,8 @@ class HighWater:
             known = groups.get(group, (0, 0))
             groups[group] = max(known[0], generation), max(known[1], version)
         registry_id = before.registry_id or now.registry_id
-        self._noted = Noted(registry_id, groups, before.accepted)
+        lives = {**before.lives, **now.lives}
+        self._noted = Noted(registry_id, groups, before.accepted, lives)
 
     @property
     def accepted(self) -> str:
@@ -130,6 +132,14 @@ class HighWater:
     def generation(self, group: str) -> int:
         """The highest generation that was noted for a group; 0 when none was."""
         return self._noted.groups.get(group, (0, 0))[0]
+
+    def life(self, queue: str) -> int:
+        """How many queues of this name were noted as gone."""
+        return self._noted.lives.get(queue, 0)
+
+    def note_life(self, queue: str, life: int) -> None:
+        """So many queues of this name are gone; the registry says so too, until it is restored."""
+        self._write(lives={**self._noted.lives, queue: life})
 
     def note(self, group: str, generation: int, version: int) -> None:
         """These are durable in the registry now. Not synced: it is a witness, not a promise."""

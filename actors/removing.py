@@ -188,7 +188,10 @@ class Removing(Making):
                     if one.queue == name:
                         await self._begin_group_end(group)
                         await self._finish_removals()
-                await self._put_ends(self._ends.with_queue(self._config.full_name(name)))
+                full_name = self._config.full_name(name)
+                life = self._life(full_name)
+                await self._put_ends(self._ends.with_queue(full_name, life))
+                self._high_water.note_life(full_name, self._ends.life(full_name))
             await self._finish_removals()
 
     async def _begin_group_end(self, name: str) -> None:

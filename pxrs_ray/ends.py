@@ -48,21 +48,20 @@ class Ends:
         """A group is gone; its numbers stay."""
         return replace(self, groups={g: q for g, q in self.groups.items() if g != group})
 
-    def with_queue(self, queue: str) -> Ends:
-        """A queue is going; whoever has its name next is another."""
+    def with_queue(self, queue: str, life: int) -> Ends:
+        """A queue is going in its life of this number; whoever has its name next is another."""
         if queue in self.queues:
             return self
-        lives = {**self.lives, queue: self.lives.get(queue, 0) + 1}
+        lives = {**self.lives, queue: life + 1}
         return replace(self, queues=(*self.queues, queue), lives=lives)
 
     def without_queue(self, queue: str) -> Ends:
         """A queue is gone."""
         return replace(self, queues=tuple(q for q in self.queues if q != queue))
 
-    def identity(self, topology_id: str, queue: str) -> str:
-        """What the messages of a queue are known by outside: never that of another queue."""
-        life = self.lives.get(queue, 0)
-        return f"{topology_id}.{life}" if life else topology_id
+    def life(self, queue: str) -> int:
+        """How many queues of this name are gone."""
+        return self.lives.get(queue, 0)
 
 
 ENDS = json_codec("registry: what is going, of a topology", Ends)

@@ -83,11 +83,16 @@ CONTROL = (
         (
             Change(
                 "ends.py",
-                "lives = {**self.lives, queue: self.lives.get(queue, 0) + 1}",
+                "lives = {**self.lives, queue: life + 1}",
                 "lives = self.lives",
             ),
         ),
         tests=(f"{_NET}[a queue is deleted]",),
+    ),
+    Mutation(
+        "a restored registry takes no new queue for the old one",
+        (Change("actors/making.py", "self._high_water.life(queue))", "0)"),),
+        tests=(f"{_RESTORED}test_a_queue_that_was_made_anew_since_the_backup_stays_another",),
     ),
     Mutation(
         "a queue is removed with what is known of its feeds",
