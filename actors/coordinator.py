@@ -144,6 +144,7 @@ class Coordinator(Removing):
         self._generation = snapshot.generation
         documents = await self._thread.call_until_known(self._store.documents, config.name)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
+        self._high_water.note_topology(self.topology_id)
         self._deployed = documents.get("deployed", "")
         self._ends = ends_from(documents.get(ENDS_DOCUMENT, ""))
         if "config" in documents:
@@ -179,7 +180,7 @@ class Coordinator(Removing):
 
     async def _make_topology_id(self) -> str:
         """Names are used again, this is not: it tells what is kept outside whose it is."""
-        made = uuid.uuid4().hex
+        made = self._high_water.topology_id or uuid.uuid4().hex
         await self._put_document("topology_id", made)
         return made
 

@@ -26,12 +26,14 @@ RECOVER = "`pxrs recover registry FILE --accept-loss`"
 @dataclass(frozen=True, slots=True)
 class Noted:
     """Registry id ('' where none was seen), per group generation and version, whether what the
-    registry lost was accepted (by whom, '' for nobody), and how many queues of a name are gone."""
+    registry lost was accepted (by whom, '' for nobody), how many queues of a name are gone, and
+    the topology's id."""
 
     registry_id: str
     groups: dict[str, tuple[int, int]] = field(default_factory=dict)
     accepted: str = ""
     lives: dict[str, int] = field(default_factory=dict)
+    topology_id: str = ""
 
 
 NOTED = json_codec(f"node: {NAME}", Noted)
@@ -109,7 +111,8 @@ class HighWater:
             groups[group] = max(known[0], generation), max(known[1], version)
         registry_id = before.registry_id or now.registry_id
         lives = {**before.lives, **now.lives}
-        self._noted = Noted(registry_id, groups, before.accepted, lives)
+        topology_id = before.topology_id or now.topology_id
+        self._noted = Noted(registry_id, groups, before.accepted, lives, topology_id)
 
     @property
     def accepted(self) -> str:
@@ -132,6 +135,19 @@ class HighWater:
     def generation(self, group: str) -> int:
         """The highest generation that was noted for a group; 0 when none was."""
         return self._noted.groups.get(group, (0, 0))[0]
+
+    @property
+    def topology_id(self) -> str:
+        """What the topology was known by before what its registry lost was accepted; '' else.
+
+        The logs go on, so what is kept outside of their messages still counts.
+        """
+        return self._noted.topology_id if self.accepted else ""
+
+    def note_topology(self, topology_id: str) -> None:
+        """The topology is known by this."""
+        if self._noted.topology_id != topology_id:
+            self._write(topology_id=topology_id)
 
     def life(self, queue: str) -> int:
         """How many queues of this name were noted as gone."""

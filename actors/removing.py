@@ -309,6 +309,7 @@ class Removing(Making):
             for key in await self._thread.call_until_known(self._store.groups):
                 if key.startswith(f"{name}/"):
                     await self._remove_rows(key)
+                    self._high_water.forget(key)
             # Last, for it says that the topology is going.
             await self._remove_rows(name)
             others = await self._thread.call_until_known(self._store.groups)

@@ -95,6 +95,20 @@ CONTROL = (
         tests=(f"{_RESTORED}test_a_queue_that_was_made_anew_since_the_backup_stays_another",),
     ),
     Mutation(
+        "an accepted registry goes on under the identity of its logs",
+        (
+            Change(
+                "actors/coordinator.py",
+                "made = self._high_water.topology_id or uuid.uuid4().hex",
+                "made = uuid.uuid4().hex",
+            ),
+        ),
+        tests=(
+            f"{_RESTORED}"
+            "test_an_emptied_registry_that_is_accepted_goes_on_under_the_identity_of_its_logs",
+        ),
+    ),
+    Mutation(
         "a queue is removed with what is known of its feeds",
         (
             Change(
