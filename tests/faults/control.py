@@ -181,13 +181,16 @@ async def queue_gone(world: ControlWorld) -> None:
 
 
 async def apply(world: ControlWorld) -> None:
-    wanted = world.config.changed(queues={"s": {"partitions": 3}}, history_keep=77)
+    options = {"kept": {"commit_interval_ms": 40}}
+    wanted = world.config.changed(queues={"s": {"partitions": 3}}, groups=options, history_keep=77)
     await world.again("apply", wanted)
 
 
 async def applied(world: ControlWorld) -> None:
     config = await world.call("config")
     check((["q", "r", "s"], 77), (sorted(config.queues), config.history_keep), "what is in force")
+    spec = await world.call("group_spec", "kept")
+    check(40, spec.config.commit_interval_ms, "what is in force in a group")
     await world.produce("s", 2, 1)
     world.life.alive = False
     world.start()

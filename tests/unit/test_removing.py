@@ -260,3 +260,18 @@ def test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call(
         assert in_registry(world) == set() and not (tmp_path / "t").exists()
 
     play(tmp_path, scene)
+
+
+def test_a_configuration_that_was_cut_off_is_applied_again(tmp_path: Path) -> None:
+    """It is in force already, so nothing differs; what did not follow it then follows now."""
+
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", None, {})
+        wanted = world.config.changed(groups={"g": {"commit_interval_ms": 40}})
+        refuses = mock.AsyncMock(side_effect=UsageError("not now"))
+        with mock.patch.object(world.buffers[1], "open", refuses), pytest.raises(UsageError):
+            await world.coordinator.apply(wanted)
+        await world.call("apply", wanted)
+        assert (await world.call("group_spec", "g")).config.commit_interval_ms == 40
+
+    play(tmp_path, scene, groups={"g": GroupConfig(queue="q")})

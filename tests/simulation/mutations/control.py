@@ -165,6 +165,6 @@ CONTROL = (
     Mutation(
         "a configuration that was cut off is applied again",
         (Change("actors/coordinator.py", "(found or self._half_applied)", "found"),),
-        tests=(f"{_NET}[a configuration is applied]",),
+        tests=(f"{_REMOVING}test_a_configuration_that_was_cut_off_is_applied_again",),
     ),
 )
