@@ -221,6 +221,7 @@ class Consumer:
     def _problems(self) -> list[str]:
         runtime = self._runtime
         found = [*self._supervisor.problems(), *self._handler.problems()]
+        found += [self.in_hand.problem] if self.in_hand.problem else []
         return found + runtime.problems() if runtime is not None else found
 
     # --- Hooks: called by the runtime, on the event loop ------------------------------------------

@@ -31,7 +31,7 @@ from pxrs_ray.actors.metrics import Sources, TopologyMetrics
 from pxrs_ray.actors.overview import topology_status
 from pxrs_ray.actors.removing import Removing
 from pxrs_ray.actors.specs import GroupSpec, queue_spec
-from pxrs_ray.actors.starting import Starting
+from pxrs_ray.actors.starting import Starting, patiently
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.actors.watchdog import watched
 from pxrs_ray.clock import SystemClock, wall_ms
@@ -129,17 +129,23 @@ class Coordinator(Removing):
         self._thread.look_by(partial(self._store.documents, config.name))
         registry_id = await self._thread.call_until_known(self._store.create)
         kept = not config.store_url.startswith("memory:")
-        self._high_water = HighWater(config.topology_dir, registry_id, kept=kept)
+        folder = config.topology_dir
+        self._high_water = await patiently(
+            lambda strict: HighWater(folder, registry_id, kept=kept, strict=strict)
+        )
         # A registry in memory is another each time: nothing that it knew is missed.
         self.accepts_loss = not kept or bool(self._high_water.accepted)
         self._accepted = self._high_water.accepted
-        self.seal, self._seal_problem = seal_of(config.topology_dir, self._seal_key)
+        self.seal, self._seal_problem = await patiently(
+            lambda strict: seal_of(folder, self._seal_key, strict=strict)
+        )
         snapshot = await self._thread.call_until_known(
             self._store.lead, config.name, DOCUMENT_ROWS, f"pid {os.getpid()}"
         )
         self._generation = snapshot.generation
         documents = await self._thread.call_until_known(self._store.documents, config.name)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
+        self._high_water.note_topology(self.topology_id)
         self._deployed = documents.get("deployed", "")
         self._ends = ends_from(documents.get(ENDS_DOCUMENT, ""))
         if "config" in documents:
@@ -148,8 +154,8 @@ class Coordinator(Removing):
         short = tuple(self._short(name) for name in going.groups)
         config = without(config, short, tuple(self._short(name) for name in going.queues))
         await self._keep_config(config)
-        folder, lease_s = str(config.topology_dir), config.lease_ttl_seconds
-        self._pool = BufferPool(config.name, self._buffer_count, folder, lease_s)
+        where, lease_s = str(config.topology_dir), config.lease_ttl_seconds
+        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s)
         await self._pool.start()
         if going.topology:
             raise NotFound(
@@ -175,7 +181,7 @@ class Coordinator(Removing):
 
     async def _make_topology_id(self) -> str:
         """Names are used again, this is not: it tells what is kept outside whose it is."""
-        made = uuid.uuid4().hex
+        made = self._high_water.topology_id or uuid.uuid4().hex
         await self._put_document("topology_id", made)
         return made
 

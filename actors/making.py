@@ -177,6 +177,15 @@ class Making(ABC):
         noted = self._high_water.generation(group)
         return Floor(self._ends.epoch, max(self._ends.generation, noted))
 
+    def identity_of(self, queue: str) -> str:
+        """What is kept outside of this queue's messages bears this."""
+        life = self._life(queue)
+        return f"{self.topology_id}.{life}" if life else self.topology_id
+
+    def _life(self, queue: str) -> int:
+        """How many queues of this name are gone; a registry that is restored may not know all."""
+        return max(self._ends.life(queue), self._high_water.life(queue))
+
     async def _check_identity(self) -> None:
         """Raise StoreCorrupted when the logs were made under another registry than ours."""
         foreign = await self._pool.belong(self.topology_id, adopt=self.accepts_loss)

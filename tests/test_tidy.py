@@ -59,7 +59,7 @@ MAY_WRITE = {
     "spark/session.py": "settings of Spark's own logging, in a scratch folder",
 }
 WRITING = ("write_text", "write_bytes", "mkdir", "makedirs", "rename", "renames", "O_CREAT")
-WRITING += ("O_WRONLY", "O_RDWR", "mkstemp", "NamedTemporaryFile")
+WRITING += ("rmtree", "O_WRONLY", "O_RDWR", "mkstemp", "NamedTemporaryFile")
 
 MODE = re.compile(r"[rbt]*[wax+][rbt+]*")
 

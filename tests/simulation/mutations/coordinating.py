@@ -79,7 +79,13 @@ COORDINATING: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a buffer where a queue did not open is looked at anew",
-        (Change("actors/buffers.py", "            self._incarnations.pop(index, None)\n", ""),),
+        (
+            Change(
+                "actors/buffers.py",
+                "then, this one too.\n            self._incarnations.pop(index, None)\n",
+                "then, this one too.\n",
+            ),
+        ),
         tests=(f"{START}::test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open",),
     ),
     Mutation(
