@@ -17,6 +17,7 @@ from ray.exceptions import RayError
 from pxrs_ray.actors import names
 from pxrs_ray.actors.failures import find_buffer
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.supervisor import beside
 
 OPEN_WAIT_S = 1.0
 
@@ -30,7 +31,7 @@ async def open_ways(topology: str, buffers: int) -> None:
     with suppress(ValueError):
         name = names.coordinator(topology)
         calls.append(ray.get_actor(name, namespace=names.NAMESPACE).deployed.remote())
-    opening = [asyncio.ensure_future(_quietly(call)) for call in calls]
+    opening = [beside(_quietly, call) for call in calls]
     if opening:
         _, slow = await asyncio.wait(opening, timeout=OPEN_WAIT_S)
         for call in slow:

@@ -327,15 +327,10 @@ BEGINS = {"create_task", "ensure_future", "Thread", "to_thread", "run_in_executo
 # raises is raised there.
 BEGINS_HERE = {
     "actors/starting.py": (1, "the start, awaited by every call"),
-    "actors/changes.py": (2, "a change and a question, each waited for"),
-    "actors/crew.py": (2, "an actor's coming up, awaited with a deadline; its end, awaited"),
     "actors/group_life.py": (2, "a group's own life and loops: it loads what fails anew"),
-    "actors/line.py": (1, "a call's answer: it catches everything, and answers it"),
-    "actors/overview.py": (1, "a look at the registry, awaited"),
     "actors/reading.py": (2, "a fetch and a wake, of which one is awaited"),
-    "actors/ways.py": (1, "calls that only warm up, awaited together"),
     "actors/writer.py": (2, "a job's own thread, awaited"),
-    "pxrs_ray/supervisor.py": (3, "the supervisor"),
+    "pxrs_ray/supervisor.py": (4, "the supervisor"),
 }
 
 
