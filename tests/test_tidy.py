@@ -323,13 +323,17 @@ def test_the_pins_are_plain() -> None:
 
 # Whatever begins a task or a thread of its own; only the supervisor does.
 BEGINS = {"create_task", "ensure_future", "Thread", "to_thread", "run_in_executor", "TaskGroup"}
+BEGINS |= {"ThreadPoolExecutor", "ProcessPoolExecutor", "Timer", "call_later", "Process"}
 # File: how often, and why that cannot end silently: each is awaited where it is begun, and what it
 # raises is raised there.
 BEGINS_HERE = {
+    "actors/source_reading.py": (1, "a source's calls, each awaited by off_loop"),
     "actors/starting.py": (1, "the start, awaited by every call"),
+    "actors/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
     "actors/group_life.py": (2, "a group's own life and loops: it loads what fails anew"),
+    "actors/reader.py": (1, "reads, each awaited by off_loop"),
     "actors/reading.py": (2, "a fetch and a wake, of which one is awaited"),
-    "actors/writer.py": (2, "a job's own thread, awaited"),
+    "actors/writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
     "pxrs_ray/supervisor.py": (4, "the supervisor"),
 }
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,3 +36,16 @@ def test_a_finding_is_told() -> None:
     assert [f.error for f in knock(Door("d", opened, (b"", b"a")), random.Random(1), 2)] == [
         "ZeroDivisionError: integer division or modulo by zero"
     ]
+
+
+def test_rubbish_that_crashes_is_refused() -> None:
+    """What would end the interpreter is tried in a process of its own."""
+    code = (
+        "import random\n"
+        "from tests.fuzz.doors import doors\n"
+        "from tests.fuzz.knocking import knock\n"
+        'door = next(door for door in doors() if door.name == "a frame\'s body")\n'
+        "assert not list(knock(door, random.Random(1), 3_000))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2_000:]
