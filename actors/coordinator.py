@@ -43,6 +43,7 @@ from pxrs_ray.errors import NotFound, StoreError, UsageError
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Outcome
+from pxrs_ray.own_assignor import check_assignor
 from pxrs_ray.seal import Seal, new_key, seal_of
 from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
@@ -238,6 +239,8 @@ class Coordinator(Removing):
                 + "\n  ".join(fixed)
                 + "\nDeploy under another name, or with the options it has"
             )
+        for group in wanted.groups.values():
+            check_assignor(group.assignor)
         if dry_run or not (found or self._half_applied):
             return found
         # Cut off from here on (a buffer that is away), all of it is done again by the next call.

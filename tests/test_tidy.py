@@ -323,7 +323,7 @@ def test_the_pins_are_plain() -> None:
 
 # Whatever begins a task or a thread of its own; only the supervisor does.
 BEGINS = {"create_task", "ensure_future", "Thread", "to_thread", "run_in_executor", "TaskGroup"}
-BEGINS |= {"ThreadPoolExecutor", "ProcessPoolExecutor", "Timer", "call_later", "Process"}
+BEGINS |= {"ThreadPoolExecutor", "ProcessPoolExecutor", "Timer"}
 # File: how often, and why that cannot end silently: each is awaited where it is begun, and what it
 # raises is raised there.
 BEGINS_HERE = {
