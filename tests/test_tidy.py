@@ -330,7 +330,7 @@ BEGINS_HERE = {
     "actors/source_reading.py": (1, "a source's calls, each awaited by off_loop"),
     "actors/starting.py": (1, "the start, awaited by every call"),
     "actors/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
-    "actors/group_life.py": (2, "a group's own life and loops: it loads what fails anew"),
+    "actors/group_life.py": (1, "a group's loops: its life loads what fails anew"),
     "actors/reader.py": (1, "reads, each awaited by off_loop"),
     "actors/reading.py": (2, "a fetch and a wake, of which one is awaited"),
     "actors/writer.py": (4, "jobs and syncs on threads of their own, each awaited"),

@@ -42,6 +42,7 @@ from tests.test_tidy import files_of_the_product, name_of
 every_kind = pytest.mark.parametrize("kind", KINDS)
 HERE = "test_every_loop::"
 THREADS = "test_every_thread::"
+GROUP = "test_group_faults::test_one_fault_fails_one_group_which_heals"
 LOOPS = f"{HERE}test_a_loop_goes_on_and_is_told"
 SUPERVISION = "test_supervision::"
 SILENT = "test_nothing_ends_silently::"
@@ -68,6 +69,7 @@ PLACES = {
     ("actors/draining.py", ""): LOOPS,
     ("actors/draining.py", "watch"): LOOPS,
     ("actors/fetching.py", "asking for one"): LOOPS,
+    ("actors/group_life.py", "its life"): GROUP,
     ("actors/group_shell.py", "telling the logs"): LOOPS,
     ("actors/line.py", "pxrs-line"): f"{THREADS}test_a_line_that_gets_rubbish_answers_every_call",
     ("actors/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
