@@ -2,6 +2,7 @@
 # make test    everything, fast stages first   make bench   the figures; ONLY=core,store picks some
 # make simulate RUNS=50000   torture the core  make setup   what all of these do first
 # make chaos MINUTES=10      the same on real Ray, with real kills
+# make fuzz MINUTES=60       random bytes at every door
 .DEFAULT_GOAL := help
 PYTHON_HERE := .venv/bin/python
 ONLY ?=
@@ -10,7 +11,7 @@ SEED ?=
 MINUTES ?= 10
 STAGES ?=
 
-.PHONY: help setup demo test check bench simulate chaos clean
+.PHONY: help setup demo test check bench simulate chaos fuzz clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -35,6 +36,9 @@ simulate: setup
 
 chaos: setup
 	@$(PYTHON_HERE) -m tests.actors.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+fuzz: setup
+	@$(PYTHON_HERE) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean:
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -49,6 +49,7 @@ from pxrs_ray.log.wire import (
     Refused,
 )
 from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.supervisor import problems_here
 
 # How long a buffer may be missed before its node has ended it and Ray has started it anew.
 LEASE_S = 10.0
@@ -102,7 +103,13 @@ class Buffer(Belongings):
         self._tending.begin()
         node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
         return BufferInfo(
-            self._topology, self._index, self._incarnation, os.getpid(), node, self._library.queues
+            self._topology,
+            self._index,
+            self._incarnation,
+            os.getpid(),
+            node,
+            self._library.queues,
+            problems_here(),
         )
 
     async def open(

@@ -46,6 +46,7 @@ class BufferPool:
         self._incarnations: dict[int, str] = {}
         self._away: dict[int, str] = {}
         self._where: dict[int, str] = {}
+        self._troubles: dict[int, tuple[str, ...]] = {}
         self._foreign: set[int] = set()
         self._external: set[str] = set()
         self._unopened: dict[tuple[int, str], str] = {}
@@ -70,6 +71,7 @@ class BufferPool:
 
     def _note(self, info: BufferInfo) -> None:
         self._where[info.index] = f"pid {info.pid} on node {info.node[:8]}"
+        self._troubles[info.index] = info.problems
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
         """Call `returned` with the number of each buffer that has started anew."""
@@ -100,6 +102,7 @@ class BufferPool:
             for (index, queue), why in self._unopened.items()
         ]
         away += self._supervisor.problems()
+        away += [f"{self.told(at)}: {why}" for at, told in self._troubles.items() for why in told]
         return away + [
             f"the logs of buffer {index} were made under another registry than this topology's: "
             f"{FOREIGN_REMEDY}"

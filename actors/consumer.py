@@ -140,7 +140,7 @@ class Consumer:
             )
             self._runtime.start(assignment)
             self._supervisor.once("its end", self._end_with(self._runtime))
-            self._supervisor.once("looking", self._look())
+            self._supervisor.keep("looking", self._look)
             self._stop_listening = on_terminate(self._terminate)
         return self._where()
 

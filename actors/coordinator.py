@@ -44,6 +44,7 @@ from pxrs_ray.errors import NotFound, StoreError, UsageError
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Outcome
+from pxrs_ray.own_assignor import check_assignor
 from pxrs_ray.seal import Seal, new_key, seal_of
 from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
@@ -88,9 +89,8 @@ class Coordinator(Removing):
         self._changing = asyncio.Lock()
         self._ends = Ends()
         self._half_applied = False
-        self._deployed = ""
+        self._deployed = self._accepted = ""
         self.accepts_loss = False
-        self._accepted = ""
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
         self.changes = Changes(self.registry_away_ms, lambda: self._thread.problem)
         self.topology_id = ""
@@ -245,6 +245,8 @@ class Coordinator(Removing):
                 + "\n  ".join(fixed)
                 + "\nDeploy under another name, or with the options it has"
             )
+        for group in wanted.groups.values():
+            check_assignor(group.assignor)
         if dry_run or not (found or self._half_applied):
             return found
         # Cut off from here on (a buffer that is away), all of it is done again by the next call.

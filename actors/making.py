@@ -26,6 +26,7 @@ from pxrs_ray.ends import Ends
 from pxrs_ray.errors import AlreadyExists, StoreCorrupted
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.own_assignor import check_assignor
 from pxrs_ray.processing.gaps import done_to
 from pxrs_ray.seal import Seal
 from pxrs_ray.trouble import passes
@@ -155,6 +156,7 @@ class Making(ABC):
             config.resolved_queue(str(queue))
             config = config.changed(groups={name: {"queue": queue, **options}})
             await self._open_queues(config)
+        check_assignor(config.resolved_group(name).assignor)
         full_name = config.full_name(name)
         shell = self._new_shell(full_name, config)
         try:

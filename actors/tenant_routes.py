@@ -198,7 +198,7 @@ class TenantRoutes:
                 isolated_queue(self._queue, tenant),
                 isolated_queue(self._group, tenant),
                 tuple(sorted(p for p, v in move.switched.items() if v != move.version)),
-                self._alarms.get(tenant, ""),
+                self._alarms.get(tenant, "") or "; ".join(self._supervisor.problems()),
             )
             for tenant, move in sorted(self._moves.items())
         ]
@@ -212,7 +212,9 @@ class TenantRoutes:
                 async with self._operating:
                     await self._look()
             except Exception as error:  # noqa: BLE001 - whatever it is, tenants must not be stuck
-                logger.warning("tenants of %s: looking again, for %r", self._queue, error)
+                self._supervisor.note("moves", error)
+            else:
+                self._supervisor.over("moves")
 
     async def _tick_for_ever(self) -> None:
         while True:

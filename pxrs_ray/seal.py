@@ -46,7 +46,8 @@ class Seal:
             return text, False
         seal, _, plain = text.removeprefix(_MARK).partition(":")
         wanted = (_seal_of(key, place, plain) for key in self._keys)
-        return plain, any(hmac.compare_digest(seal.encode(), each.encode()) for each in wanted)
+        said = seal.encode(errors="surrogatepass")
+        return plain, any(hmac.compare_digest(said, each.encode()) for each in wanted)
 
 
 def _seal_of(key: bytes, place: str, text: str) -> str:

@@ -54,7 +54,7 @@ STAGES = (
         ),
         tests=("tests/test_tidy.py",),
     ),
-    Stage("unit", tests=("tests/unit",), workers=2),
+    Stage("unit", tests=("tests/unit", "tests/fuzz"), workers=2),
     Stage("packaging", tests=("tests/test_packaging.py", "tests/test_setup.py")),
     Stage("contract", tests=("tests/contract",), twice=True, workers=2),
     Stage("simulation", tests=("tests/simulation",)),

@@ -128,7 +128,10 @@ class QueueSpec:
 
 @dataclass(frozen=True, slots=True)
 class BufferInfo:
-    """Who answers: `incarnation` differs after each restart of the buffer's process."""
+    """Who answers: `incarnation` differs after each restart of the buffer's process.
+
+    `problems` are what is wrong with its own loops now.
+    """
 
     topology: str
     index: int
@@ -136,6 +139,7 @@ class BufferInfo:
     pid: int
     node: str
     queues: tuple[str, ...]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
