@@ -1,10 +1,11 @@
 """`python -m tests.stages [stage ...]`: every gate, the fast ones first, one closing line for all.
 
 Each stage is a process of its own, so that one that leaks or hangs spoils no other. Stages that
-compute and stages that mostly wait for a real Ray run side by side, in two lanes; each one's output
-is printed whole when it ends. What fails there is tried once more when nothing else runs. All
-stages run even when one fails; together they have a deadline, at which the running ones are ended
-and told as failed. A stage without tests passes. The last lines name every test that failed.
+compute and stages that mostly wait for a real Ray run side by side, in two lanes, and a lane that
+is done takes over from the other's end; each stage's output is printed whole when it ends. What
+fails there is tried once more when nothing else runs. All stages run even when one fails; together
+they have a deadline, at which the running ones are ended and told as failed. A stage without tests
+passes. The last lines name every test that failed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -33,8 +36,8 @@ SOME_FAILED = 1
 NO_TESTS_COLLECTED = 5
 NOT_RUN = -1
 WIDTH = 100
+# The lanes, and how nice each is: who computes beside a real Ray takes what that leaves.
 COMPUTING, WAITING = "computing", "waiting"
-# Who computes beside a real Ray takes what that leaves: time is looked at there, not here.
 NICE = {COMPUTING: 5, WAITING: 0}
 
 
@@ -72,13 +75,13 @@ STAGES = (
     Stage("unit", tests=("tests/unit",), workers=2),
     Stage("packaging", tests=("tests/test_packaging.py", "tests/test_setup.py")),
     Stage("contract", tests=("tests/contract",), twice=True, workers=2),
-    Stage("simulation", tests=("tests/simulation",)),
+    Stage("simulation", tests=("tests/simulation",), workers=2, dist="worksteal"),
     Stage("faults", tests=("tests/faults",), workers=2, dist="worksteal"),
     # The same classes as actors have, in one process; then on a real Ray, with real kills.
     Stage("inside", tests=("tests/actors",), marked="not ray", twice=True, workers=2),
     Stage("actors", tests=("tests/actors",), marked="ray", twice=True, lane=WAITING),
-    Stage("cli", tests=("tests/cli",), twice=True, lane=WAITING),
     Stage("spark", tests=("tests/spark",), twice=True, lane=WAITING),
+    Stage("cli", tests=("tests/cli",), twice=True, lane=WAITING),
     Stage("examples", tests=("tests/examples", "tests/docs"), twice=True, lane=WAITING),
 )
 
@@ -89,6 +92,7 @@ class Outcome:
 
     stage: Stage
     beside: bool = False
+    nice: int = 0
     broken: list[str] = field(default_factory=list)
     ended: int = 0
     failing: list[str] = field(default_factory=list)
@@ -131,14 +135,14 @@ def run_all(stages: Sequence[Stage], folder: Path, deadline: float) -> list[Outc
     """Run stages, the lanes side by side; then, with nothing beside it, what is tried again."""
     folder.mkdir(parents=True, exist_ok=True)
     runs = Runs(folder, deadline)
-    lanes = [[stage for stage in stages if stage.lane == lane] for lane in NICE]
-    lanes = [lane for lane in lanes if lane]
-    if len(lanes) < 2:
+    lanes = {lane: deque(stage for stage in stages if stage.lane == lane) for lane in NICE}
+    if not all(lanes.values()):
         outcomes = [runs.first(Outcome(stage)) for stage in stages]
     else:
         with ThreadPoolExecutor(len(lanes)) as pool:
             try:
-                outcomes = [one for lane in pool.map(runs.one_by_one, lanes) for one in lane]
+                done = pool.map(partial(runs.one_by_one, lanes), lanes)
+                outcomes = sorted(chain(*done), key=lambda one: stages.index(one.stage))
             except BaseException:
                 runs.end()
                 raise
@@ -161,9 +165,12 @@ class Runs:
         """End what runs and begin nothing more."""
         self._ended.set()
 
-    def one_by_one(self, stages: Sequence[Stage]) -> list[Outcome]:
-        """Run the stages of one lane while another lane runs as well."""
-        return [self.first(Outcome(stage, beside=True)) for stage in stages]
+    def one_by_one(self, lanes: Mapping[str, deque[Stage]], mine: str) -> list[Outcome]:
+        """Run the stages of one lane beside another, and then what the other comes to last."""
+        done = []
+        while stage := _taken(lanes, mine):
+            done.append(self.first(Outcome(stage, beside=True, nice=NICE[mine])))
+        return done
 
     def first(self, outcome: Outcome) -> Outcome:
         """Run a stage; its output is shown as it comes, or, beside another, whole at its end."""
@@ -188,7 +195,7 @@ class Runs:
         began, failed_before, counts = time.monotonic(), outcome.failing, outcome.counts.copy()
         name = f"{outcome.stage.name}: what failed, once more and alone"
         self._tell(f"--- {name}")
-        outcome.beside = False
+        outcome.beside, outcome.nice = False, 0
         found = self._pytest(outcome, None, "--last-failed")
         bad_before = counts["failed"] + counts["error"] - len(outcome.broken)
         bad = found["failed"] + found["error"]
@@ -229,8 +236,8 @@ class Runs:
             start_new_session=True,
         )
         try:
-            if outcome.beside:
-                os.setpriority(os.PRIO_PROCESS, process.pid, NICE[outcome.stage.lane])
+            if outcome.nice:
+                os.setpriority(os.PRIO_PROCESS, process.pid, outcome.nice)
             return self._wait(process)
         except TimeoutError:
             self._tell(f"OUT OF TIME: {outcome.stage.name}: {' '.join(module)}")
@@ -259,6 +266,16 @@ class Runs:
                 with output.open(errors="replace") as text:
                     shutil.copyfileobj(text, sys.stdout)
                 sys.stdout.flush()
+
+
+def _taken(lanes: Mapping[str, deque[Stage]], mine: str) -> Stage | None:
+    """The next stage of a lane, or the last one of another; None where there is none."""
+    with suppress(IndexError):
+        return lanes[mine].popleft()
+    for stages in lanes.values():
+        with suppress(IndexError):
+            return stages.pop()
+    return None
 
 
 def _failing(lastfailed: Path) -> list[str]:

@@ -223,3 +223,30 @@ def test_both_lanes_end_when_whoever_waits_is_interrupted(tmp_path: Path) -> Non
         interrupting.join()
     assert time.monotonic() - began < 120
     assert not any(Path(f"/proc/{path.read_text()}").exists() for path in pids)
+
+
+def test_a_lane_that_is_done_takes_over_from_the_others_end(tmp_path: Path) -> None:
+    """The first of the three waits for the last, which the other lane has to run."""
+    Path("test_waits.py").write_text(
+        "import time\nfrom pathlib import Path\n"
+        "def test_waits():\n"
+        "    end = time.monotonic() + 60\n"
+        "    while not Path('last').exists() and time.monotonic() < end: time.sleep(0.05)\n"
+        "    assert Path('last').exists() and not Path('middle').exists()\n"
+    )
+    for name in ("middle", "last"):
+        Path(f"test_{name}.py").write_text(
+            f"import time\nfrom pathlib import Path\n"
+            f"def test_{name}():\n"
+            f"    Path('{name}').touch()\n"
+            f"    time.sleep({3 if name == 'last' else 0})\n"
+        )
+    waiting = [
+        Stage(name, tests=(f"test_{name}.py",), lane=WAITING)
+        for name in ("waits", "middle", "last")
+    ]
+    computing = Stage("sound", tests=("test_sound.py",))
+    outcomes = run_all([computing, *waiting], tmp_path / "runs", time.monotonic() + 120)
+    assert [outcome.stage.name for outcome in outcomes] == ["sound", "waits", "middle", "last"]
+    assert all(outcome.sound for outcome in outcomes)
+    assert {outcome.stage.name for outcome in outcomes if outcome.nice} >= {"sound", "last"}
