@@ -63,7 +63,9 @@ class Autoscale:
             try:
                 await self._look(scaler)
             except PxrsError as error:
-                logger.warning("group %s is not scaled now: %s", self._host.group, error)
+                self._supervisor.note("scaling", error)
+            else:
+                self._supervisor.over("scaling")
 
     async def _look(self, scaler: Scaler) -> None:
         queue = self._staff.spec.queue

@@ -8,13 +8,13 @@ simply done again.
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.patience import Waiting, wake
+from pxrs_ray.errors import LogAway
 from pxrs_ray.log.identity import Identity, read_identity, write_identity
 from pxrs_ray.model import Epoch, PartitionId
 
@@ -65,14 +65,13 @@ class Belongings(ABC):
         return self._fence.epochs(queue, group)
 
     async def drop_group(self, queue: str, group: str) -> None:
-        """Forget a group: retention no longer waits for it, and its fences are gone."""
-        logs = [log for log in self._library.all_logs() if log.queue == queue]
+        """Forget a group: retention no longer waits for it, and its fences are gone.
 
-        def run() -> None:
-            for log in logs:
-                log.drop_group(group)
-
-        await self._writer.do(run, logs)
+        Raises LogAway and its like while a log that may know it cannot be told.
+        """
+        await self._writer.do(
+            lambda: self._library.drop_group(queue, group), self._library.all_logs()
+        )
         self._fence.drop_group(queue, group)
 
     async def drop_queue(self, queue: str) -> None:
@@ -81,11 +80,17 @@ class Belongings(ABC):
         self._fence.drop_queue(queue)
 
     async def forget(self, queues: Sequence[str]) -> None:
-        """Delete every log, of `queues` also what lies there unknown, and all that is noted."""
+        """Delete every log, of `queues` also what lies there unknown, and all that is noted.
+
+        Raises LogAway when something cannot be removed now.
+        """
         self._library.files.make_folder(self._library.folder)
         for queue in {*queues, *self._library.queues}:
             await self.drop_queue(queue)
-        shutil.rmtree(self._library.folder, ignore_errors=True)
+        try:
+            self._library.files.remove_folder(self._library.folder)
+        except OSError as error:
+            raise LogAway(f"{self._library.folder} cannot be removed now: {error}") from error
         with suppress(OSError):  # other buffers may have theirs beside it
             self._library.folder.parent.rmdir()
             self._library.folder.parent.parent.rmdir()

@@ -135,6 +135,7 @@ class BufferPool(Slots):
         ]
         away += self._elsewhere.values()
         away += self._supervisor.problems()
+        away += [f"{self.told(at)}: {why}" for at, told in self._troubles.items() for why in told]
         return away + [
             f"the logs of buffer {index} were made under another registry than this topology's: "
             f"{FOREIGN_REMEDY}"
@@ -294,26 +295,31 @@ class BufferPool(Slots):
                 self._handles[index].inherit.remote(will)
 
     async def drop_group(self, queue: str, group: str) -> None:
-        """Let the logs forget a group."""
-        await self._all("drop_group", queue, group)
+        """Let the logs forget a group. Where one cannot now, its buffer is looked at anew."""
+        await self._all("drop_group", queue, group, again=True)
 
     async def forget(self, queues: Sequence[str]) -> None:
         """Delete everything that the buffers keep."""
         await self._all("forget", queues)
 
     async def drop_queue(self, queue: str) -> None:
-        """Delete every log of a queue."""
-        await self._all("drop_queue", queue)
+        """Delete every log of a queue. Where one cannot be now, its buffer is looked at anew."""
+        await self._all("drop_queue", queue, again=True)
         self._external.discard(queue)
         self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
 
-    async def _all(self, method: str, *arguments: object) -> list[Any]:
-        """Call a method of every buffer; raises when one does not answer, after all have tried."""
+    async def _all(self, method: str, *arguments: object, again: bool = False) -> list[Any]:
+        """Call a method of every buffer; raises when one does not answer, after all have tried.
+
+        With `again` those that failed are looked at anew, as when they had started anew.
+        """
         calls = (self._call(index, method, *arguments) for index in range(self.count))
         answers = await asyncio.gather(*calls, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        failed = {i: each for i, each in enumerate(answers) if isinstance(each, BaseException)}
+        for index in failed if again else ():
+            self._incarnations.pop(index, None)
+        for error in failed.values():
+            raise error
         return list(answers)
 
     def _by_buffer(
@@ -351,9 +357,14 @@ class BufferPool(Slots):
             self._away.pop(index, None)
             anew = info.incarnation != self._incarnations.get(index)
             if anew and self._returned is not None and not info.problem:
-                logger.warning("buffer %d of %s has started anew", index, self._topology)
-                await self._returned(index)
+                logger.warning("buffer %d of %s is told everything", index, self._topology)
+                # First, for whatever fails meanwhile has it looked at anew once more.
                 self._incarnations[index] = info.incarnation
+                try:
+                    await self._returned(index)
+                except BaseException:
+                    self._incarnations.pop(index, None)
+                    raise
                 if (coming := self._coming.pop(index, None)) is not None:
                     coming.set()
         except BaseException as error:

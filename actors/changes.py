@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pxrs_ray.errors import ChangeWaits, RegistryAway
+from pxrs_ray.supervisor import beside
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class Changes:
                 f"{self._told(away_ms)}: {what} is refused and nothing was changed; ask again "
                 f"when it is back ({self._problem()})"
             )
-        making = asyncio.ensure_future(_result_of(work))
+        making: asyncio.Future[T] = beside(_result_of, work)
         self._under_way[making] = what
         making.add_done_callback(self._over)
         away_ms = await self._answer_or_away(making)
@@ -58,7 +59,7 @@ class Changes:
 
     async def ask(self, what: str, question: Callable[[], Awaitable[T]]) -> T:
         """Ask something that may need the registry. Raises RegistryAway when it does."""
-        asking = asyncio.ensure_future(_result_of(question))
+        asking: asyncio.Future[T] = beside(_result_of, question)
         away_ms = await self._answer_or_away(asking)
         if away_ms is None:
             return asking.result()

@@ -140,7 +140,7 @@ class Consumer:
             )
             self._runtime.start(assignment)
             self._supervisor.once("its end", self._end_with(self._runtime))
-            self._supervisor.once("looking", self._look())
+            self._supervisor.keep("looking", self._look)
             self._stop_listening = on_terminate(self._terminate)
         return self._where()
 
@@ -221,6 +221,7 @@ class Consumer:
     def _problems(self) -> list[str]:
         runtime = self._runtime
         found = [*self._supervisor.problems(), *self._handler.problems()]
+        found += [self.in_hand.problem] if self.in_hand.problem else []
         return found + runtime.problems() if runtime is not None else found
 
     # --- Hooks: called by the runtime, on the event loop ------------------------------------------

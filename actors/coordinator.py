@@ -19,6 +19,7 @@ from typing import Any
 from pxrs_ray.actors import gcs
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.changes import Changes
+from pxrs_ray.actors.documents import Documents
 from pxrs_ray.actors.draining import DrainWatch
 from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import ASK_WAIT_S
@@ -32,7 +33,7 @@ from pxrs_ray.actors.overview import topology_status
 from pxrs_ray.actors.probing import NodeWatch, asked_of
 from pxrs_ray.actors.removing import Removing
 from pxrs_ray.actors.specs import GroupSpec
-from pxrs_ray.actors.starting import Starting
+from pxrs_ray.actors.starting import Starting, patiently
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.actors.watchdog import watched
 from pxrs_ray.clock import SystemClock, wall_ms
@@ -46,6 +47,7 @@ from pxrs_ray.homes import DOCUMENT as HOMES_DOCUMENT
 from pxrs_ray.journal import start_journal
 from pxrs_ray.log.wire import BufferStats, QueueSpec
 from pxrs_ray.model import Outcome
+from pxrs_ray.own_assignor import check_assignor
 from pxrs_ray.seal import Seal, new_key, seal_of
 from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
@@ -62,7 +64,7 @@ START_WAIT_S = 50.0
 UNDO_WAIT_S = 5.0
 
 
-class Coordinator(Removing):
+class Coordinator(Documents, Removing):
     """The coordinator of one topology. Use it through `pxrs_ray.actors.topology.Topology`."""
 
     def __init__(self, config: PxrsConfig, buffers: int, seal_key: bytes | None = None) -> None:
@@ -87,10 +89,9 @@ class Coordinator(Removing):
         self._changing = asyncio.Lock()
         self._ends = Ends()
         self._half_applied = False
-        self._deployed = ""
         self._may_begin = False
+        self._deployed = self._accepted = ""
         self.accepts_loss = False
-        self._accepted = ""
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
         self.changes = Changes(self.registry_away_ms, lambda: self._thread.problem)
         self.topology_id = ""
@@ -134,14 +135,20 @@ class Coordinator(Removing):
         await self._check_begun()
         registry_id = await self._thread.call_until_known(self._store.create)
         kept = not config.store_url.startswith("memory:")
-        self._high_water = HighWater(config.topology_dir, registry_id, kept=kept)
+        folder = config.topology_dir
+        self._high_water = await patiently(
+            lambda strict: HighWater(folder, registry_id, kept=kept, strict=strict)
+        )
         # A registry in memory is another each time: nothing that it knew is missed.
         self.accepts_loss = not kept or bool(self._high_water.accepted)
         self._accepted = self._high_water.accepted
-        self.seal, self._seal_problem = seal_of(config.topology_dir, self._seal_key)
+        self.seal, self._seal_problem = await patiently(
+            lambda strict: seal_of(folder, self._seal_key, strict=strict)
+        )
         await self._lead()
         documents = await self._thread.call_until_known(self._store.documents, config.name)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
+        self._high_water.note_topology(self.topology_id)
         self._deployed = documents.get("deployed", "")
         self._ends = ends_from(documents.get(ENDS_DOCUMENT, ""))
         if "config" in documents:
@@ -150,8 +157,8 @@ class Coordinator(Removing):
         short = tuple(self._short(name) for name in going.groups)
         config = without(config, short, tuple(self._short(name) for name in going.queues))
         await self._keep_config(config)
-        folder, lease_s = str(config.topology_dir), config.lease_ttl_seconds
-        self._pool = BufferPool(config.name, self._buffer_count, folder, lease_s)
+        where, lease_s = str(config.topology_dir), config.lease_ttl_seconds
+        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s)
         self._pool.granting.generation = self._generation
         self._pool.confirm = self._confirm_leading
         self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
@@ -252,6 +259,8 @@ class Coordinator(Removing):
                 + "\n  ".join(fixed)
                 + "\nDeploy under another name, or with the options it has"
             )
+        for group in wanted.groups.values():
+            check_assignor(group.assignor)
         if dry_run or not (found or self._half_applied):
             return found
         # Cut off from here on (a buffer that is away), all of it is done again by the next call.
@@ -270,29 +279,6 @@ class Coordinator(Removing):
         """Make `config` what is in force; nobody sees it before it is durable."""
         await self._put_document("config", CONFIG.encode_text(config))
         self._config = config
-
-    async def document(self, name: str) -> str:
-        """What `keep_document` kept last; '' when nothing was."""
-        await self._ready()
-        documents = await self._thread.call(self._store.documents, self._config.name)
-        return documents.get(name, "")
-
-    async def keep_document(self, name: str, text: str) -> None:
-        """Keep a text of the topology's own under a name with a slash, which nobody else uses."""
-        await self._ready()
-        assert "/" in name
-        await self._put_document(name, text)
-
-    async def deployed(self) -> str:
-        """What `note_deployed` kept last; '' when nothing was."""
-        await self._ready()
-        return self._deployed
-
-    async def note_deployed(self, text: str) -> None:
-        """Keep which file was deployed, beside the configuration."""
-        await self._ready()
-        await self._put_document("deployed", text)
-        self._deployed = text
 
     async def _put_document(self, name: str, text: str) -> None:
         outcome = await self._thread.call_until_known(

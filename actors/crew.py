@@ -26,23 +26,21 @@ from pxrs_ray.actors.autopsy import PROCESS_DIED, UNSEEN, autopsy, end_of, last_
 from pxrs_ray.actors.consumer import ConsumerInfo, make_consumer
 from pxrs_ray.actors.ending import end_actor
 from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.hand import Hand
+from pxrs_ray.actors.hand import Hand, infos_of, next_incarnation
 from pxrs_ray.actors.handler import HandlerRef
 from pxrs_ray.actors.process_end import NO_PROCESS, process_end
 from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.events import Died, Dismiss, Join, Leave
-from pxrs_ray.incarnations import next_above
 from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.supervisor import Supervisor, beside, is_asked_for
 
 logger = logging.getLogger(__name__)
 
 TOGETHER_WAIT_S = 10.0
 FINISH_WAIT_S = 10.0
-INFO_WAIT_S = 0.5
 BEGIN_WAIT_S = 5.0
 MOVED_WAIT_S = 2.0
 PENDING_AFTER_S = 5.0
@@ -178,30 +176,25 @@ class Crew:
 
     async def infos(self) -> dict[MemberId, ConsumerInfo]:
         """What each running consumer says of itself, leaving out those that do not answer."""
-
-        async def ask(hand: Hand) -> ConsumerInfo | None:
-            try:
-                answer: ConsumerInfo = await asyncio.wait_for(
-                    hand.handle.info.remote(), INFO_WAIT_S
-                )
-            except (RayError, TimeoutError):
-                return None
-            return answer
-
-        running = [hand for hand in self.hands.values() if hand.state == "running"]
-        answers = await asyncio.gather(*(ask(hand) for hand in running))
-        return {info.member: info for info in answers if info is not None}
+        return await infos_of(hand for hand in self.hands.values() if hand.state == "running")
 
     # --- spawning ---------------------------------------------------------------------------------
 
     async def _spawn_together(self, hands: Sequence[Hand]) -> None:
         await asyncio.gather(*(self._make(hand) for hand in hands))
         self._changed()
-        ups = {asyncio.ensure_future(self._up(hand)): hand for hand in hands}
+        ups = {beside(self._up, hand): hand for hand in hands}
         done, slow = await asyncio.wait(ups, timeout=TOGETHER_WAIT_S)
-        for task in slow:
+        for task in {*slow, *(task for task in done if task.exception() is not None)}:
             self._task(ups[task], self._join_when_up(ups[task], task))
-        await self._join([ups[task] for task in done if task.result()])
+        up = [ups[task] for task in done if task.exception() is None and task.result()]
+        try:
+            await self._join(up)
+        except BaseException:
+            # Who called is told; those that are up are wanted all the same, and join when they may.
+            for hand in up:
+                self._task(hand, self._join_when_up(hand))
+            raise
         failed = [hand for hand in hands if hand.state == "failed"]
         if failed:
             raise HandlerError(f"consumer {failed[0].member} cannot start: {failed[0].reason}")
@@ -267,9 +260,11 @@ class Crew:
             first = self._host.core.assignment(hand.member)
             begun = hand.handle.begin.remote(hand.incarnation, first)
             hand.pid, hand.node = await asyncio.wait_for(begun, BEGIN_WAIT_S)
-        except (RayError, TimeoutError) as error:
+        except BaseException as error:
+            if is_asked_for(error, asyncio.current_task()):
+                raise
             # Whatever is the matter with it: the watch or its lease will tell.
-            logger.warning("%s#%d did not begin: %r", hand.member, hand.incarnation, error)
+            self._supervisor.note(f"{hand.member}#{hand.incarnation} did not begin", error)
         self._task(hand, self._watch(hand))
 
     def _member(self, hand: Hand) -> Member:
@@ -283,7 +278,7 @@ class Crew:
     async def _watch(self, hand: Hand) -> None:
         """Await the end of its process: told by the kernel here, by an endless call elsewhere."""
         here = hand.node == ray.get_runtime_context().get_node_id()
-        run = asyncio.ensure_future(end_of(hand.handle))
+        run = beside(end_of, hand.handle)
         try:
             async with process_end(hand.pid if here else NO_PROCESS) as ended:
                 either: list[asyncio.Future[Any]] = [run, ended]
@@ -384,17 +379,19 @@ class Crew:
         task.add_done_callback(hand.tasks.discard)
 
     async def _guard(self, hand: Hand, work: Any) -> None:
+        """Whatever is raised, a consumer that is wanted is not left to itself."""
         try:
             await work
-        except PxrsError as error:
-            logger.warning("crew of %s, %s: %s", self.spec.group, hand.member, error)
-        except Exception as error:  # noqa: BLE001 - a new one is the way on
-            if self.hands.get(hand.member) is hand and not self._stopping:
-                await self._respawn(hand, told(error))
-
-
-def next_incarnation(
-    host: GroupHost, given: dict[MemberId, Incarnation], member: MemberId, lost: Incarnation = 0
-) -> Incarnation:
-    """A number above every incarnation of `member` that anybody has seen, been given or `lost`."""
-    return next_above(given, member, max(host.core.newest_incarnation(member), lost))
+        except BaseException as error:
+            if is_asked_for(error, asyncio.current_task()):
+                raise
+            self._supervisor.note(f"{self.spec.group}/{hand.member}", error)
+            await asyncio.sleep(hand.faults.failed(time.monotonic()) or 0.0)
+            if self.hands.get(hand.member) is not hand or self._stopping:
+                return
+            for task in hand.tasks - {asyncio.current_task()}:
+                task.cancel()
+            # What was refused may be taken next time; what else failed may be the actor's doing.
+            refused = isinstance(error, PxrsError)
+            again = self._join_when_up(hand) if refused else self._respawn(hand, told(error))
+            self._task(hand, again)

@@ -67,7 +67,7 @@ class DrainWatch:
         try:
             await staff.leave_nodes(nodes)
         except PxrsError as error:
-            logger.warning("consumers of %s cannot move: %s", staff.spec.group, error)
+            self._supervisor.note(f"moving consumers of {staff.spec.group}", error)
 
 
 def draining_nodes() -> set[str]:

@@ -90,7 +90,7 @@ class Founding(Making):
 
     async def _make_topology_id(self) -> str:
         """Names are used again, this is not: it tells what is kept outside whose it is."""
-        made = uuid.uuid4().hex
+        made = self._high_water.topology_id or uuid.uuid4().hex
         await self._put_document("topology_id", made)
         return made
 

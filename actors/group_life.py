@@ -17,6 +17,8 @@ from typing import Any, Protocol
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.events import Dismiss
 from pxrs_ray.model import Generation, Snapshot
+from pxrs_ray.supervision import RestartRules
+from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +82,8 @@ class GroupLife:
     def start(self) -> None:
         """Begin: what `load` does has been done once."""
         self._well.set()
-        self._task = asyncio.create_task(self._live())
+        rules = RestartRules(RELOAD_PAUSE_S, RELOAD_PAUSE_MOST_S)
+        self._task = Supervisor(f"group {self._group}", rules).keep("its life", self._live)
 
     async def close(self) -> None:
         """End the loops."""

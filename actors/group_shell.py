@@ -52,7 +52,6 @@ STAFF_COMMANDS = frozenset(
 class Owner(Protocol):
     """What a group needs of the coordinator that it belongs to."""
 
-    topology_id: str
     seal: Seal
     accepts_loss: bool
 
@@ -67,6 +66,9 @@ class Owner(Protocol):
 
     def floor(self, group: str) -> Floor:
         """What was given out under this name before, by a registry that is gone or forgot it."""
+
+    def identity_of(self, queue: str) -> str:
+        """What is kept outside of this queue's messages bears this."""
 
     async def check_leading(self) -> None:
         """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
@@ -89,11 +91,12 @@ class GroupShell:
         declared = config.resolved_group(name)
         queue = config.resolved_queue(declared.queue)
         self.key = f"{config.name}/{group}"
+        full_queue = config.full_name(declared.queue)
         spec = GroupSpec(
             config.name,
-            owner.topology_id,
+            owner.identity_of(full_queue),
             group,
-            config.full_name(declared.queue),
+            full_queue,
             queue.partitions,
             pool.count,
             declared,

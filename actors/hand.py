@@ -1,12 +1,21 @@
-"""`Hand`: one consumer that a crew wants to have."""
+"""`Hand`: one consumer that a crew wants to have, and what is asked of several."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ray.exceptions import RayError
+
+from pxrs_ray.actors.consumer import ConsumerInfo
+from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.incarnations import next_above
 from pxrs_ray.model import Incarnation, MemberId
+from pxrs_ray.supervision import Faults, RestartRules
+
+INFO_WAIT_S = 0.5
 
 
 @dataclass(slots=True)
@@ -24,3 +33,25 @@ class Hand:
     born_s: float = 0.0
     quick_deaths: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    faults: Faults = field(default_factory=lambda: Faults(RestartRules()))
+
+
+async def infos_of(hands: Iterable[Hand]) -> dict[MemberId, ConsumerInfo]:
+    """What each says of itself, leaving out those that do not answer."""
+
+    async def ask(hand: Hand) -> ConsumerInfo | None:
+        try:
+            answer: ConsumerInfo = await asyncio.wait_for(hand.handle.info.remote(), INFO_WAIT_S)
+        except (RayError, TimeoutError):
+            return None
+        return answer
+
+    answers = await asyncio.gather(*(ask(hand) for hand in hands))
+    return {info.member: info for info in answers if info is not None}
+
+
+def next_incarnation(
+    host: GroupHost, given: dict[MemberId, Incarnation], member: MemberId, lost: Incarnation = 0
+) -> Incarnation:
+    """A number above every incarnation of `member` that anybody has seen, been given or `lost`."""
+    return next_above(given, member, max(host.core.newest_incarnation(member), lost))

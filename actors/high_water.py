@@ -25,12 +25,15 @@ RECOVER = "`pxrs recover registry FILE --accept-loss`"
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Registry id ('' where none was seen), per group generation and version, and whether what
-    the registry lost was accepted: by whom, '' for nobody."""
+    """Registry id ('' where none was seen), per group generation and version, whether what the
+    registry lost was accepted (by whom, '' for nobody), how many queues of a name are gone, and
+    the topology's id."""
 
     registry_id: str
     groups: dict[str, tuple[int, int]] = field(default_factory=dict)
     accepted: str = ""
+    lives: dict[str, int] = field(default_factory=dict)
+    topology_id: str = ""
 
 
 NOTED = json_codec(f"node: {NAME}", Noted)
@@ -43,20 +46,33 @@ class HighWater:
     """
 
     def __init__(
-        self, folder: Path, registry_id: str, *, kept: bool = True, files: Files | None = None
+        self,
+        folder: Path,
+        registry_id: str,
+        *,
+        kept: bool = True,
+        files: Files | None = None,
+        strict: bool = False,
     ) -> None:
+        """Read the note. Raises StoreCorrupted; OSError where `strict`, and else that is shown."""
         self.problems: list[str] = []
         self._file = folder / NAME
         self._noted = Noted(registry_id)
         self._files = files or Files()
         self._led: set[str] = set()
+        self._forgotten: set[str] = set()
+        self._kept = kept
+        self._unread = False
         try:
             self._files.make_folder(folder)
-            noted: Noted = NOTED.decode(self._files.read_file(self._file))
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError) as error:
+            noted = self._read()
+        except OSError as error:
+            if strict:
+                raise
+            self._unread = True
             self.problems.append(f"{self._file} cannot be read ({error}): a loss is not noticed")
+            return
+        if noted is None:
             return
         other = noted.registry_id not in ("", registry_id)
         if other and not kept:
@@ -68,6 +84,35 @@ class HighWater:
                 f"{RECOVER}: groups that it does not know begin anew (by their `start`)"
             )
         self._noted = replace(noted, registry_id=registry_id)
+
+    def _read(self) -> Noted | None:
+        """What the file says; None where there is none, or one that makes no sense."""
+        try:
+            found: Noted = NOTED.decode(self._files.read_file(self._file))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            self.problems.append(f"{self._file} cannot be read ({error}): a loss is not noticed")
+            return None
+        return found
+
+    def _read_late(self) -> None:
+        """Take over what could not be read at the start, so that writing forgets none of it.
+
+        What the registry had lost since is noticed by the next start. Raises OSError.
+        """
+        before, now = self._read(), self._noted
+        self._unread = False
+        if before is None or (before.registry_id not in ("", now.registry_id) and not self._kept):
+            return
+        groups = {g: at for g, at in before.groups.items() if g not in self._forgotten}
+        for group, (generation, version) in now.groups.items():
+            known = groups.get(group, (0, 0))
+            groups[group] = max(known[0], generation), max(known[1], version)
+        registry_id = before.registry_id or now.registry_id
+        lives = {**before.lives, **now.lives}
+        topology_id = before.topology_id or now.topology_id
+        self._noted = Noted(registry_id, groups, before.accepted, lives, topology_id)
 
     @property
     def accepted(self) -> str:
@@ -91,13 +136,36 @@ class HighWater:
         """The highest generation that was noted for a group; 0 when none was."""
         return self._noted.groups.get(group, (0, 0))[0]
 
+    @property
+    def topology_id(self) -> str:
+        """What the topology was known by before what its registry lost was accepted; '' else.
+
+        The logs go on, so what is kept outside of their messages still counts.
+        """
+        return self._noted.topology_id if self.accepted else ""
+
+    def note_topology(self, topology_id: str) -> None:
+        """The topology is known by this."""
+        if self._noted.topology_id != topology_id:
+            self._write(topology_id=topology_id)
+
+    def life(self, queue: str) -> int:
+        """How many queues of this name were noted as gone."""
+        return self._noted.lives.get(queue, 0)
+
+    def note_life(self, queue: str, life: int) -> None:
+        """So many queues of this name are gone; the registry says so too, until it is restored."""
+        self._write(lives={**self._noted.lives, queue: life})
+
     def note(self, group: str, generation: int, version: int) -> None:
         """These are durable in the registry now. Not synced: it is a witness, not a promise."""
         self._led.add(group)
+        self._forgotten.discard(group)
         self._write(groups={**self._noted.groups, group: (generation, version)})
 
     def forget(self, group: str) -> None:
         """A group was removed on purpose."""
+        self._forgotten.add(group)
         self._write(groups={g: n for g, n in self._noted.groups.items() if g != group})
 
     def settled(self) -> None:
@@ -114,6 +182,8 @@ class HighWater:
         """Note it. A disk that takes no note is a problem, shown until it takes one again."""
         self._noted = replace(self._noted, **changed)  # type: ignore[arg-type]
         try:
+            if self._unread:
+                self._read_late()
             write_note(self._file, self._noted, self._files)
         except (OSError, DiskFull) as error:
             if not self.problems:

@@ -97,6 +97,7 @@ class InHand:
 
     def __init__(self, path: Path | None = None) -> None:
         self.closed = False
+        self.problem = ""
         self._path = path
         self._fault: BinaryIO | None = None
         self._real_exit: Callable[[int], Any] | None = None
@@ -294,5 +295,6 @@ def open_record(node: str, actor: str) -> InHand:
         found.note_ends()
     except OSError as error:
         logger.warning("what kills %s will not be known: no record of its calls: %s", actor, error)
-        return InHand()
+        found = InHand()
+        found.problem = f"messages that kill it are not counted: no record of its calls: {error}"
     return found

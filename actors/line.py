@@ -27,7 +27,7 @@ from typing import Any
 from pxrs_ray.errors import BufferAway
 from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.supervisor import Supervisor, beside, contained
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class _ServerEnd(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for number, method, arguments in self._unpacker.feed(data):
-            task = asyncio.ensure_future(self._answer(number, self._methods[method], arguments))
+            task = beside(self._answer, number, self._methods[method], arguments)
             self._tasks.add(task)
             task.add_done_callback(self._answered)
         if len(self._tasks) >= CALLS_MAX:
@@ -153,7 +153,7 @@ class _ServerEnd(asyncio.Protocol):
         self, number: int, method: Callable[..., Coroutine[Any, Any, Any]], arguments: Any
     ) -> None:
         try:
-            reply = (number, True, await method(*arguments))
+            reply = (number, True, await contained(method(*arguments)))
         except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
             reply = (number, False, error)
         try:

@@ -27,6 +27,7 @@ from pxrs_ray.homes import RegistryHome
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.model import Generation, Offset, PartitionId
+from pxrs_ray.own_assignor import check_assignor
 from pxrs_ray.processing.gaps import done_to
 from pxrs_ray.seal import Seal
 
@@ -144,6 +145,7 @@ class Making(ABC):
             config.resolved_queue(str(queue))
             config = config.changed(groups={name: {"queue": queue, **options}})
             await self._open_queues(config)
+        check_assignor(config.resolved_group(name).assignor)
         full_name = config.full_name(name)
         shell = self._new_shell(full_name, config)
         try:
@@ -170,6 +172,15 @@ class Making(ABC):
         home = self._registry_home()
         where = (home.disk, home.host) if home is not None else ("", "")
         return Identity(self.topology_id, self._generation, self._leader, *where)
+
+    def identity_of(self, queue: str) -> str:
+        """What is kept outside of this queue's messages bears this."""
+        life = self._life(queue)
+        return f"{self.topology_id}.{life}" if life else self.topology_id
+
+    def _life(self, queue: str) -> int:
+        """How many queues of this name are gone; a registry that is restored may not know all."""
+        return max(self._ends.life(queue), self._high_water.life(queue))
 
     async def _check_identity(self) -> None:
         """Raise StoreCorrupted when the logs were made under another registry than ours, or have

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pxrs_ray.actors.crew import next_incarnation
 from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.hand import next_incarnation
 from pxrs_ray.actors.log_witness import LogWitness
 from pxrs_ray.actors.staff import Staff
 from pxrs_ray.door import check_call

@@ -9,7 +9,6 @@ Every name begins with `pxrs_`; Ray puts `ray_` before it. docs/metrics.md is ma
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,6 @@ from ray.util.metrics import Counter, Gauge, Histogram
 from pxrs_ray.log.wire import BufferStats
 from pxrs_ray.stats import GroupStatus, TopologyStatus
 from pxrs_ray.tally import Tally
-
-logger = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 5.0
 MS_BOUNDARIES = [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000]
@@ -95,13 +92,10 @@ class TopologyMetrics:
                 )
 
     async def report_for_ever(self, sources: Callable[[], Awaitable[Sources]]) -> None:
-        """Report every few seconds; a report that fails is left out."""
+        """Report every few seconds; its supervisor tells of one that fails."""
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
-            try:
-                self.report(await sources())
-            except Exception as error:  # noqa: BLE001 - metrics never end a coordinator
-                logger.warning("metrics of %s are late: %s", self._topology, error)
+            self.report(await sources())
 
     def report(self, found: Sources) -> None:
         """Set everything."""

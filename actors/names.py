@@ -40,3 +40,13 @@ def tenants(topology: str, queue: str, group: str) -> str:
 def store(topology: str) -> str:
     """Name the actor that holds the registry of a topology whose store is `memory:`."""
     return f"{prefix(topology)}store"
+
+
+def feeds_of(queue: str) -> str:
+    """Name the log that remembers what was fed into a queue; no queue of a user's is called so."""
+    return f"_feeds.{queue}"
+
+
+def streams_of(queue: str) -> str:
+    """The same for the micro-batches of streams."""
+    return f"_streams.{queue}"

@@ -15,6 +15,7 @@ from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import PartitionId
 from pxrs_ray.stats import QueueStatus, TopologyStatus
 from pxrs_ray.store.base import StoreInfo
+from pxrs_ray.supervisor import beside
 
 
 async def topology_status(
@@ -30,7 +31,7 @@ async def topology_status(
     """Everything, at this moment."""
     # Before the ends, which are asked later: lag is never told as less than it was.
     stood = {shell: shell.checkpoints() for shell in shells}
-    looking = asyncio.ensure_future(thread.look(ASK_WAIT_S))
+    looking = beside(thread.look, ASK_WAIT_S)
     queues = {name: config.full_name(name) for name in config.queues}
     found = await asyncio.gather(*(pool.ends(queue, ASK_WAIT_S) for queue in queues.values()))
     ends = dict(zip(queues.values(), found, strict=True))

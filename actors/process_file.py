@@ -71,7 +71,9 @@ def is_stopped(pid: int) -> bool:
     return stat is not None and stat[STATE_AT] in ("T", "t")
 
 
-def write_process_file(folder: Path, role: str, pulse: str, lease_s: float) -> None:
+def write_process_file(
+    folder: Path, role: str, pulse: str, lease_s: float, files: Files | None = None
+) -> None:
     """Say that this process plays `role` now. A disk that is full leaves it unwatched."""
     pid = os.getpid()
     began, boot = started_ticks(pid), boot_id()
@@ -81,7 +83,7 @@ def write_process_file(folder: Path, role: str, pulse: str, lease_s: float) -> N
     name = place / f"{role.replace(' ', '-')}{SUFFIX}"
     made = ProcessFile(role, pid, began, boot, pulse, round(lease_s * 1_000))
     try:
-        files = Files()
+        files = files or Files()
         files.make_folder(place)
         files.replace(name, CODEC.encode(made), sync=False)
     except (OSError, DiskFull) as error:

@@ -8,17 +8,20 @@ is free again when nothing is left of it; the epochs that were given out under i
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from pxrs_ray.actors import crew_document
 from pxrs_ray.actors.leading import Leading
+from pxrs_ray.actors.names import feeds_of, streams_of
 from pxrs_ray.actors.orphans import end_orphans_of, orphans_of
 from pxrs_ray.config.staying import without
 from pxrs_ray.ends import DOCUMENT, ENDS, Ends
-from pxrs_ray.errors import CoordinatorDeposed, NotFound
+from pxrs_ray.errors import CoordinatorDeposed, LogAway, NotFound
+from pxrs_ray.log.files import Files
 from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import Outcome, PartitionId
 from pxrs_ray.removal import Removal
@@ -28,6 +31,7 @@ from pxrs_ray.trouble import passes
 logger = logging.getLogger(__name__)
 
 TENANTS = "tenants/"
+FOLDER_PAUSES_S = (0.1, 0.4, 1.0)
 
 
 class Removing(Leading):
@@ -35,6 +39,7 @@ class Removing(Leading):
 
     _deployed: str
     _closing: bool
+    _doomed: Path | None = None
 
     # --- what would go ----------------------------------------------------------------------------
 
@@ -183,7 +188,10 @@ class Removing(Leading):
                     if one.queue == name:
                         await self._begin_group_end(group)
                         await self._finish_removals()
-                await self._put_ends(self._ends.with_queue(self._config.full_name(name)))
+                full_name = self._config.full_name(name)
+                life = self._life(full_name)
+                await self._put_ends(self._ends.with_queue(full_name, life))
+                self._high_water.note_life(full_name, self._ends.life(full_name))
             await self._finish_removals()
 
     async def _begin_group_end(self, name: str) -> None:
@@ -248,7 +256,9 @@ class Removing(Leading):
         await self._without(groups=(), queues=(name,))
         for document in await self._tenants_of(name):
             await self._put_document(document, "")
-        await self._pool.drop_queue(full_name)
+        # With what is known of its feeds: one that runs again would find itself done.
+        for log in (full_name, feeds_of(full_name), streams_of(full_name)):
+            await self._pool.drop_queue(log)
         await self._homing.forget_queue(full_name)
         await self._put_ends(self._ends.without_queue(full_name))
         logger.warning("queue %s of %s is removed", full_name, self._config.name)
@@ -278,14 +288,18 @@ class Removing(Leading):
     # --- all of it --------------------------------------------------------------------------------
 
     async def delete_topology(self) -> None:
-        """Remove everything of this topology but its actors. Cut off, it is to be called again."""
+        """Remove everything of this topology but its actors. Cut off, it is to be called again.
+
+        Raises LogAway when its folder cannot be removed now; all the rest is gone then.
+        """
         try:
             await self._ready()
         except NotFound:
             if not self._ends.topology:
                 raise
         if self._closing:
-            return  # all of it is gone: what is left are the actors
+            await self._remove_folder()  # all else is gone: what is left are the actors
+            return
         async with self._changing:
             await self._put_ends(Ends(self._ends.epoch, self._ends.generation, topology=True))
             for full_name, shell in list(self._groups.items()):
@@ -296,6 +310,7 @@ class Removing(Leading):
             for key in await self._thread.call_until_known(self._store.groups):
                 if key.startswith(f"{name}/"):
                     await self._remove_rows(key)
+                    self._high_water.forget(key)
             # Last, for it says that the topology is going.
             await self._remove_rows(name)
             others = await self._thread.call_until_known(self._store.groups)
@@ -303,4 +318,20 @@ class Removing(Leading):
             await self._thread.close()
             folder = self._config.topology_dir
             if not (others and list(folder.glob("registry.db*"))):
-                await off_loop(shutil.rmtree, folder, True)
+                self._doomed = folder
+            await self._remove_folder()
+
+    async def _remove_folder(self) -> None:
+        """What would stay here of an old registry is in the way of a topology of the same name."""
+        for pause_s in (*FOLDER_PAUSES_S, None):
+            if self._doomed is None:
+                return
+            try:
+                await off_loop(Files().remove_folder, self._doomed)
+            except OSError as error:
+                # Buffers that end just now may still write there.
+                if pause_s is None:
+                    raise LogAway(f"{self._doomed} cannot be removed now: {error}") from error
+                await asyncio.sleep(pause_s)
+            else:
+                self._doomed = None

@@ -51,6 +51,7 @@ class Slots(ABC):
         self._incarnations: dict[int, str] = {}
         self._nodes: dict[int, str] = {}
         self._answered: set[int] = set()
+        self._troubles: dict[int, tuple[str, ...]] = {}
         self._held: set[int] = set()
         self._coming: dict[int, asyncio.Event] = {}
 
@@ -159,6 +160,7 @@ class Slots(ABC):
         self._where[info.index] = f"pid {info.pid} on {where}"
         self._elsewhere.pop(info.index, None)
         self._answered.add(info.index)
+        self._troubles[info.index] = info.problems
         if info.problem:
             self._elsewhere[info.index] = info.problem
 

@@ -15,8 +15,8 @@ from pxrs_ray.sources.opening import SourceSpec
 class GroupSpec:
     """One group of one topology, as its consumers must know it.
 
-    `topology_id` is random, and made once with the topology's registry: whatever is kept outside
-    carries it, for a name can be used again by another topology.
+    `topology_id` is random, made once with the topology's registry, and bears how often a queue of
+    that name was removed: whatever is kept outside carries it, for names can be used again.
     """
 
     topology: str

@@ -64,6 +64,8 @@ class Staff:
         self._given_options: dict[str, Any] = {}
         self._changing = asyncio.Lock()
         self._saving = asyncio.Lock()
+        self._stale = False
+        self._keeping: asyncio.Task[None] | None = None
         self._supervisor = Supervisor(f"group {spec.group}")
 
     @property
@@ -233,7 +235,13 @@ class Staff:
     # --- keeping ----------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        self._supervisor.once("keeping the crew", self.save())
+        self._stale = True
+        if self._keeping is None or self._keeping.done():
+            self._keeping = self._supervisor.keep("keeping the crew", self._save_until_kept)
+
+    async def _save_until_kept(self) -> None:
+        while self._stale:
+            await self.save()
 
     async def save(self) -> None:
         """Keep everything as it is now; saves of one group follow one another."""
@@ -246,7 +254,12 @@ class Staff:
                 self.crew.handler if self.crew is not None else None,
                 {hand.member: (hand.incarnation, hand.actor) for hand in self.hands.values()},
             )
-            await self._keep(document.to_text())
+            self._stale = False  # what changes from here on is not in this document
+            try:
+                await self._keep(document.to_text())
+            except BaseException:
+                self._stale = True
+                raise
 
     async def restore(self, kept: CrewDocument) -> None:
         """Go on with what a former coordinator kept."""

@@ -27,6 +27,7 @@ from pxrs_ray.log.fence import ReadFence
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.library import LogLibrary
 from pxrs_ray.log.wire import BufferInfo, Grant
+from pxrs_ray.supervisor import problems_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ class Standing:
             monotonic_ms=lease_clock_ms(),
             ends=self._parts.library.known_ends() if self._parts else {},
             problem=self._problem(),
+            problems=problems_here(),
         )
 
 

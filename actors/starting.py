@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from pxrs_ray.errors import DeadlineExceeded, NotFound, StoreUnavailable
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import is_asked_for
+from pxrs_ray.supervisor import is_asked_for, off_loop
 from pxrs_ray.trouble import Pauses, passes
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PAUSE_FIRST_MS = 100
 PAUSE_MOST_MS = 5_000
 SHOWN_CHARS = 500
+
+# What a start reads on its node is waited for so long; then it goes on without, and says so.
+NOTES_WAIT_S = 5.0
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -80,3 +85,19 @@ class Starting:
                 self.done, self._trouble = True, None
                 return None
             await asyncio.sleep(pauses.next_ms() / 1_000)
+
+
+async def patiently(read: Callable[[bool], T]) -> T:
+    """What `read(True)` answers, tried again while its OSError may pass; at last `read(False)`.
+
+    For notes on this node's disk: descriptors come free again, but a disk that is broken for good
+    must not keep a topology down whose registry is elsewhere.
+    """
+    pauses, end_s = Pauses(PAUSE_FIRST_MS, PAUSE_MOST_MS), time.monotonic() + NOTES_WAIT_S
+    while True:
+        try:
+            return await off_loop(read, True)
+        except OSError as error:
+            if not passes(error) or time.monotonic() >= end_s:
+                return await off_loop(read, False)
+        await asyncio.sleep(pauses.next_ms() / 1_000)

@@ -4,7 +4,8 @@ Rules of this file: a shell around `TenantMove`. One detached actor for each pai
 its group; what it must not forget is in a document of the topology, kept before anybody is told.
 Producers renew a lease here and say which route they follow, whatever else is under way; after a
 restart nobody is believed to be gone until a whole lease has passed. A silence proves nothing: who
-was silent for longer than its lease is fenced in the logs before anybody goes on without it.
+was silent for longer than its lease is fenced in the logs before anybody goes on without it, and
+told so when it asks again. Time in which this actor itself stood still is nobody's silence.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pxrs_ray.actors.tenant_document import PRODUCERS, TENANTS, KeptMove
 from pxrs_ray.actors.topology import Topology
 from pxrs_ray.stats import GroupStatus
 from pxrs_ray.supervisor import Supervisor, off_loop
+from pxrs_ray.tenants.leases import Leases
 from pxrs_ray.tenants.move import Phase, Route, TenantMove
 from pxrs_ray.tenants.resolve import TenantProfile, isolated_queue
 
@@ -32,6 +34,8 @@ LEASE_S = 3.0
 # After its lease a producer's last calls may still be on their way for so long.
 GRACE_S = 2.0
 LOOK_EVERY_S = 0.1
+# Of a longer pause between two looks at the clock no more than this counts against a producer.
+STEP_MOST_S = LEASE_S / 6
 START_WAIT_S = 10.0
 STATUS_WAIT_S = 10.0
 
@@ -61,14 +65,17 @@ class TenantRoutes:
         self._profiles: dict[str, TenantProfile] = {}
         self._alarms: dict[str, str] = {}
         self._opened_s: dict[str, float] = {}
-        self._leases: dict[str, float] = {}
+        self._leases = Leases(LEASE_S + GRACE_S, STEP_MOST_S, time.monotonic())
+        self._joining: list[str] = []
         self._keeping = asyncio.Lock()
+        # By the leases' own time: until then a producer may live that was not heard yet.
         self._sure_s = 0.0
         # One operation at a time; producers are answered beside it, and never wait for it.
         self._operating = asyncio.Lock()
         self._opening = asyncio.Lock()
         self._supervisor = Supervisor(f"tenants of {queue}")
         self._loop: asyncio.Task[None] | None = None
+        self._clock: asyncio.Task[None] | None = None
 
     async def _ready(self) -> None:
         async with self._opening:
@@ -80,11 +87,12 @@ class TenantRoutes:
                     )
                     self._profiles[tenant] = kept.profile
                 known = await off_loop(self._topology.document, self._known)
-                until_s = time.monotonic() + LEASE_S + GRACE_S
                 # Producers that a former incarnation knew are heard first, or fenced.
-                self._leases |= dict.fromkeys(PRODUCERS.decode_text(known or "[]"), until_s)
+                names = PRODUCERS.decode_text(known or "[]")
+                until_s = self._leases.renew_all(names, time.monotonic())
                 if self._moves:
                     self._sure_s = until_s
+                self._clock = self._supervisor.keep("leases", self._tick_for_ever)
                 self._loop = self._supervisor.keep("moves", self._look_for_ever)
 
     @property
@@ -94,7 +102,7 @@ class TenantRoutes:
     async def _keep_known(self) -> None:
         """Who may have messages under way is kept before it may send any."""
         async with self._keeping:
-            text = PRODUCERS.encode_text(sorted(self._leases))
+            text = PRODUCERS.encode_text(sorted({*self._leases.names(), *self._joining}))
             await off_loop(self._topology.keep_document, self._known, text)
 
     @property
@@ -117,7 +125,7 @@ class TenantRoutes:
         # Who follows which version may have changed meanwhile. Of a tenant that was never moved
         # every producer there is follows 0: it sends to the shared queue, and must hear of this.
         known = self._moves.get(tenant)
-        switched = dict.fromkeys(self._leases, 0) if known is None else known.switched
+        switched = dict.fromkeys(self._leases.names(), 0) if known is None else known.switched
         fresh.switched = dict(switched)
         self._moves[tenant] = fresh
         logger.warning("tenant %s of %s is %s now", tenant, self._queue, fresh.phase.value)
@@ -127,20 +135,27 @@ class TenantRoutes:
 
     async def sync(
         self, producer: str, follows: Mapping[str, int], is_new: bool
-    ) -> tuple[float, Routes]:
+    ) -> tuple[float, Routes] | None:
         """Renew a producer's lease; answers it, and every tenant's route and version.
 
         `follows` are the versions that it follows by now, with all it sent before in the logs; of
         a tenant that is not named it is 0, the shared queue. A new one has sent nothing yet.
+        None says that the producer is fenced, or has left: it is to begin anew.
         """
         await self._ready()
-        known = producer in self._leases
-        self._leases[producer] = time.monotonic() + LEASE_S + GRACE_S
-        if not known:
-            await self._keep_known()
-            self._leases[producer] = time.monotonic() + LEASE_S + GRACE_S
+        joins = producer not in self._leases
+        if joins and not is_new:
+            return None
+        if joins:
+            # Its lease begins when it may send, however long keeping it takes.
+            self._joining.append(producer)
+            try:
+                await self._keep_known()
+            finally:
+                self._joining.remove(producer)
+        self._leases.renew(producer, time.monotonic())
         for tenant, move in self._moves.items():
-            if is_new:
+            if joins:
                 move.joined(producer)
             else:
                 move.switched[producer] = follows.get(tenant, 0)
@@ -152,7 +167,7 @@ class TenantRoutes:
         await self._keep_known()
 
     def _forget(self, producer: str) -> None:
-        self._leases.pop(producer, None)
+        self._leases.end(producer)
         for move in self._moves.values():
             move.gone(producer)
 
@@ -183,7 +198,7 @@ class TenantRoutes:
                 isolated_queue(self._queue, tenant),
                 isolated_queue(self._group, tenant),
                 tuple(sorted(p for p, v in move.switched.items() if v != move.version)),
-                self._alarms.get(tenant, ""),
+                self._alarms.get(tenant, "") or "; ".join(self._supervisor.problems()),
             )
             for tenant, move in sorted(self._moves.items())
         ]
@@ -197,16 +212,23 @@ class TenantRoutes:
                 async with self._operating:
                     await self._look()
             except Exception as error:  # noqa: BLE001 - whatever it is, tenants must not be stuck
-                logger.warning("tenants of %s: looking again, for %r", self._queue, error)
+                self._supervisor.note("moves", error)
+            else:
+                self._supervisor.over("moves")
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            self._leases.look(time.monotonic())
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _look(self) -> None:
-        now_s = time.monotonic()
-        for producer in [p for p, until_s in self._leases.items() if until_s < now_s]:
+        sure = self._leases.look(time.monotonic()) >= self._sure_s
+        for producer in self._leases.over(time.monotonic()):
             await off_loop(self._fence, producer)
-            if self._leases.get(producer, 0.0) < now_s:  # else it came back, and is told
-                self._forget(producer)
-                await self._keep_known()
-        if now_s < self._sure_s:
+            # Also when it came back meanwhile: it is fenced now, and told when it asks again.
+            self._forget(producer)
+            await self._keep_known()
+        if not sure:
             return
         for tenant, move in list(self._moves.items()):
             # Also on its way back: until nothing is unread there, somebody has to read it.

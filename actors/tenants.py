@@ -116,7 +116,8 @@ class TenantProducer:
 
     It renews its lease whatever is under way. A tenant that moves is held back until everything it
     sent before is acknowledged or given up; the others go on. Who was silent for longer than the
-    lease is fenced: what it had under way is refused with ProducerFenced, and it begins anew.
+    lease is fenced: what it had under way is refused with ProducerFenced, and it begins anew by
+    itself, as soon as it hears of that.
     """
 
     def __init__(self, topology: str, queue: str, routes: Any, **limits: Any) -> None:
@@ -126,10 +127,11 @@ class TenantProducer:
         self._limits = limits
         self._changed = threading.Condition()
         self._closing = threading.Event()
+        self._ended = threading.Event()
         self._anew()
-        self._sync(is_new=True)
+        self._sync()
         self._thread = Supervisor(f"tenants of {queue}").thread(
-            "pxrs-tenants", self._run, again=lambda: not self._closing.is_set()
+            "pxrs-tenants", self._run, again=lambda: not self._ended.is_set()
         )
         self._thread.start()
 
@@ -137,6 +139,7 @@ class TenantProducer:
         """Be a producer that has sent nothing yet, and is not known to the routes."""
         self._name = f"tenants/{uuid.uuid4().hex}"
         self._fenced = False
+        self._joined = False
         self._follows: Routes = {}
         self._held: Routes = {}
         self._producers: dict[str, Any] = {}
@@ -154,8 +157,8 @@ class TenantProducer:
     ) -> Receipt:
         """Send one message of a tenant; its header `tenant` says whose it is.
 
-        Waits while the tenant is moving. Raises DeadlineExceeded, and ProducerFenced when nothing
-        was heard of the routes for so long that they went on without this producer: what was not
+        Waits while the tenant is moving. Raises DeadlineExceeded, and ProducerFenced when this
+        producer was silent for so long that the routes went on without it: what was not
         acknowledged is refused, and the next message begins anew.
         """
         whose = checked_name(tenant, "a tenant").encode()
@@ -218,32 +221,41 @@ class TenantProducer:
             producer.flush(timeout_s)
 
     def _run(self) -> None:
-        while not self._closing.wait(SYNC_EVERY_S):
+        # Also while it closes: a lease must not end because the last messages take long.
+        while not self._ended.wait(SYNC_EVERY_S):
             try:
-                self._sync(is_new=self._fenced)
+                self._sync()
             except (RayError, GetTimeoutError, PxrsError) as error:
                 logger.warning("routes of tenants: asking again, for %s", error)
 
-    def _sync(self, *, is_new: bool) -> None:
+    def _begin_anew(self) -> None:
+        with self._changed:
+            former = list(self._producers.values())
+            self._anew()
+        for producer in former:  # fenced: nothing of it is under way any more
+            _close(producer)
+
+    def _sync(self) -> None:
         """Renew the lease, hear of moves, and follow those before which everything is in the logs.
 
         Nothing here waits for a log: a lease must not end because a partition is full.
         """
-        if is_new:
-            with self._changed:
-                former = list(self._producers.values())
-                self._anew()
-            for producer in former:
-                producer.close()  # fenced: nothing of it is under way any more
+        if self._fenced:
+            self._begin_anew()
         while True:
-            asked_s = time.monotonic()
+            asked_s, is_new = time.monotonic(), not self._joined
             follows = {tenant: version for tenant, (_, version) in self._follows.items()}
             call = self._routes.sync.remote(self._name, follows, is_new)
-            lease_s, routes = ray.get(call, timeout=CALL_WAIT_S if is_new else LEASE_S)
+            answer = ray.get(call, timeout=CALL_WAIT_S if is_new else LEASE_S)
             with self._changed:
+                if answer is None:
+                    self._fenced, self._sure_until_s = True, 0.0
+                    return
+                lease_s, routes = answer
                 moved = {t: r for t, r in routes.items() if self._version(t) != r[1]}
                 if is_new:
                     self._follows, moved = routes, {}
+                self._joined = True
                 self._held = moved
                 ready = [tenant for tenant in moved if self._all_there(tenant)]
                 for tenant in ready:
@@ -252,7 +264,6 @@ class TenantProducer:
                 self._changed.notify_all()
             if not ready:
                 return
-            is_new = False
 
     def _version(self, tenant: str) -> int:
         return self._follows.get(tenant, (Route.SHARED, 0))[1]
@@ -264,13 +275,21 @@ class TenantProducer:
         return all(receipt.done() for receipt in self._under_way.get(tenant, ()))
 
     def close(self) -> None:
-        """Send everything, and say goodbye, so that nobody waits for this producer."""
+        """Send everything, and say goodbye, so that nobody waits for this producer.
+
+        Raises DeadlineExceeded when something is not acknowledged; then no goodbye is said, for it
+        may come in yet, until this producer is fenced.
+        """
         if self._closing.is_set():
             return
         self._closing.set()
+        with self._changed:
+            producers = list(self._producers.values())
+        troubles = [error for error in map(_close, producers) if error is not None]
+        self._ended.set()
         self._thread.join(CALL_WAIT_S)
-        for producer in self._producers.values():
-            producer.close()
+        if troubles:
+            raise troubles[0]
         ray.get(self._routes.leave.remote(self._name), timeout=CALL_WAIT_S)
 
     def __enter__(self) -> Self:
@@ -283,3 +302,13 @@ class TenantProducer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _close(producer: Any) -> PxrsError | None:
+    """Close the producer of one queue; what went wrong is told, and keeps no other one open."""
+    try:
+        producer.close()
+    except PxrsError as error:
+        logger.warning("a producer of tenants could not send everything: %s", error)
+        return error
+    return None

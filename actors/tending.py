@@ -75,7 +75,9 @@ class Tending:
                 try:
                     await self._writer.do(partial(log.retain, wall_ms()), (log,))
                 except Exception as error:  # noqa: BLE001 - the other logs need it as well
-                    logger.warning("retention of %s: %s", log.folder, told(error))
+                    self._supervisor.note(f"retention of {log.queue}/{log.partition}", error)
+                else:
+                    self._supervisor.over(f"retention of {log.queue}/{log.partition}")
 
 
 def patiently(start: Callable[[], T]) -> T:

@@ -32,6 +32,7 @@ from pxrs_ray.actors.process_file import (
     write_process_file,
 )
 from pxrs_ray.frozen import FrozenJudge, Health, Look
+from pxrs_ray.supervision import RestartRules
 from pxrs_ray.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class PulseLine:
 
     def __init__(self) -> None:
         self.name = ""
+        self._closed = False
         self._beaten_s: float | None = None
         if sys.platform != "linux":
             return
@@ -57,8 +59,9 @@ class PulseLine:
         self.name = f"pxrs-pulse-{uuid.uuid4().hex}"
         self._socket.bind(f"\0{self.name}")
         self._socket.listen(BACKLOG)
-        answering = Supervisor("its pulse").thread(
-            "pxrs-pulse", self._answer_for_ever, again=lambda: self._socket.fileno() >= 0
+        rules = RestartRules(pause_first_s=ANSWER_WAIT_S, pause_most_s=ANSWER_WAIT_S)
+        answering = Supervisor("its pulse", rules).thread(
+            "pxrs-pulse", self._answer_for_ever, again=lambda: not self._closed
         )
         answering.start()
 
@@ -71,7 +74,9 @@ class PulseLine:
             try:
                 caller, _ = self._socket.accept()
             except OSError:
-                return  # closed, or no descriptors: whoever asks takes that for a mute process
+                if self._closed:
+                    return
+                raise  # no descriptors, say: told, and tried again; until then we are mute
             with caller:
                 beaten_s = self._beaten_s
                 silent_s = -1.0 if beaten_s is None else time.monotonic() - beaten_s
@@ -83,6 +88,7 @@ class PulseLine:
 
     def close(self) -> None:
         """Answer no more."""
+        self._closed = True
         if self.name:
             # Closing alone leaves the thread where it waits, and the socket open with it.
             self._socket.shutdown(socket.SHUT_RDWR)

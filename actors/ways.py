@@ -15,6 +15,7 @@ from ray.exceptions import RayError
 
 from pxrs_ray.actors import gcs, names
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.supervisor import beside
 
 OPEN_WAIT_S = 1.0
 
@@ -29,7 +30,7 @@ async def open_ways(topology: str, buffers: int) -> None:
     with suppress(PxrsError, ValueError):
         coordinator = await gcs.find(names.coordinator(topology), OPEN_WAIT_S)
         calls.append(coordinator.deployed.remote())
-    opening = [asyncio.ensure_future(_quietly(call)) for call in calls]
+    opening = [beside(_quietly, call) for call in calls]
     if opening:
         _, slow = await asyncio.wait(opening, timeout=OPEN_WAIT_S)
         for call in slow:

@@ -127,8 +127,12 @@ class Writer:
         for job in jobs:
             try:
                 job.answer = job.run()
-            except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
-                job.error = error
+            except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
+                # An end is no answer that a future could bring; of those before it nothing fails.
+                if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                    job.error = error
+                else:
+                    job.error = RuntimeError(told(error))
         failed = self._sync(at_once) if at_once else {}
         for job in jobs if failed else ():
             job.unsynced = {log: failed[log] for log in job.logs if log in failed}

@@ -81,7 +81,7 @@ def run(config: PxrsConfig, ledger: Ledger) -> None:
     goes_on()
     changes = [change.kind for change in group.history(after_version=before)]
     print(f"  what the registry has to say about it: {changes}")
-    buffer = ray.get_actor(names.buffer(topology.name, 0), namespace=names.NAMESPACE)
+    buffer: Any = ray.get_actor(names.buffer(topology.name, 0), namespace=names.NAMESPACE)
     kill("a buffer", ray.get(buffer.ping.remote()).pid)
     goes_on()
     stop.set()

@@ -167,9 +167,15 @@ class JsonFileStore(RegistryStore):
                 _put_member(group, member, 0)
             data["groups"][snapshot.group] = group
 
-    def remove_group(self, group: str) -> None:
+    def remove_group(self, group: str, generation: int | None = None) -> Outcome:
         with self._open() as data:
-            data.get("groups", {}).pop(group, None)
+            groups = data.get("groups", {})
+            if group in groups and generation is not None:
+                newest = groups[group]["generation"]
+                if not rules.check_generation(newest, generation, group):
+                    return Outcome.FENCED
+            groups.pop(group, None)
+            return Outcome.APPLIED
 
     def describe(self) -> StoreInfo:
         return StoreInfo("json file", f"file://{self._path}", True, ("slow: for a few groups",))

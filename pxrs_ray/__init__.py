@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.listening import Notifications as Notifications
+    from pxrs_ray.actors.listening import partition_changes as partition_changes
     from pxrs_ray.actors.topology import Topology as Topology
     from pxrs_ray.actors.topology import attach as attach
     from pxrs_ray.actors.topology import deploy as deploy
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pxrs_ray.errors import PxrsError as PxrsError
     from pxrs_ray.errors import StoreUnavailable as StoreUnavailable
     from pxrs_ray.model import Message as Message
+    from pxrs_ray.partitioning import quality as quality
 
 __version__ = "0.1.0"
 
@@ -37,6 +40,7 @@ _HOMES = {
     "GroupConfig": "pxrs_ray.config",
     "Message": "pxrs_ray.model",
     "NotOwner": "pxrs_ray.errors",
+    "Notifications": "pxrs_ray.actors.listening",
     "PartitionFull": "pxrs_ray.errors",
     "PxrsError": "pxrs_ray.errors",
     "PxrsConfig": "pxrs_ray.config",
@@ -45,6 +49,8 @@ _HOMES = {
     "Topology": "pxrs_ray.actors.topology",
     "attach": "pxrs_ray.actors.topology",
     "deploy": "pxrs_ray.actors.topology",
+    "partition_changes": "pxrs_ray.actors.listening",
+    "quality": "pxrs_ray.partitioning",
 }
 
 __all__ = [*_HOMES, "__version__"]

@@ -11,6 +11,7 @@ says who *should* hold a partition; handing it over safely is the coordinator's 
 * `round_robin`  partition p to member p mod C
 * `tenant`       partition p to member (hash(tenant) + p) mod C, so that tenants start elsewhere
 * `static`       what the given map says; a partition whose member is not there stays unassigned
+* `module:function` one of the user's own: takes a `Problem`, answers an `Assignment`
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fractions import Fraction
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Member, MemberId, PartitionId
 from pxrs_ray.naming import pick
+from pxrs_ray.own_assignor import is_own, solve_by
 from pxrs_ray.partitioning.hashes import hash_key
 
 Assignment = dict[PartitionId, MemberId]
@@ -88,14 +90,16 @@ def assign(
     Raises UsageError for an unknown assignor, doubled member ids, a partition out of range,
     a weight that is not finite, or `static` without a map.
     """
-    solve = pick("assignor", assignor, ASSIGNORS)
+    solve = ASSIGNORS["sticky"] if is_own(assignor) else pick("assignor", assignor, ASSIGNORS)
     _check(members, partitions, current, static_map)
     if assignor == "static" and static_map is None:
         raise UsageError("assignor 'static' needs static_map: partition -> member id")
     if not members:
         return {}
     ordered = tuple(sorted(members, key=lambda member: member.member))
-    return solve(Problem(ordered, partitions, current, static_map, tenant))
+    problem = Problem(ordered, partitions, current, static_map, tenant)
+    own = solve_by(assignor, problem) if is_own(assignor) else None
+    return solve(problem) if own is None else own
 
 
 def movement(

@@ -91,7 +91,10 @@ def _check_queues(status: TopologyStatus) -> Iterator[Finding]:
             f"`pxrs restart buffer/{buffer[1]} -t {status.topology}`; one that is frozen is ended "
             "and started anew by its node within half a lease, one whose node is gone waits for it"
             if buffer
-            else "see docs/guarantees.md, 'Stores'"
+            else "what is named there"
+            if "`pxrs " in problem
+            else f"it is tried again by itself; if it stays, `pxrs restart coordinator -t "
+            f"{status.topology}` starts what tries anew, and no partition moves"
         )
         yield Finding(Level.PROBLEM, f"topology {status.topology}", problem, remedy)
     for queue in status.queues:

@@ -3,8 +3,12 @@
 A handler that acts on the outside world passes `context.fencing_token` along (a receiver refuses
 a lower epoch for the same topology and partition) or `context.idempotency_key`, which is the same
 each time this message is delivered, whoever delivers it, and never that of another message: a
+<<<<<<< HEAD
 topology that is made anew under an old name has another `topology_id`. Whoever acts on something
 that compares no tokens asks `context.holds()` right before.
+=======
+topology or a queue that is made anew under an old name has another `topology_id`.
+>>>>>>> aone
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, transaction
 class Context:
     """Where a delivery comes from. `attempt` is 1 for the first, counted across hand-overs.
 
-    `topology_id` is random, and made once with the topology's registry.
+    `topology_id` is random, made once with the topology's registry; a queue that is made anew
+    after it was removed has another one.
     """
 
     topology_id: str

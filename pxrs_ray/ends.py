@@ -4,7 +4,8 @@ Rules of this file. It is one document of the topology's registry. What is to be
 here before anything of it is touched, and stays until all of it is gone, so that a removal that
 was cut off is finished by the next coordinator. A group's name can be used again: what was given
 out under it once (epochs, generations) is never given out again, so one number for all that are
-gone says where new groups begin.
+gone says where new groups begin. A queue's name can be used again too, and its offsets begin anew
+then: the number of its former lives makes it another for whatever is kept outside.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ DOCUMENT = "ends"
 class Ends:
     """`groups` names the queue of each group that is going; names are full names.
 
-    No new group gives out an epoch or a generation up to `epoch` and `generation`.
+    No new group gives out an epoch or a generation up to `epoch` and `generation`. `lives` says
+    how often a queue of a name was removed.
     """
 
     epoch: Epoch = 0
@@ -29,6 +31,7 @@ class Ends:
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     queues: tuple[str, ...] = ()
     topology: bool = False
+    lives: dict[str, int] = field(default_factory=dict)
 
     def with_group(
         self, group: str, queues: tuple[str, ...], epoch: Epoch, generation: Generation
@@ -45,13 +48,20 @@ class Ends:
         """A group is gone; its numbers stay."""
         return replace(self, groups={g: q for g, q in self.groups.items() if g != group})
 
-    def with_queue(self, queue: str) -> Ends:
-        """A queue is going."""
-        return replace(self, queues=(*self.without_queue(queue).queues, queue))
+    def with_queue(self, queue: str, life: int) -> Ends:
+        """A queue is going in its life of this number; whoever has its name next is another."""
+        if queue in self.queues:
+            return self
+        lives = {**self.lives, queue: life + 1}
+        return replace(self, queues=(*self.queues, queue), lives=lives)
 
     def without_queue(self, queue: str) -> Ends:
         """A queue is gone."""
         return replace(self, queues=tuple(q for q in self.queues if q != queue))
+
+    def life(self, queue: str) -> int:
+        """How many queues of this name are gone."""
+        return self.lives.get(queue, 0)
 
 
 ENDS = json_codec("registry: what is going, of a topology", Ends)

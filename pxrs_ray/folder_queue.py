@@ -108,20 +108,26 @@ class FolderQueue:
     def write(self, partition: int, messages: Iterable[tuple[int, bytes, int]]) -> int:
         """Write (offset, payload, timestamp in ms) of a partition; answers how many.
 
-        Files that are there already stay; `offset.txt` is moved behind the last one.
+        Files below `offset.txt` that are there stay; what lies above was cut off, and nobody knows
+        what is in it. `offset.txt` is moved behind the last one when all of them are on disk.
         """
         folder = self.queue / f"partition-{partition}"
         self._files.make_folder(folder)
-        last, count = self.next_offset(partition) - 1, 0
+        known = self.next_offset(partition)
+        last, written = known - 1, []
         for offset, payload, timestamp_ms in messages:
             path = folder / f"{offset:0{DIGITS}}.msg"
-            if not path.exists():
+            if offset >= known or not path.exists():
                 self._files.replace(path, payload, sync=False)
                 os.utime(path, ns=(timestamp_ms * 1_000_000, timestamp_ms * 1_000_000))
-                count += 1
+                written.append(path)
             last = max(last, offset)
-        self._files.replace(folder / "offset.txt", b"%d" % (last + 1), sync=False)
-        return count
+        # After all of them: the system has written the most of it by then.
+        for path in written:
+            self._files.sync_file(path)
+        self._files.sync_folder(folder)
+        self._files.replace(folder / "offset.txt", b"%d" % (last + 1), sync=True)
+        return len(written)
 
     def commit(self, group: str, committed: Iterable[tuple[int, int]]) -> None:
         """Write the last processed offset of partitions of a group."""
@@ -129,7 +135,7 @@ class FolderQueue:
         self._files.make_folder(folder)
         for partition, offset in committed:
             path = folder / f"partition-{partition}.offset"
-            self._files.replace(path, b"%d" % offset, sync=False)
+            self._files.replace(path, b"%d" % offset, sync=True)
 
 
 def chunks(messages: list[FolderMessage], records_max: int) -> Iterator[list[FolderMessage]]:

@@ -46,7 +46,8 @@ class Seal:
             return text, False
         seal, _, plain = text.removeprefix(_MARK).partition(":")
         wanted = (_seal_of(key, place, plain) for key in self._keys)
-        return plain, any(hmac.compare_digest(seal.encode(), each.encode()) for each in wanted)
+        said = seal.encode(errors="surrogatepass")
+        return plain, any(hmac.compare_digest(said, each.encode()) for each in wanted)
 
 
 def _seal_of(key: bytes, place: str, text: str) -> str:
@@ -54,21 +55,33 @@ def _seal_of(key: bytes, place: str, text: str) -> str:
     return hmac.new(key, said, "sha256").hexdigest()
 
 
-def seal_of(folder: Path, key: bytes, files: Files | None = None) -> tuple[Seal, str]:
+def _unreadable(path: Path, error: Exception) -> str:
+    return f"{path} cannot be read ({error}): consumers of a former start are not known"
+
+
+def seal_of(
+    folder: Path, key: bytes, files: Files | None = None, *, strict: bool = False
+) -> tuple[Seal, str]:
     """The seal of a topology whose data is in `folder`, and what is wrong with its file, or ''.
 
-    `key` is the one that is used from now on; those that the file has stay known.
+    `key` is the one that is used from now on; those that the file has stay known. A file that
+    cannot be read now stays as it is, for it may be read by the next start; with `strict` that
+    is an OSError.
     """
     files = files or Files()
     path, problem = folder / KEY_FILE, ""
     known: tuple[str, ...] = ()
     try:
-        known = KEYS_CODEC.decode(path.read_bytes())
+        known = KEYS_CODEC.decode(files.read_file(path))
         known = tuple(each for each in known if len(bytes.fromhex(each)) == KEY_BYTES)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:
-        problem = f"{path} cannot be read ({error}): consumers of a former start are not known"
+    except OSError as error:
+        if strict:
+            raise
+        return Seal([key]), _unreadable(path, error)
+    except ValueError as error:
+        problem = _unreadable(path, error)
     keys = (key.hex(), *(each for each in known if each != key.hex()))[:KEYS_MAX]
     if keys != known:
         try:

@@ -223,6 +223,18 @@ async def contained(work: Coroutine[Any, Any, T]) -> T:
     return done
 
 
+def beside(call: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> asyncio.Task[T]:
+    """Make a call in a task of its own, for who awaits the task: what is raised is raised there.
+
+    An end that it raises (SystemExit) is an ordinary error, and ends no event loop.
+    """
+
+    async def made() -> T:
+        return await contained(call(*arguments))
+
+    return asyncio.get_running_loop().create_task(made())
+
+
 async def off_loop(call: Callable[..., T], *arguments: Any, threads: Executor | None = None) -> T:
     """Make a blocking call on a thread, and await it. Of an end that it raises comes an error.
 

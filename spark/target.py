@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import ray
 
+from pxrs_ray.actors import names
 from pxrs_ray.log.limits import MIB, LogLimits
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.partitioning import Partitioner, Spread
@@ -60,12 +61,12 @@ class Target:
 
     def ledger(self) -> Target:
         """The small log beside the queue that remembers its feeds; users cannot name it so."""
-        return replace(self, queue=f"_feeds.{self.queue}", spread=Spread(1))
+        return replace(self, queue=names.feeds_of(self.queue), spread=Spread(1))
 
     def stream_ledger(self) -> Target:
         """The same for micro-batches: only each stream's latest plan matters."""
         limits = replace(self.limits, retention_bytes=MIB, segment_bytes_max=MIB)
-        return replace(self, queue=f"_streams.{self.queue}", spread=Spread(1), limits=limits)
+        return replace(self, queue=names.streams_of(self.queue), spread=Spread(1), limits=limits)
 
     def spec(self) -> QueueSpec:
         """The queue as buffers know it."""

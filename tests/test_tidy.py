@@ -59,7 +59,7 @@ MAY_WRITE = {
     "spark/session.py": "settings of Spark's own logging, in a scratch folder",
 }
 WRITING = ("write_text", "write_bytes", "mkdir", "makedirs", "rename", "renames", "O_CREAT")
-WRITING += ("O_WRONLY", "O_RDWR", "mkstemp", "NamedTemporaryFile")
+WRITING += ("rmtree", "O_WRONLY", "O_RDWR", "mkstemp", "NamedTemporaryFile")
 
 MODE = re.compile(r"[rbt]*[wax+][rbt+]*")
 
@@ -323,20 +323,19 @@ def test_the_pins_are_plain() -> None:
 
 # Whatever begins a task or a thread of its own; only the supervisor does.
 BEGINS = {"create_task", "ensure_future", "Thread", "to_thread", "run_in_executor", "TaskGroup"}
+BEGINS |= {"ThreadPoolExecutor", "ProcessPoolExecutor", "Timer"}
 # File: how often, and why that cannot end silently: each is awaited where it is begun, and what it
 # raises is raised there.
 BEGINS_HERE = {
+    "actors/source_reading.py": (1, "a source's calls, each awaited by off_loop"),
     "actors/starting.py": (1, "the start, awaited by every call"),
-    "actors/changes.py": (2, "a change and a question, each waited for"),
-    "actors/crew.py": (2, "an actor's coming up, awaited with a deadline; its end, awaited"),
     "actors/gcs.py": (1, "a call off the loop, awaited with a deadline; its end is looked at"),
-    "actors/group_life.py": (2, "a group's own life and loops: it loads what fails anew"),
-    "actors/line.py": (1, "a call's answer: it catches everything, and answers it"),
-    "actors/overview.py": (1, "a look at the registry, awaited"),
+    "actors/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
+    "actors/group_life.py": (1, "a group's loops: its life loads what fails anew"),
+    "actors/reader.py": (1, "reads, each awaited by off_loop"),
     "actors/reading.py": (2, "a fetch and a wake, of which one is awaited"),
-    "actors/ways.py": (1, "calls that only warm up, awaited together"),
-    "actors/writer.py": (2, "a job's own thread, awaited"),
-    "pxrs_ray/supervisor.py": (3, "the supervisor"),
+    "actors/writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
+    "pxrs_ray/supervisor.py": (4, "the supervisor"),
 }
 
 

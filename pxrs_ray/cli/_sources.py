@@ -16,7 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from pxrs_ray.codec import from_json
 from pxrs_ray.errors import UsageError
+from pxrs_ray.supervision import told
 
 Columns = tuple[list[bytes | None], list[bytes], list[str | None]]
 Row = tuple[bytes | None, bytes, str | None]
@@ -97,7 +99,7 @@ def _jsonl(path: str, stream: IO[str]) -> Iterator[Mapping[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = from_json(line)
         except ValueError as error:
             raise UsageError(f"{path}:{number}: is not JSON: {error}") from None
         if not isinstance(row, dict):
@@ -110,11 +112,11 @@ def _parquet(path: str) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
-    for batch in file.iter_batches(CHUNK_ROWS):
-        yield from batch.to_pylist()
+        for batch in pq.ParquetFile(path).iter_batches(CHUNK_ROWS):
+            batch.validate(full=True)
+            yield from batch.to_pylist()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise UsageError(f"{path}: cannot be read: {told(error, 200)}") from None
 
 
 def _pairs(found: Iterable[Mapping[str, Any]], key: str | None, names: Names) -> Iterator[Row]:

@@ -14,13 +14,11 @@ def place(text: str) -> int | str | datetime:
     """Read where to go: 'start', 'end', an offset, or a time such as 2026-05-01T12:00."""
     if text in ("start", "end"):
         return text
-    if text.isdigit():
-        return int(text)
     try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+        return int(text) if text.isdecimal() else datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):  # too many digits; a year that no clock knows
         raise typer.BadParameter(
-            f"seek to start, end, an offset, or a time like 2026-05-01T12:00, not {text!r}"
+            f"seek to start, end, an offset, or a time like 2026-05-01T12:00, not {text[:50]!r}"
         ) from None
 
 

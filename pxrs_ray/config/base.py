@@ -25,7 +25,6 @@ Strategy = Literal["modulo", "jump", "tenant", "round_robin", "label", "broadcas
 Hash = Literal["xxh64", "murmur3_128", "murmur3_32", "sha256", "crc32", "java"]
 Durability = Literal["memory", "interval", "always"]
 LostLogPolicy = Literal["stop", "continue"]
-Assignor = Literal["sticky", "range", "round_robin", "tenant", "static"]
 CommitMode = Literal["interval", "batch", "message"]
 FailurePolicy = Literal["stop", "skip", "dead_letter", "quarantine"]
 Submit = Literal["burst", "batch", "sequential_by_originator", "sequential_by_tenant", "sequential"]
@@ -43,6 +42,14 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, examples=["payments", "eu.orders-2"])]
 ImportPath = Annotated[
     str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", examples=["shop.handlers:charge"])
+]
+# One of the built-in ones, or a function of the user's own.
+Assignor = Annotated[
+    str,
+    Field(
+        pattern=r"^(sticky|range|round_robin|tenant|static|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
+        examples=["sticky", "range", "round_robin", "tenant", "static", "shop.spread:by_rack"],
+    ),
 ]
 Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
 MessageBytes = Annotated[int, Field(ge=1, le=GIB)]  # a column of Arrow holds at most 2 GiB

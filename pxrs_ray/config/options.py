@@ -242,7 +242,7 @@ class GroupConfig(GroupOptions):
     scaling: ScalingConfig | None = option(
         None, "Let the load decide how many consumers there are; left out, it is `consumers`."
     )
-    assignor: Assignor = option("sticky", "How partitions are shared out between consumers.")
+    assignor: Assignor = option("sticky", "How partitions are shared out: see docs/processing.md.")
     static_map: dict[str, list[int]] | None = option(
         None, "For the assignor static: the partitions of each consumer."
     )

@@ -201,6 +201,14 @@ class Files:
                 pending[0] = pending[0][done:]
         return written
 
+    def sync_file(self, path: Path) -> None:
+        """Return when what is in `path` would survive a power cut; its name may not yet."""
+        fd = self.open_to_read(path)
+        try:
+            self.sync(fd)
+        finally:
+            os.close(fd)
+
     def read_file(self, path: Path) -> bytes:
         """All of a small file. Raises FileNotFoundError."""
         fd = self.open_to_read(path)

@@ -58,6 +58,8 @@ def _schema(flags: int) -> pa.Schema:
 
 
 SCHEMAS = tuple(_schema(flags) for flags in range(KNOWN_FLAGS + 1))
+# Texts as bytes: what is no UTF-8 is dealt with by who reads it, and takes no neighbours down.
+_RAW = {pa.utf8(): pa.binary(), HEADERS_TYPE: pa.map_(pa.binary(), pa.binary())}
 
 
 class Mark(NamedTuple):
@@ -167,10 +169,16 @@ def decode_body(header: FrameHeader, body: Any) -> pa.RecordBatch:
     """The body's columns, as views into its bytes (checked before: see `check_body`)."""
     try:
         columns = pa.ipc.read_record_batch(pa.py_buffer(body), SCHEMAS[header.flags])
-    except (pa.ArrowException, OSError, EOFError) as error:
+        # Arrow believes every place that a column names, and would read wherever that is.
+        for column in columns.columns:
+            raw = _RAW.get(column.type)
+            (column if raw is None else column.view(raw)).validate(full=True)
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise LogCorrupted(f"the frame body is not a record batch: {error}") from error
     if columns.num_rows != header.messages:
         raise LogCorrupted(f"the frame has {columns.num_rows} messages, not {header.messages}")
+    if columns.column(1).null_count:
+        raise LogCorrupted("a message of the frame has no payload")
     return columns
 
 

@@ -336,6 +336,20 @@ class LogLibrary:
             limits = self._specs[queue].limits
             log.set_limits(replace(limits, hot_bytes_max=min(share, limits.hot_bytes_max)))
 
+    def drop_group(self, queue: str, group: str) -> None:
+        """Have no log of `queue` wait for `group`. Raises what passes, after telling the others.
+
+        A log that is damaged is not told: it waits for nobody as long as it is.
+        """
+        spec, left = self._specs.get(queue), None
+        for partition in self._partitions(spec) if spec is not None else ():
+            try:
+                self.log(queue, partition).drop_group(group)
+            except PxrsError as error:
+                left = error if passes(error) else left
+        if left is not None:
+            raise left
+
     def drop_queue(self, queue: str) -> None:
         """Delete every log of `queue` here; an absent queue is success.
 

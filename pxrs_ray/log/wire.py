@@ -153,6 +153,7 @@ class BufferInfo:
     the node. `generation` and `term` are the newest that it was granted, `monotonic_ms` is its own
     clock for a grant to echo, `ends` is how far each log has come. `problem` says why it serves
     nothing, whatever it is granted.
+    `problems` are what is wrong with its own loops now.
     """
 
     topology: str
@@ -168,6 +169,7 @@ class BufferInfo:
     monotonic_ms: int = 0
     ends: Mapping[str, Mapping[PartitionId, Offset]] = field(default_factory=dict)
     problem: str = ""
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,4 +81,6 @@ def _field(line: bytes, name: str | None) -> bytes | None:
         value = json.loads(line)[name]
     except (ValueError, KeyError, TypeError):
         return None
-    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+    # JSON has half characters too ("\ud800"): each is kept as bytes of its own.
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.encode(errors="surrogatepass")

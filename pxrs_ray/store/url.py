@@ -89,7 +89,11 @@ def parse_store_url(url: str, environment: Mapping[str, str] | None = None) -> S
             f"{', '.join(f'{known}:' for known in SCHEMES)}"
         )
     # urlsplit knows no authority for a list of hosts with ports, so it only splits the rest.
-    parts = urlsplit("x:" + url.partition(":")[2])
+    try:
+        parts = urlsplit("x:" + url.partition(":")[2])
+    except ValueError:
+        # What it says may repeat a part of the URL, and in that a secret.
+        raise ConfigError(f"store URL: {scheme} has a host that is none") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     login, _, places = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
@@ -138,6 +142,9 @@ def password_named(
         return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         raise ConfigError(f"{where}: cannot read password_file: {error}") from None
+    except ValueError:
+        # Its own words hold the bytes that are no text: they may be the password.
+        raise ConfigError(f"{where}: password_file holds no text, or is no path") from None
 
 
 def _host(place: str, scheme: str) -> tuple[str, int | None]:

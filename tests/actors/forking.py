@@ -30,6 +30,7 @@ from tests.actors.in_process import by_reference, until
 from tests.actors.worker_bench import Office
 
 WAIT_S = 30.0
+CHILD_S = 60
 
 
 def sleep_long() -> None:
@@ -52,6 +53,7 @@ def ends(process: Any) -> str:
 def forked(leave: Callable[[], object]) -> str:
     pid = os.fork()
     if pid == 0:
+        signal.alarm(CHILD_S)  # whatever becomes of it, it does not stay
         leave()
         raise Returns
     _, status = os.waitpid(pid, 0)
@@ -178,7 +180,13 @@ async def main(way: str) -> None:
     handler.close()
 
 
+def as_rays_worker(number: int, frame: object) -> None:
+    """Ray has a handler of its own, which Python would run in children too."""
+    print(f"signal {number} ran Python's handler", flush=True)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, as_rays_worker)
     # As in a Ray actor, the loop is not on the main thread.
     running = threading.Thread(target=lambda: asyncio.run(main(sys.argv[1])))
     running.start()

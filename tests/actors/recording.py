@@ -12,6 +12,8 @@ from typing import Any
 
 from pxrs_ray.delivery import Context, DeliveredBatch, Delivery
 
+PAUSES_MAX = 4
+
 
 @dataclass(frozen=True)
 class Note:
@@ -132,8 +134,13 @@ class Failing(Recorder):
 def eventually(
     check: Callable[[], Any], timeout_s: float = 30.0, what: str = "", pause_s: float = 0.01
 ) -> Any:
-    """Wait until `check` answers something true, and answer that."""
+    """Wait until `check` answers something true, and answer that.
+
+    A check mostly asks other processes, and whoever asks often takes the core that these need: the
+    longer it takes, the longer each pause, up to `PAUSES_MAX` times the first.
+    """
     end_s = time.monotonic() + timeout_s
+    longest_s = PAUSES_MAX * pause_s
     while True:
         found = check()
         if found:
@@ -141,3 +148,4 @@ def eventually(
         if time.monotonic() > end_s:
             raise AssertionError(f"not within {timeout_s} s: {what or check}; last: {found!r}")
         time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, longest_s)

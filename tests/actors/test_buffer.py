@@ -26,6 +26,10 @@ from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire
+from tests.second_lives import second_lives as second_lives
+
+# Every scenario goes on in further lives of its logs.
+pytestmark = pytest.mark.usefixtures("second_lives")
 
 LONG_MS = 20_000
 Use = Callable[[Buffer], Awaitable[None]]

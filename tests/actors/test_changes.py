@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -45,14 +44,17 @@ def test_a_change_is_made_while_the_registry_is_there() -> None:
     play(scene)
 
 
-def test_a_change_in_an_outage_that_is_known_is_refused_at_once_and_never_made() -> None:
+def test_a_change_in_an_outage_that_is_known_is_refused_at_once_and_never_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Whoever waited for an answer would wait for longer than the scene may take.
+    monkeypatch.setattr(module, "ANSWER_MS", AWAY_MS)
+
     async def scene(registry: Registry, changes: Changes) -> None:
         registry.away_ms = AWAY_MS
-        began_s = time.monotonic()
         told = "registry away for 117 s: scale billing 3 is refused and nothing was changed"
         with pytest.raises(RegistryAway, match=told):
             await changes.make("scale billing 3", registry.change)
-        assert time.monotonic() - began_s < 0.1
         registry.away_ms = None
         registry.back.set()
         await asyncio.sleep(0.05)

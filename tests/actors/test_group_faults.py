@@ -56,6 +56,7 @@ PLACES = (
     ("host", "_take"),
     ("host", "_begin"),
     ("host", "_until_tick_ms"),
+    ("life", "_interrupt"),
 )
 
 
@@ -187,6 +188,7 @@ def owner_of(world: World, place: str) -> Any:
         "shell": world.shells["sick"],
         "host": host,
         "core": host.core,
+        "life": host._life,
     }[place]
 
 
@@ -198,7 +200,7 @@ def test_one_fault_fails_one_group_which_heals(
     async def scene(world: World) -> None:
         sick, well = world.hosts["sick"], world.hosts["well"]
         await work(sick, 2)
-        if place[1] in ("lead_again", "_begin"):  # called after a fault: make one
+        if place[1] in ("lead_again", "_begin", "_interrupt"):  # called after a fault: make one
             Broken(world.store, "write", lambda: RuntimeError("first"), 2)
         broken = Broken(
             owner_of(world, place[0]), place[1], kind, at=3 if place[0] == "core" else 1

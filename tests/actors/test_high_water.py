@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors.high_water import HighWater
+from pxrs_ray.actors import starting
+from pxrs_ray.actors.high_water import NAME, HighWater, accept_loss
+from pxrs_ray.actors.starting import patiently
 from pxrs_ray.errors import StoreCorrupted
+from pxrs_ray.log.files import Files
 
 
 def noted(folder: Path) -> HighWater:
@@ -46,3 +51,65 @@ def test_a_note_that_cannot_be_read_is_told_and_stops_nobody(tmp_path: Path) -> 
     found = HighWater(tmp_path, "first")
     found.check("g", 1, 0)
     assert "cannot be read" in found.problems[0]
+
+
+class UsedUp(Files):
+    """Has no descriptor left for the first `times` reads of the note."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def open_to_read(self, path: Path) -> int:
+        if path.name == NAME and self.times:
+            self.times -= 1
+            raise OSError(errno.EMFILE, "too many open files")
+        return super().open_to_read(path)
+
+
+def test_a_note_that_cannot_be_read_for_a_moment_is_not_forgotten(tmp_path: Path) -> None:
+    noted(tmp_path).note("h", 7, 70)
+    found = HighWater(tmp_path, "first", files=UsedUp(2))
+    found.check("g", 1, 0)
+    found.note("g", 2, 18)
+    assert "cannot be written" in found.problems[0]
+    found.note("g", 2, 18)
+    assert found.problems == []
+    for group, generation in (("g", 3), ("h", 7)):
+        with pytest.raises(StoreCorrupted, match="lost accepted writes"):
+            HighWater(tmp_path, "first").check(group, generation, 100)
+
+
+def test_another_registry_is_noticed_by_the_next_start_that_can_read(tmp_path: Path) -> None:
+    noted(tmp_path)
+    found = HighWater(tmp_path, "second", files=UsedUp(1))
+    found.note("g", 1, 1)
+    with pytest.raises(StoreCorrupted, match="emptied or replaced"):
+        HighWater(tmp_path, "second")
+    accept_loss(tmp_path, "me")
+    unread = HighWater(tmp_path, "second", files=UsedUp(1))
+    unread.note("g", 2, 2)
+    assert HighWater(tmp_path, "second").accepted == "me"
+
+
+def test_a_removed_group_does_not_come_back_with_a_note_that_is_read_late(tmp_path: Path) -> None:
+    noted(tmp_path)
+    found = HighWater(tmp_path, "first", files=UsedUp(2))
+    found.forget("g")
+    found.note("h", 1, 1)
+    HighWater(tmp_path, "first").check("g", 1, 0)
+
+
+def test_a_start_waits_for_its_notes_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted(tmp_path)
+    files = UsedUp(2)
+
+    def read(strict: bool) -> HighWater:
+        return HighWater(tmp_path, "first", files=files, strict=strict)
+
+    found = asyncio.run(patiently(read))
+    assert found.problems == [] and found.generation("g") == 3
+    monkeypatch.setattr(starting, "NOTES_WAIT_S", 0.3)
+    files.times = 1_000
+    assert "cannot be read" in asyncio.run(patiently(read)).problems[0]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,7 @@ import pytest
 import ray
 from ray._private import services
 
+from pxrs_ray.actors import joining
 from pxrs_ray.actors.joining import join, join_or_start
 from pxrs_ray.errors import UsageError
 from tests.servers import free_port
@@ -24,6 +30,7 @@ def joined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Joined]:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda address, **_: calls.append({"address": address}))
     monkeypatch.setattr(services, "find_gcs_addresses", set)
+    monkeypatch.setattr(joining, "_check_let_in", lambda _: None)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setenv("RAY_ADDRESS", "")
     yield calls
@@ -75,3 +82,61 @@ def test_a_named_cluster_that_is_gone_is_not_replaced(
 def test_no_test_joins_what_another_one_left(tmp_path: Path, gone: str) -> None:
     """What `ray.init()` without an address would do here (None: start a Ray of its own)."""
     assert services.canonicalize_bootstrap_address(None, str(tmp_path / "ray")) is None
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch, joined: Joined) -> Iterator[socket.socket]:
+    """Somebody who listens at the address that RAY_ADDRESS names."""
+    monkeypatch.undo()
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(joining, "LISTEN_WAIT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{listening.getsockname()[1]}")
+        yield listening
+
+
+def test_a_head_that_is_frozen_is_told_at_once(listener: socket.socket) -> None:
+    with pytest.raises(UsageError, match=r"says nothing for 0\.2 s .*does it run"):
+        join()
+
+
+def test_a_port_that_is_not_the_heads_is_told_at_once(listener: socket.socket) -> None:
+    def answer() -> None:
+        asked = b""
+        while not asked:  # the first one only looks whether somebody listens
+            connection, _ = listener.accept()
+            with connection:
+                asked = connection.recv(100)
+                if asked:
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    with pytest.raises(UsageError, match=r"is not the head of a Ray cluster.*not the dashboard's"):
+        join()
+    answering.join(10)
+
+
+def test_the_token_that_is_here_is_taken_along(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a process of its own, for Ray reads the mode once."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray/auth_token").write_text("a" * 64)
+    code = (
+        "import os; from pxrs_ray.actors.joining import take_the_token as take\n"
+        "take(); print(os.environ.get('RAY_AUTH_MODE'))"
+    )
+    without = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+
+    def told(**variables: str) -> str:
+        command = [sys.executable, "-c", code]
+        ended = subprocess.run(
+            command, env={**without, **variables}, capture_output=True, text=True, timeout=60
+        )
+        assert ended.stderr == ""
+        return ended.stdout.strip()
+
+    assert told(HOME=str(tmp_path)) == "token"
+    assert told(HOME=str(tmp_path), RAY_AUTH_MODE="disabled") == "disabled"
+    assert told(HOME=str(tmp_path / "nobody")) == "None"

@@ -106,15 +106,16 @@ def cluster() -> Iterator[Cluster]:
     """The cluster, for the whole run. Its folder's name is short: sockets are in it."""
     folder = Path(tempfile.mkdtemp(prefix="pxrs-c-"))
     environment = _install(folder)
-    token = folder / "token"
+    # Where `ray get-auth-token --generate` puts it. No variable says that there is one.
+    token = folder / "home/.ray/auth_token"
+    token.parent.mkdir(parents=True)
     token.write_text(secrets.token_hex(32))
     head, page, agent, client = (free_port() for _ in range(4))
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PXRS_", "PYTHON"))}
     variables = {
         **kept,
         "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
+        "HOME": str(folder / "home"),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_metrics_report_interval_ms": "1000",
         "RAY_ADDRESS": f"127.0.0.1:{head}",

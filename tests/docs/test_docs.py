@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import pxrs_ray
 from pxrs_ray.actors.metrics import METRICS
 from pxrs_ray.config import PxrsConfig
 from tests.docs.reference import DOCS, error_classes, pages
@@ -42,6 +43,12 @@ def test_generated_pages_are_as_the_code_says(page: str) -> None:
 
 def test_every_error_has_a_remedy_and_no_remedy_is_left_over() -> None:
     assert set(REMEDIES) == set(error_classes())
+
+
+@pytest.mark.parametrize("name", [name for name in pxrs_ray.__all__ if name[0] != "_"])
+def test_every_public_name_is_there_and_in_the_documentation(name: str) -> None:
+    assert getattr(pxrs_ray, name) is not None
+    assert any(re.search(rf"\b{name}\b", path.read_text()) for path in TEXTS)
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)

@@ -13,10 +13,11 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pxrs_ray.actors.names import feeds_of
 from pxrs_ray.config import GroupConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
 from pxrs_ray.events import Assignment
@@ -141,6 +142,15 @@ async def group_gone(world: ControlWorld) -> None:
     check([], low, "partitions granted under an epoch that was given out before")
 
 
+async def fed(world: ControlWorld) -> None:
+    """A group that has passed everything of a queue that a feed knows."""
+    await worked(world)
+    spec, _, _ = await world.call("queue", "q")
+    await world.buffers[0].open(replace(spec, queue=feeds_of("q"), partitions=1), {})
+    await world.produce(feeds_of("q"), 0, 1)
+    world.old_identity = (await world.call("group_spec", "g")).topology_id  # type: ignore[attr-defined]
+
+
 async def delete_queue(world: ControlWorld) -> None:
     await world.again("delete_queue", "q", True)
 
@@ -162,16 +172,25 @@ async def queue_gone(world: ControlWorld) -> None:
         await messages(world, "q"),
         "messages of the queue made anew",
     )
+    known = [queue for buffer in world.buffers.values() for queue in (await buffer.ping()).queues]
+    check([], [queue for queue in known if queue not in ("q", "r")], "what is known of its feeds")
+    await world.call("group", "g", "q", {})
+    old: str = world.old_identity  # type: ignore[attr-defined]
+    found = (await world.call("group_spec", "g")).topology_id
+    check(False, found == old, "whether its messages are known outside as those before")
 
 
 async def apply(world: ControlWorld) -> None:
-    wanted = world.config.changed(queues={"s": {"partitions": 3}}, history_keep=77)
+    options = {"kept": {"commit_interval_ms": 40}}
+    wanted = world.config.changed(queues={"s": {"partitions": 3}}, groups=options, history_keep=77)
     await world.again("apply", wanted)
 
 
 async def applied(world: ControlWorld) -> None:
     config = await world.call("config")
     check((["q", "r", "s"], 77), (sorted(config.queues), config.history_keep), "what is in force")
+    spec = await world.call("group_spec", "kept")
+    check(40, spec.config.commit_interval_ms, "what is in force in a group")
     await world.produce("s", 2, 1)
     world.life.alive = False
     world.start()
@@ -209,7 +228,7 @@ SCENARIOS = (
     Scenario("a group begins at the end", nothing, begin_at_end, begun_at_end),
     Scenario("a group is sought back", worked, seek, sought),
     Scenario("a group is deleted", worked, delete_group, group_gone),
-    Scenario("a queue is deleted", worked, delete_queue, queue_gone),
+    Scenario("a queue is deleted", fed, delete_queue, queue_gone),
     Scenario("a configuration is applied", nothing, apply, applied),
     Scenario("a topology shuts down", worked, shut_down, goes_on),
     Scenario("a topology is deleted", worked, delete_topology, topology_gone),

@@ -57,6 +57,12 @@ async def _other_limits(world: World) -> None:
     await world.send(0, 17)
 
 
+async def _ends_and_beginnings(world: World) -> None:
+    await world.come_back()
+    await world.lose_a_group()
+    await world.lose_a_queue()
+
+
 async def _a_restart(world: World) -> None:
     await world.stop()
     if world.files.dead:
@@ -79,6 +85,7 @@ LIFE: tuple[Step, ...] = (
     _more_and_less,
     _another_reader,
     _other_limits,
+    _ends_and_beginnings,
     _a_restart,
     _old_messages,
 )

@@ -13,13 +13,14 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pxrs_ray.actors.buffer import Buffer
 from pxrs_ray.batch import Batch, batches
 from pxrs_ray.errors import LogLost, NotFound, PxrsError
+from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.log.wire import Appended, Fetched, LogEnds, QueueSpec, Refused
 from pxrs_ray.trouble import passes
@@ -27,6 +28,9 @@ from tests.faults.faulty_files import Ended, FaultyFiles
 from tests.leases import let_serve
 
 QUEUE, GROUP = "q", "g"
+OTHER = "other"
+PRODUCER = "named"
+OURS = "the id of our topology"
 PARTITIONS = 2
 HEALS_WITHIN_S = 5.0
 PAUSE_S = 0.004
@@ -68,6 +72,7 @@ class World:
         self._random = random.Random(seed)
         self.buffer: Buffer | None = None
         self.made = False  # what the coordinator notes once everybody has answered
+        self.begun = 0
 
     @property
     def spec(self) -> QueueSpec:
@@ -85,6 +90,9 @@ class World:
     async def start(self) -> None:
         """A process begins on what is there, and the coordinator opens the queue on it."""
         self.buffer = Buffer("t", 0, 1, str(self.folder / "data"), self.files)
+        known = await self.insist(lambda: self.alive.belong(Identity(OURS), False))
+        if known.topology_id != OURS:
+            raise Broken(f"the logs are taken for {known.topology_id!r}'s")
         ends = {p: max(lane.passed, 0) for p, lane in enumerate(self.lanes)}
         make = not self.made
         await self.insist(lambda: self.alive.open(self.spec, ends, make=make))
@@ -250,10 +258,47 @@ class World:
         if self.files.dead:
             raise Ended
 
+    async def come_back(self) -> None:
+        """A producer that has a name begins its next life."""
+        number = self.begun + 1
+        await self.insist(lambda: self.alive.begin_producer(QUEUE, PRODUCER, number, f"{number}"))
+        self.begun = number
+
+    async def lose_a_group(self) -> None:
+        """A second group comes, and is removed."""
+        await self.insist(lambda: self.alive.passed(QUEUE, OTHER, {0: 0, 1: 0}))
+        await self.insist(lambda: self.alive.fence(QUEUE, OTHER, {0: 3}))
+        await self.insist(lambda: self.alive.drop_group(QUEUE, OTHER))
+        groups = [end.groups for end in (await self.alive.ends(QUEUE)).values()]
+        if any(OTHER in found for found in groups):
+            raise Broken(f"a group was removed, and is there: {groups}")
+
+    async def lose_a_queue(self) -> None:
+        """A second queue comes, takes a message, is removed, and comes again."""
+        spec = replace(self.spec, queue=OTHER, partitions=1)
+        for _ in range(2):
+            await self.insist(lambda: self.alive.open(spec, {}))
+            frame = Batch.of([b"k"], [b"x"], timestamp_ms=1).to_wire(b"o" * 16, 0, 0)
+            answer = await self.insist(lambda frame=frame: self._append_other(frame))
+            if answer.base_offset != 0:
+                raise Broken(f"a queue made anew begins at {answer.base_offset}")
+            await self.insist(lambda: self.alive.drop_queue(OTHER))
+            if (self.folder / "data" / OTHER).exists():
+                raise Broken("a queue was removed, and its folder is there")
+
+    async def _append_other(self, frame: tuple[bytes, Any]) -> Appended:
+        (answer,) = await self.alive.append(OTHER, [(0, *frame)], 20)
+        if isinstance(answer, Refused):
+            raise answer.error
+        return answer
+
     # ---- what must hold
 
     async def judge(self) -> None:
         """Raise Broken unless everything that was promised is there, once, where it was."""
+        newest = await self.insist(lambda: self.alive.begin_producer(QUEUE, PRODUCER, 0, ""))
+        if self.begun and (newest is None or newest.number < self.begun):
+            raise Broken(f"life {self.begun} of a producer was begun, known is {newest}")
         for partition, lane in enumerate(self.lanes):
             ends = await self._open_again(partition)
             if ends.start_offset > lane.passed:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -19,11 +19,28 @@ ROOT = PACKAGE.parent
 COPIED = ("pxrs_ray", "actors", "spark", "tests", "docs", "examples")
 RUNS_MAX = 400
 TIMEOUT_S = 240
+# One seed after the other, in the copy: tells the checkers of each that fails, and ends with the
+# one that who must notice has noticed; at the latest some runs after the first that fails.
+LOOK = """
+import json, sys
+from pxrs_ray.testing.simulator.run import run
+settings = {name: float(value) for name, _, value in (
+    setting.partition("=") for setting in json.loads(sys.argv[1]))}
+wanted, seed, last = set(json.load(sys.stdin)), 0, int(sys.argv[2])
+while seed < last:
+    found = sorted({violation.checker for violation in run(seed, settings).violations()})
+    if found:
+        print(json.dumps((seed, found)), flush=True)
+        last = min(last, seed + 25)
+    if wanted & set(found):
+        break
+    seed += 1
+"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the simulator said: which checkers found something, and on which seed first."""
+    """What the simulator said: which checkers found something, and on which seed last."""
 
     checkers: frozenset[str]
     seed: int | None
@@ -57,7 +74,7 @@ def simulate_without(mutation: Mutation, folder: Path, runs: int = RUNS_MAX) -> 
     """
     copy_package(folder)
     take_away(mutation, folder)
-    return simulate(folder, mutation.settings, runs)
+    return simulate(folder, mutation, runs)
 
 
 def take_away(mutation: Mutation, folder: Path) -> None:
@@ -107,20 +124,18 @@ def copy_package(folder: Path) -> None:
     shutil.copytree(PACKAGE, folder / "pxrs_ray", ignore=ignored)
 
 
-def simulate(folder: Path, settings: tuple[str, ...], runs: int) -> Verdict:
-    """Simulate with the package that is in `folder`, until the first failure."""
-    command = [sys.executable, "-m", "pxrs_ray.testing.simulate", f"--runs={runs}", "--jobs=1"]
-    command += ["--stop-at-first", *(f"--set={setting}" for setting in settings)]
+def simulate(folder: Path, mutation: Mutation, runs: int) -> Verdict:
+    """Simulate with the package that is in `folder`, until who must notice has noticed."""
     done = subprocess.run(
-        command,
+        [sys.executable, "-c", LOOK, json.dumps(mutation.settings), str(runs)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},
+        input=json.dumps(mutation.seen_by),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    seeds = re.findall(r"^seed (\d+) breaks a promise:", done.stdout, re.MULTILINE)
-    checkers = re.findall(r"^  (\w+) at \d+ ms: ", done.stdout, re.MULTILINE)
-    seed = int(seeds[0]) if seeds else None
-    return Verdict(frozenset(checkers), seed, done.stdout + done.stderr)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    checkers = frozenset(checker for _, told in found for checker in told)
+    return Verdict(checkers, found[-1][0] if found else None, done.stdout + done.stderr)

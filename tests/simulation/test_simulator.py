@@ -14,20 +14,28 @@ from pxrs_ray.testing.simulator.run import run
 from pxrs_ray.testing.simulator.scenario import FAULTS, draw
 
 RUNS = 2_000
+# Shared by processes: of each slice as much is asked as of all runs.
+SLICES = 8
+SLICE = RUNS // SLICES
 
 
-def test_two_thousand_runs_keep_every_promise() -> None:
-    total = simulate(range(RUNS), {}, jobs=os.cpu_count() or 1)
+@pytest.mark.parametrize("number", range(SLICES))
+def test_two_thousand_runs_keep_every_promise(number: int) -> None:
+    total = simulate(range(number * SLICE, (number + 1) * SLICE), {})
     told = [
         f"python -m pxrs_ray.testing.simulate --seed {seed}\n  {violations[0]}"
         for seed, violations in total.failures
     ]
     assert not told, "\n".join(told)
-    assert total.runs == RUNS
+    assert total.runs == SLICE
     # The runs are worth something only if everything really happened in them.
     assert set(total.faults) == set(FAULTS)
-    assert min(total.faults.values()) > RUNS / 10
-    assert total.events["Processed"] > 100 * RUNS
+    assert min(total.faults.values()) > SLICE / 10
+    assert total.events["Processed"] > 100 * SLICE
+
+
+def test_several_processes_judge_the_same_runs() -> None:
+    assert simulate(range(60), {}, jobs=2) == simulate(range(60), {})
 
 
 def test_a_seed_tells_the_whole_run() -> None:

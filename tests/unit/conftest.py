@@ -8,6 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.second_lives import second_lives as second_lives
+
+WITH_LOGS = ("test_partition_log", "test_log_", "test_outbox", "test_producer", "test_clock")
+
 
 @pytest.fixture(autouse=True)
 def no_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -29,3 +33,10 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the developer's own PXRS_ variables: they are options of every topology."""
     for name in [name for name in os.environ if name.startswith("PXRS_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def logs_live_on(request: pytest.FixtureRequest) -> None:
+    """Every scenario of the logs goes on in further lives."""
+    if request.path.stem.startswith(WITH_LOGS):
+        request.getfixturevalue("second_lives")

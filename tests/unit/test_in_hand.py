@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors import death_record
+from pxrs_ray.actors import death_record, in_hand
 from pxrs_ray.actors.death_record import fault_path, read_record, sweep
 from pxrs_ray.actors.in_hand import InHand
 from pxrs_ray.forks import keep_children_apart
@@ -189,3 +189,15 @@ def test_slots_are_used_again_and_one_too_many_is_only_not_counted() -> None:
     assert slots[-1].begin(1, 2, NEVER) and hand.look() == []
     hand.give_back(slots[0])
     assert hand.slot(4, 1).index == 0
+
+
+def test_a_record_that_cannot_be_made_is_a_problem_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setattr(in_hand, "record_path", lambda *_: tmp_path / "file" / "node" / "actor")
+    made = in_hand.open_record("node", "actor")
+    assert "not counted" in made.problem
+    assert made.slot(0, 1).begin(5, 6, NEVER)
+    assert [call.offset for call in made.look()] == [5]
+    assert in_hand.open_record("", "actor").problem == ""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from ray.exceptions import RayActorError
 
+from pxrs_ray.actors import names, removing
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.errors import LogAway, NotFound, UsageError
 from pxrs_ray.events import Assignment
+from pxrs_ray.log.files import Files
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
@@ -114,6 +119,44 @@ def test_a_removed_queue_takes_the_groups_that_read_it_along_when_it_is_told_to(
     play(tmp_path, scene)
 
 
+def test_a_queue_made_anew_under_an_old_name_is_another(tmp_path: Path) -> None:
+    """Its offsets begin anew: what is kept outside must not take its messages for the old ones."""
+
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {})
+        await world.call("group", "h", "r", {})
+        old, other = [(await world.call("group_spec", name)).topology_id for name in "gh"]
+        for _ in range(2):
+            await world.call("delete_queue", "q", True)
+            await world.call("apply", world.config)
+            await world.call("group", "g", "q", {})
+            new = (await world.call("group_spec", "g")).topology_id
+            assert new != old and new.startswith(other)
+            world.life.alive = False
+            world.start()
+            assert (await world.call("group_spec", "g")).topology_id == new
+            assert (await world.call("group_spec", "h")).topology_id == other
+            old = new
+
+    play(tmp_path, scene)
+
+
+def test_a_removed_queue_takes_along_what_is_known_of_its_feeds(tmp_path: Path) -> None:
+    """Else a feed that runs again finds itself done, and the queue stays empty."""
+
+    async def scene(world: ControlWorld) -> None:
+        spec, _, _ = await world.call("queue", "q")
+        for ledger in (names.feeds_of(spec.queue), names.streams_of(spec.queue)):
+            await world.buffers[0].open(replace(spec, queue=ledger, partitions=1), {})
+            await world.produce(ledger, 0, 2)
+        await world.call("delete_queue", "q", True)
+        assert (await world.buffers[0].ping()).queues == ("r",)
+        assert {path.name for path in (tmp_path / "t").iterdir() if path.is_dir()} >= {"r"}
+        assert not [path for path in (tmp_path / "t").iterdir() if path.name.endswith(".q")]
+
+    play(tmp_path, scene)
+
+
 def test_a_queue_that_takes_a_groups_dead_letters_is_never_pulled_from_under_it(
     tmp_path: Path,
 ) -> None:
@@ -159,6 +202,30 @@ def test_a_buffer_that_is_away_gets_its_part_when_it_is_back(tmp_path: Path) -> 
     play(tmp_path, scene)
 
 
+def test_what_a_disk_refuses_to_forget_is_forgotten_when_it_goes_again(tmp_path: Path) -> None:
+    """By itself: the buffer lives all the time, and nobody asks again."""
+
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {})
+        await world.call("group", "h", "r", {})
+        for delete, step in (("delete_group", "drop_group"), ("delete_queue", "drop_queue")):
+            queue = "r" if delete == "delete_queue" else "q"
+            asked = getattr(world.coordinator, delete)
+            failing = mock.AsyncMock(side_effect=LogAway("no space"))
+            with mock.patch.object(world.buffers[1], step, failing), pytest.raises(LogAway):
+                await asked("g" if queue == "q" else queue, True)
+            assert failing.await_count
+            async with asyncio.timeout(20):
+                ends = lambda: world.coordinator._ends  # noqa: E731
+                while ends().groups or ends().queues:  # noqa: ASYNC110 - judged from outside
+                    await asyncio.sleep(0.05)
+            if queue == "q":
+                assert await known_to_logs(world, "q") == set()
+        assert not (tmp_path / "t" / "r").exists()
+
+    play(tmp_path, scene)
+
+
 def test_a_removed_topology_leaves_neither_rows_nor_files(tmp_path: Path) -> None:
     async def scene(world: ControlWorld) -> None:
         await world.produce("q", 0, 5)
@@ -170,3 +237,41 @@ def test_a_removed_topology_leaves_neither_rows_nor_files(tmp_path: Path) -> Non
         assert not (tmp_path / "t").exists()
 
     play(tmp_path, scene)
+
+
+def test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its notes would refuse the next topology of that name as one whose registry was emptied."""
+    remove = Files.remove_folder
+
+    def cannot(files: Files, folder: Path) -> None:
+        if folder == tmp_path / "t":
+            raise OSError(errno.EBUSY, "busy")
+        remove(files, folder)
+
+    async def scene(world: ControlWorld) -> None:
+        monkeypatch.setattr(removing, "FOLDER_PAUSES_S", (0.01,))
+        monkeypatch.setattr(Files, "remove_folder", cannot)
+        with pytest.raises(LogAway, match="busy"):
+            await world.call("delete_topology")
+        monkeypatch.setattr(Files, "remove_folder", remove)
+        await world.call("delete_topology")
+        assert in_registry(world) == set() and not (tmp_path / "t").exists()
+
+    play(tmp_path, scene)
+
+
+def test_a_configuration_that_was_cut_off_is_applied_again(tmp_path: Path) -> None:
+    """It is in force already, so nothing differs; what did not follow it then follows now."""
+
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", None, {})
+        wanted = world.config.changed(groups={"g": {"commit_interval_ms": 40}})
+        refuses = mock.AsyncMock(side_effect=UsageError("not now"))
+        with mock.patch.object(world.buffers[1], "open", refuses), pytest.raises(UsageError):
+            await world.coordinator.apply(wanted)
+        await world.call("apply", wanted)
+        assert (await world.call("group_spec", "g")).config.commit_interval_ms == 40
+
+    play(tmp_path, scene, groups={"g": GroupConfig(queue="q")})

@@ -165,3 +165,46 @@ def test_a_refusal_that_is_over_changes_nothing(tmp_path: Path) -> None:
         assert (await world.call("group_status", "g")).version == before
 
     play(tmp_path, scene)
+
+
+def test_a_queue_that_was_made_anew_since_the_backup_stays_another(tmp_path: Path) -> None:
+    """The backup knows the former queue alone: its word is not taken for the new one's messages."""
+
+    async def scene(world: ControlWorld) -> None:
+        old = (await world.call("group_spec", "g")).topology_id
+        backup = copy.deepcopy(world.registry.groups)
+        await world.call("delete_queue", "q", True)
+        await world.call("apply", world.config)
+        await world.call("group", "g", "q", {})
+        new = (await world.call("group_spec", "g")).topology_id
+        world.life.alive = False
+        world.registry.groups = backup
+        world.start()
+        await world.call("recover_registry", "me")
+        assert (await world.call("group_spec", "g")).topology_id == new != old
+        await world.call("delete_queue", "q", True)
+        await world.call("apply", world.config)
+        await world.call("group", "g", "q", {})
+        assert (await world.call("group_spec", "g")).topology_id not in (old, new)
+
+    play(tmp_path, scene)
+
+
+def test_an_emptied_registry_that_is_accepted_goes_on_under_the_identity_of_its_logs(
+    tmp_path: Path,
+) -> None:
+    """Its messages come again: whoever has applied them knows them by it."""
+
+    async def scene(world: ControlWorld) -> None:
+        old = (await world.call("group_spec", "g")).topology_id
+        world.life.alive = False
+        world.registry.groups = {}
+        world.start()
+        await world.call("recover_registry", "me")
+        await world.call("group", "g", "q", {})
+        assert (await world.call("group_spec", "g")).topology_id == old
+        world.life.alive = False
+        world.start()
+        assert (await world.call("group_spec", "g")).topology_id == old
+
+    play(tmp_path, scene)

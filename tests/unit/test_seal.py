@@ -58,6 +58,22 @@ def test_without_its_file_the_seal_still_works_and_says_so(tmp_path: Path) -> No
     assert seal.opened("p", seal.sealed("p", "t")) == ("t", True)
 
 
+class Unreadable(Files):
+    def open_to_read(self, path: Path) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_loses_no_key(tmp_path: Path) -> None:
+    first, _ = seal_of(tmp_path, KEY)
+    kept = first.sealed("p", "t")
+    with pytest.raises(OSError, match="too many open files"):
+        seal_of(tmp_path, new_key(), Unreadable(), strict=True)
+    _, problem = seal_of(tmp_path, new_key(), Unreadable())
+    assert "cannot be read" in problem
+    later, problem = seal_of(tmp_path, new_key())
+    assert later.opened("p", kept) == ("t", True) and problem == ""
+
+
 @pytest.mark.parametrize("rubbish", ["sealed:1:", "sealed:1::", "sealed:1:ff:x", "sealed:1:é:x"])
 def test_rubbish_is_not_ours(rubbish: str) -> None:
     assert Seal([KEY]).opened("p", rubbish)[1] is False

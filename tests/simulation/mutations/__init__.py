@@ -11,6 +11,7 @@ from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.others import OTHERS
+from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.tenure import TENURE
@@ -28,4 +29,5 @@ MUTATIONS = (
     *WORKERS,
     *LIVENESS,
     *LEASES,
+    *OUTSIDE,
 )

@@ -79,6 +79,79 @@ CONTROL = (
         tests=(f"{_REMOVING}test_a_removed_group_leaves_nothing_and_its_epochs_never_come_back",),
     ),
     Mutation(
+        "a queue made anew under an old name is another",
+        (
+            Change(
+                "ends.py",
+                "lives = {**self.lives, queue: life + 1}",
+                "lives = self.lives",
+            ),
+        ),
+        tests=(f"{_NET}[a queue is deleted]",),
+    ),
+    Mutation(
+        "a restored registry takes no new queue for the old one",
+        (Change("actors/making.py", "self._high_water.life(queue))", "0)"),),
+        tests=(f"{_RESTORED}test_a_queue_that_was_made_anew_since_the_backup_stays_another",),
+    ),
+    Mutation(
+        "an accepted registry goes on under the identity of its logs",
+        (
+            Change(
+                "actors/coordinator.py",
+                "made = self._high_water.topology_id or uuid.uuid4().hex",
+                "made = uuid.uuid4().hex",
+            ),
+        ),
+        tests=(
+            f"{_RESTORED}"
+            "test_an_emptied_registry_that_is_accepted_goes_on_under_the_identity_of_its_logs",
+        ),
+    ),
+    Mutation(
+        "a queue is removed with what is known of its feeds",
+        (
+            Change(
+                "actors/removing.py",
+                "for log in (full_name, feeds_of(full_name), streams_of(full_name)):",
+                "for log in (full_name,):",
+            ),
+        ),
+        tests=(f"{_NET}[a queue is deleted]",),
+    ),
+    Mutation(
+        "a log that is being opened anew is told that a group is gone",
+        (
+            Change(
+                "log/library.py",
+                "left = error if passes(error) else left",
+                "pass",
+            ),
+        ),
+        tests=(
+            "tests/faults/test_files.py::"
+            "test_a_group_is_not_removed_while_a_log_that_knows_it_is_being_opened_anew",
+        ),
+    ),
+    Mutation(
+        "what a disk refused to forget is forgotten by itself",
+        (
+            Change(
+                "actors/buffers.py",
+                "for index in failed if again else ():",
+                "for index in ():",
+            ),
+        ),
+        tests=(f"{_REMOVING}test_what_a_disk_refuses_to_forget_is_forgotten_when_it_goes_again",),
+    ),
+    Mutation(
+        "a topology's folder that cannot be removed is told",
+        (Change("actors/removing.py", "if pause_s is None:", "if False:"),),
+        tests=(
+            f"{_REMOVING}test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call",
+        ),
+    ),
+    Mutation(
         "what could not be removed is removed when its buffer is back",
         (
             Change(
@@ -92,6 +165,6 @@ CONTROL = (
     Mutation(
         "a configuration that was cut off is applied again",
         (Change("actors/coordinator.py", "(found or self._half_applied)", "found"),),
-        tests=(f"{_NET}[a configuration is applied]",),
+        tests=(f"{_REMOVING}test_a_configuration_that_was_cut_off_is_applied_again",),
     ),
 )

@@ -79,7 +79,13 @@ COORDINATING: tuple[Mutation, ...] = (
     ),
     Mutation(
         "a buffer where a queue did not open is looked at anew",
-        (Change("actors/buffers.py", "            self._incarnations.pop(index, None)\n", ""),),
+        (
+            Change(
+                "actors/buffers.py",
+                "then, this one too.\n            self._incarnations.pop(index, None)\n",
+                "then, this one too.\n",
+            ),
+        ),
         tests=(f"{START}::test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open",),
     ),
     Mutation(
@@ -110,5 +116,35 @@ COORDINATING: tuple[Mutation, ...] = (
         "a forgotten name begins above all that was forgotten",
         (Change("incarnations.py", "given.get(FLOOR, 0) if", "0 if"),),
         tests=("tests/unit/test_incarnations.py",),
+    ),
+    Mutation(
+        "how much history is kept is taken at once",
+        (
+            Change(
+                "actors/coordinator.py",
+                "                shell.host.history_keep = wanted.history_keep\n",
+                "",
+            ),
+        ),
+        tests=("tests/unit/test_live_options.py::test_history_keep_is_taken_at_once",),
+    ),
+    Mutation(
+        "an assignor that cannot be imported is refused before anything is kept",
+        (
+            Change(
+                "actors/coordinator.py",
+                "            check_assignor(group.assignor)\n",
+                "            pass\n",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_live_options.py::"
+            "test_an_assignor_that_the_coordinator_cannot_import_is_refused",
+        ),
+    ),
+    Mutation(
+        "an own assignor that fails leaves its group to sticky",
+        (Change("own_assignor.py", "        return None\n    _sup", "        raise\n    _sup"),),
+        tests=("tests/unit/test_own_assignor.py",),
     ),
 )

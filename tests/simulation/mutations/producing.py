@@ -125,4 +125,25 @@ PRODUCING = (
         "pass",
         "test_tenant_producers.py",
     ),
+    _unit(
+        "producers of tenants are not blamed for the time in which their keeper stood still",
+        "tenants/leases.py",
+        "min(now_s - self._seen_s, self._step_most_s)",
+        "now_s - self._seen_s",
+        "test_tenant_producers.py",
+    ),
+    _unit(
+        "a fenced producer of tenants is told so when it asks again",
+        "actors/tenant_routes.py",
+        "if joins and not is_new:",
+        "if False:",
+        "test_tenant_producers.py",
+    ),
+    _unit(
+        "a new keeper of leases waits for whoever its former one knew",
+        "actors/tenant_routes.py",
+        "if not sure:",
+        "if False:",
+        "test_tenant_producers.py",
+    ),
 )

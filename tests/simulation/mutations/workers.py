@@ -8,6 +8,8 @@ ENDS = "tests/actors/test_nothing_ends_silently.py::"
 RAISED = f"{ENDS}test_what_a_handler_raises_is_a_failed_attempt_of_its_message"
 ASSIGNED = f"{ENDS}test_an_on_assigned_that_raises_holds_up_its_partition_until_it_does_not"
 SUPERVISION = "tests/actors/test_supervision.py::"
+CREW = "tests/actors/test_crew_in_process.py::test_who_died_is_replaced_whatever_that_meets"
+THREADS = "tests/actors/test_every_thread.py::"
 READING = "tests/actors/test_reading_in_process.py::"
 
 WORKERS = (
@@ -100,5 +102,74 @@ WORKERS = (
             ),
         ),
         tests=(f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",),
+    ),
+    Mutation(
+        "a consumer that is wanted is not left to itself",
+        (
+            Change(
+                "actors/crew.py",
+                "            if self.hands.get(hand.member) is not hand or self._stopping:\n"
+                "                return\n"
+                "            for task",
+                "            if True:\n                return\n            for task",
+            ),
+        ),
+        tests=(f"{CREW}[make-ValueError]",),
+    ),
+    Mutation(
+        "a job's end is no other job's",
+        (
+            Change(
+                "actors/writer.py",
+                "except BaseException as error:  # noqa: BLE001 - it is the caller's, "
+                "whatever it is",
+                "except ZeroDivisionError as error:",
+            ),
+        ),
+        tests=(f"{THREADS}test_a_writer_answers_every_job_and_goes_on[at once-ValueError]",),
+    ),
+    Mutation(
+        "a pulse is answered again when there are descriptors",
+        (
+            Change(
+                "actors/watchdog.py",
+                "                if self._closed:\n",
+                "                if True:\n",
+            ),
+        ),
+        tests=(f"{THREADS}test_a_pulse_is_answered_again_when_there_are_descriptors",),
+    ),
+    Mutation(
+        "how long calls last is noted whatever failed before",
+        (
+            Change(
+                "actors/consumer.py",
+                'keep("looking", self._look)',
+                'once("looking", self._look())',
+            ),
+        ),
+        tests=(f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on[ValueError]",),
+    ),
+    Mutation(
+        "a crew that could not be kept is kept later",
+        (
+            Change(
+                "actors/staff.py",
+                "            except BaseException:\n                self._stale = True\n",
+                "            except BaseException:\n",
+            ),
+        ),
+        tests=(f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later[ValueError]",),
+    ),
+    Mutation(
+        "a frame's columns stay inside of it",
+        (
+            Change(
+                "log/frame.py",
+                "            (column if raw is None else column.view(raw)).validate(full=True)\n",
+                "            assert column.type is not raw\n",
+            ),
+        ),
+        tests=("tests/fuzz/test_doors.py::test_rubbish_that_crashes_is_refused",),
     ),
 )

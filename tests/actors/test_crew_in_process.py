@@ -1,0 +1,220 @@
+"""A crew whose actors are stand-ins: whatever is raised on the way, who is wanted comes to work."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors import crew as crew_module
+from pxrs_ray.actors.autopsy import PROCESS_DIED, UNSEEN
+from pxrs_ray.actors.crew import Crew
+from pxrs_ray.actors.group_host import GroupHost
+from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
+from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.clock import SystemClock
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.errors import DeadlineExceeded, PxrsError
+from pxrs_ray.events import Join
+from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.store.memory import MemoryStore
+from pxrs_ray.supervisor import problems_here
+from tests.actors.ends import KINDS
+from tests.actors.in_process import until
+from tests.actors.test_group_faults import Shell
+
+PARTITIONS = 4
+EVERY: dict[str, Callable[[], BaseException]] = {
+    **KINDS,
+    "DeadlineExceeded": lambda: DeadlineExceeded("the group is not well"),
+}
+
+
+class Actor:
+    """A consumer's actor as far as a crew sees it."""
+
+    def __init__(self, world: World, spec: ConsumerSpec) -> None:
+        self.world, self.spec = world, spec
+        self.pid = next(world.pids)
+        self.died = asyncio.get_running_loop().create_future()
+        self.begun = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=getattr(self, f"_{name}"))
+
+    def _ready(self) -> Any:
+        # Ray's references have a future of the other sort, which `wrap_future` takes as it is.
+        return SimpleNamespace(future=lambda: self._answered("ready"))
+
+    def _begin(self, *arguments: Any) -> Awaitable[tuple[int, str]]:
+        self.begun += 1
+        return self._answered("begin")
+
+    def _answered(self, place: str) -> asyncio.Future[tuple[int, str]]:
+        answer = asyncio.get_running_loop().create_future()
+        try:
+            self.world.at(place)
+        except StopIteration as error:
+            answer.set_exception(RuntimeError(repr(error)))
+        except BaseException as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result((self.pid, "elsewhere"))
+        return answer
+
+    def _finish(self) -> Awaitable[None]:
+        return asyncio.sleep(0)
+
+
+class World:
+    """A group with a crew; `faults` says what raises where, and how often."""
+
+    def __init__(self) -> None:
+        self.pids = itertools.count(1_000)
+        self.actors: list[Actor] = []
+        self.faults: dict[str, list[BaseException]] = {}
+        self.store = MemoryStore()
+        self.thread = StoreThread(lambda: self.store)
+        shell = Shell(self.store, self.thread)
+        self.host = GroupHost("t/g", self.store, self.thread, SystemClock(), shell, 100)
+        config = GroupConfig(queue="q")
+        spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 1, config)
+        self.crew = Crew(spec, self.host, HandlerRef("m:f", None, "auto", "f"), {}, lambda: None)
+
+    def at(self, place: str) -> None:
+        if self.faults.get(place):
+            raise self.faults[place].pop()
+
+    async def up(self) -> None:
+        await self.thread.open()
+        self.store.create()
+        snapshot = self.store.lead("t/g", PARTITIONS, "x")
+        await self.host.start(snapshot, GroupSettings(lease_ms=60_000))
+        submit = self.host.submit
+
+        async def submitted(event: Any) -> Any:
+            self.at("join" if isinstance(event, Join) else "bury")
+            return await submit(event)
+
+        self.host.submit = submitted  # type: ignore[method-assign]
+
+    async def down(self) -> None:
+        self.crew.abandon()
+        await self.crew._supervisor.close()
+        await self.host.close()
+        await self.thread.close()
+
+    def working(self) -> bool:
+        """Whether every wanted consumer is a member, has begun, and is watched by one alone."""
+        members = self.host.core.state.members
+        return all(
+            hand.state == "running"
+            and hand.member in members
+            and members[hand.member].member.incarnation == hand.incarnation
+            and hand.handle.begun
+            and len(hand.tasks) == 1
+            for hand in self.crew.hands.values()
+        )
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
+    made: list[World] = []
+
+    def make_consumer(spec: ConsumerSpec) -> Any:
+        made[-1].at("make")
+        made[-1].actors.append(Actor(made[-1], spec))
+        return made[-1].actors[-1]
+
+    async def end_of(handle: Actor) -> str:
+        await asyncio.shield(handle.died)
+        made[-1].at("end")
+        return PROCESS_DIED
+
+    @asynccontextmanager
+    async def process_end(pid: int) -> AsyncIterator[Any]:
+        made[-1].at("watch")
+        yield asyncio.get_running_loop().create_future()
+
+    async def autopsy(*arguments: Any) -> Any:
+        made[-1].at("autopsy")
+        return UNSEEN
+
+    def kill(handle: Actor) -> None:
+        if not handle.died.done():
+            handle.died.set_result(None)
+
+    context = SimpleNamespace(get_node_id=lambda: "here")
+    fakes = {"make_consumer": make_consumer, "end_of": end_of, "autopsy": autopsy}
+    for name, fake in {**fakes, "process_end": process_end}.items():
+        monkeypatch.setattr(crew_module, name, fake)
+    ray = SimpleNamespace(kill=kill, get_runtime_context=lambda: context)
+    monkeypatch.setattr(crew_module, "ray", ray)
+    monkeypatch.setattr(crew_module.asyncio, "wrap_future", lambda future: future)
+    monkeypatch.setattr(crew_module, "RESPAWN_PAUSE_S", 0.001)
+
+    def make() -> World:
+        made.append(World())
+        return made[-1]
+
+    return make
+
+
+def run(work: Callable[[], Any]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("place", ["ready", "join", "begin", "watch"])
+def test_who_is_wanted_comes_to_work_whatever_its_start_meets(
+    world: Callable[[], World], place: str, kind: str
+) -> None:
+    async def main() -> None:
+        here = world()
+        await here.up()
+        here.faults[place] = [EVERY[kind]() for _ in range(2)]
+        try:
+            await here.crew.add(["g-0", "g-1", "g-2"])
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit):
+            assert place == "join", "who asked for consumers is told what was refused"
+        except BaseException:
+            assert place == "join"
+        assert len(here.crew.hands) == 3
+        await until(lambda: not here.faults[place] and here.working(), 10, lambda: here.crew.hands)
+        if place != "join":
+            assert any("g-" in line for line in problems_here())
+        await here.down()
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("place", ["end", "autopsy", "bury", "make", "join"])
+def test_who_died_is_replaced_whatever_that_meets(
+    world: Callable[[], World], place: str, kind: str
+) -> None:
+    async def main() -> None:
+        here = world()
+        await here.up()
+        await here.crew.add(["g-0", "g-1"])
+        await until(here.working)
+        dead = here.crew.hands["g-0"].handle
+        # What tells of a death fails but once: then there is another way on.
+        here.faults[place] = [EVERY[kind]() for _ in range(2 if place in ("make", "join") else 1)]
+        dead.died.set_result(None)
+        await until(lambda: here.crew.hands["g-0"].handle is not dead and here.working(), 10)
+        assert not here.faults[place]
+        assert here.crew.hands["g-1"].handle.begun == 1
+        alive = [actor for actor in here.actors if not actor.died.done()]
+        assert len(alive) == 2
+        if not (place == "bury" and issubclass(type(EVERY[kind]()), PxrsError)):
+            assert any("g-0" in line for line in problems_here())
+        await here.down()
+
+    run(main)

@@ -1,0 +1,325 @@
+"""Each kind of end at each place that a supervisor runs: it is told, and the work goes on.
+
+`PLACES` names every place of the product and the test that injects there; a place that is new has
+to be added to it.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors import (
+    autoscale,
+    buffers,
+    draining,
+    fetching,
+    metrics,
+    store_thread,
+    tenant_routes,
+    tenants,
+    tending,
+    watchdog,
+)
+from pxrs_ray.config.options import ScalingConfig
+from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.log.wire import BufferInfo
+from pxrs_ray.supervisor import Supervisor, problems_here
+from tests.actors.ends import KINDS
+from tests.actors.in_process import until
+from tests.actors.in_process import world as world
+from tests.actors.test_supervision import Fails, run
+from tests.test_tidy import files_of_the_product, name_of
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+HERE = "test_every_loop::"
+THREADS = "test_every_thread::"
+GROUP = "test_group_faults::test_one_fault_fails_one_group_which_heals"
+LOOPS = f"{HERE}test_a_loop_goes_on_and_is_told"
+SUPERVISION = "test_supervision::"
+SILENT = "test_nothing_ends_silently::"
+CREW = "test_crew_in_process::test_who_died_is_replaced_whatever_that_meets"
+
+# (file, what the place is called): the test that lets each kind of end be raised there.
+PLACES = {
+    ("actors/autoscale.py", "scaling"): LOOPS,
+    ("actors/buffers.py", "their watch"): LOOPS,
+    ("actors/call_pool.py", ""): f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",
+    ("actors/consumer.py", "its end"): (
+        f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
+    ),
+    ("actors/consumer.py", "its hand-over"): (
+        f"{THREADS}test_a_hand_over_that_fails_ends_the_process"
+    ),
+    ("actors/consumer.py", "looking"): (
+        f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
+    ),
+    ("actors/consumer.py", "on_prepare"): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
+    ("actors/consumer.py", "on_revoked"): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
+    ("actors/coordinator.py", "metrics"): LOOPS,
+    ("actors/crew.py", ""): CREW,
+    ("actors/draining.py", ""): LOOPS,
+    ("actors/draining.py", "watch"): LOOPS,
+    ("actors/fetching.py", "asking for one"): LOOPS,
+    ("actors/group_life.py", "its life"): GROUP,
+    ("actors/group_shell.py", "telling the logs"): LOOPS,
+    ("actors/line.py", "pxrs-line"): f"{THREADS}test_a_line_that_gets_rubbish_answers_every_call",
+    ("actors/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
+    ("actors/pull.py", ""): f"{SUPERVISION}test_work_done_once_tells_its_fault_and_answers_none",
+    (
+        "actors/runtime.py",
+        "",
+    ): f"{SUPERVISION}test_a_loop_of_a_member_begins_again_and_its_work_goes_on",
+    (
+        "actors/staff.py",
+        "keeping the crew",
+    ): f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later",
+    ("actors/store_thread.py", "a look"): LOOPS,
+    ("actors/store_thread.py", "looks"): LOOPS,
+    ("actors/tenant_routes.py", "moves"): LOOPS,
+    ("actors/tenant_routes.py", "the consumers of tenant"): LOOPS,
+    ("actors/tenants.py", "pxrs-tenants"): f"{THREADS}test_a_thread_goes_on",
+    ("actors/tending.py", "mending"): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
+    ("actors/tending.py", "retention"): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
+    ("actors/watchdog.py", "beat"): LOOPS,
+    ("actors/watchdog.py", "pxrs-pulse"): f"{THREADS}test_a_pulse_is_answered_again",
+    ("actors/watchdog.py", "pxrs-watchdog"): f"{THREADS}test_a_thread_goes_on",
+    (
+        "actors/worker.py",
+        "",
+    ): f"{SILENT}test_what_a_handler_raises_is_a_failed_attempt_of_its_message",
+    (
+        "actors/workers.py",
+        "",
+    ): f"{SILENT}test_an_on_assigned_that_raises_holds_up_its_partition_until_it_does_not",
+    ("actors/writer.py", "syncing"): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
+    ("actors/writer.py", "writing"): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
+    ("pxrs_ray/dashboard/server.py", "looking"): LOOPS,
+    (
+        "spark/demo.py",
+        "pxrs-demo-feed",
+    ): f"{THREADS}test_a_feed_in_the_background_raises_where_it_is_asked_for",
+    ("spark/feed.py", "pxrs-progress"): f"{THREADS}test_a_thread_goes_on",
+}
+
+
+def places_of(path: Path) -> set[tuple[str, str]]:
+    """Every place that a file gives to a supervisor, by the text that it is called."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if node.func.attr not in ("keep", "once", "thread") or not node.args:
+            continue
+        name = node.args[0]
+        text = name.value if isinstance(name, ast.Constant) else ""
+        found.add((name_of(path), str(text)))
+    return found
+
+
+def test_every_place_is_injected_into() -> None:
+    found = set().union(*(places_of(path) for path in files_of_the_product()))
+    found = {place for place in found if place[0] != "pxrs_ray/supervisor.py"}
+    literal = {place for place in found if place[1]}
+    named = set(PLACES)
+    assert literal <= named, "a new place: inject into it, and name the test"
+    assert {file for file, _ in found} == {file for file, _ in named}
+    for test in PLACES.values():
+        module, _, name = test.partition("::")
+        assert hasattr(importlib.import_module(f"tests.actors.{module}"), name), test
+
+
+# --- loops --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, names in (
+        (autoscale, ["LOOK_PAUSE_S"]),
+        (buffers, ["PING_PAUSE_S"]),
+        (draining, ["LOOK_PAUSE_S"]),
+        (fetching, ["ASK_AGAIN_S"]),
+        (metrics, ["REPORT_EVERY_S"]),
+        (store_thread, ["PAUSE_MOST_S", "FRESH_S"]),
+        (tenant_routes, ["LOOK_EVERY_S"]),
+        (tenants, ["SYNC_EVERY_S"]),
+        (tending, ["MEND_EVERY_S", "RETAIN_EVERY_S"]),
+        (watchdog, ["LOOK_PAUSE_S", "ANSWER_WAIT_S"]),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, 0.01)
+
+
+def _answers(fails: Fails) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(*arguments: Any, **named: Any) -> Any:
+        fails()
+
+    return call
+
+
+async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    host = SimpleNamespace(group="g")
+    made: Any = autoscale.Autoscale(SimpleNamespace(crew=1), host, None)  # type: ignore[arg-type]
+    made._look = _answers(fails)
+    made.configure(ScalingConfig())
+    return made.close
+
+
+async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    pool = buffers.BufferPool("t", 1, "")
+    patch.setattr(pool, "_call", _pinged)
+
+    async def returned(index: int) -> None:
+        await _answers(fails)()
+
+    pool.watch(returned)
+    return pool.stop_watching
+
+
+async def _pinged(*arguments: Any, **named: Any) -> BufferInfo:
+    return BufferInfo("t", 0, "i", 1, "n", ())
+
+
+async def _metrics(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made: Any = object.__new__(metrics.TopologyMetrics)
+    made._topology, made.report = "t", lambda found: None
+    return Supervisor("t").keep("metrics", partial(made.report_for_ever, _answers(fails))).cancel
+
+
+async def _draining(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(draining, "draining_nodes", lambda: fails() or set())
+    return draining.DrainWatch(list).close
+
+
+async def _leaving(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(draining, "draining_nodes", lambda: {"n"})
+    one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=_answers(fails))
+    return draining.DrainWatch(lambda: [one]).close
+
+
+async def _fetching(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    async def never() -> list[Any]:
+        return []
+
+    handle = SimpleNamespace(
+        line=SimpleNamespace(remote=_answers(fails)),
+        fetch=SimpleNamespace(remote=lambda *arguments: never()),
+    )
+    patch.setattr(fetching, "connect", lambda name: None)
+    made = fetching.Fetching(handle)
+    await made.fetch()
+    return made.close
+
+
+async def _look(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    thread = store_thread.StoreThread(lambda: SimpleNamespace(close=lambda: None))  # type: ignore[arg-type,return-value]
+    await thread.open()
+    thread.look_by(fails)
+    thread._answered_s = float("-inf")
+    while not fails.worked.is_set():
+        await thread.look(1.0)
+    return thread.close
+
+
+async def _look_on(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    thread = store_thread.StoreThread(lambda: SimpleNamespace(close=lambda: None))  # type: ignore[arg-type,return-value]
+    await thread.open()
+
+    def away() -> None:
+        raise StoreUnavailable("away")
+
+    thread.look_by(fails)
+    patch.setattr(thread, "away_ms", lambda *arguments: None if fails.worked.is_set() else 1_000)
+    with pytest.raises(StoreUnavailable):
+        await thread.call(away)
+    return thread.close
+
+
+async def _moves(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    routes: Any = object.__new__(tenant_routes.TenantRoutes)
+    routes._queue, routes._operating = "q", asyncio.Lock()
+    routes._supervisor, routes._look = Supervisor("tenants of q"), _answers(fails)
+    return routes._supervisor.keep("moves", routes._look_for_ever).cancel
+
+
+async def _tenants_consumers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    routes: Any = object.__new__(tenant_routes.TenantRoutes)
+    routes._supervisor = Supervisor("tenants of q")
+    routes._start = lambda tenant, options: fails()
+    while not fails.worked.is_set():
+        await routes._begin("a", {})
+    return routes._supervisor.close
+
+
+async def _telling(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    from pxrs_ray.actors import group_shell
+
+    patch.setattr(group_shell, "PASSED_PAUSE_S", 0.01)
+    shell: Any = object.__new__(group_shell.GroupShell)
+    shell.logs = SimpleNamespace(try_again=_answers(fails))
+    shell.host = SimpleNamespace(core=SimpleNamespace(state=SimpleNamespace(rows=[], members={})))
+    return Supervisor("group t/g").keep("telling the logs", shell._passed_loop).cancel
+
+
+async def _beat(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    watched: Any = object.__new__(watchdog.Watched)
+    watched.pulse, watched._beating = SimpleNamespace(beat=fails), None
+    watched.begin()
+    return watched._beating.cancel
+
+
+async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    from pxrs_ray.dashboard.server import Server
+
+    def look() -> Any:
+        fails()
+        raise StoreUnavailable("shown as a trouble")
+
+    server = Server(SimpleNamespace(look=look), "token", 0.01)  # type: ignore[arg-type]
+    server._wanted.set()
+    looking = server._looking(None)  # type: ignore[arg-type]
+    await anext(looking)
+    return lambda: looking.aclose()
+
+
+MADE = {
+    "scaling": _autoscale,
+    "their watch": _buffers,
+    "metrics": _metrics,
+    "draining": _draining,
+    "leaving nodes": _leaving,
+    "asking for a line": _fetching,
+    "a look": _look,
+    "looks": _look_on,
+    "moves of tenants": _moves,
+    "a tenant's consumers": _tenants_consumers,
+    "telling the logs": _telling,
+    "beat": _beat,
+    "looking of the page": _page,
+}
+
+
+@every_kind
+@pytest.mark.parametrize("place", MADE)
+def test_a_loop_goes_on_and_is_told(monkeypatch: pytest.MonkeyPatch, place: str, kind: str) -> None:
+    async def main() -> None:
+        fails = Fails(kind, 2)
+        end = await MADE[place](fails, monkeypatch)
+        seen: set[str] = set()
+        await until(lambda: seen.update(problems_here()) or fails.worked.is_set())
+        # A buffer that does not come back is away, which is told in its own words.
+        assert place == "their watch" or any(kind in line for line in seen), seen
+        ended = end()
+        if asyncio.iscoroutine(ended):
+            await ended
+        await asyncio.sleep(0)
+
+    run(main)

@@ -1,0 +1,1 @@
+"""Random bytes at every door: see `tests.fuzz.doors`; `python -m tests.fuzz --minutes 60`."""

@@ -1,0 +1,148 @@
+"""Guards of what is kept or seen outside: sinks, files, children, terminals, people's options."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+NOTES = "tests/faults/test_notes.py::test_no_promise_breaks_whatever_operation_fails"
+SINK = "tests/contract/test_sink_walks.py"
+
+OUTSIDE = (
+    Mutation(
+        "only what a block was about is applied",
+        (
+            Change(
+                "sink/transaction.py", "in applied.add(start, stop)}", "in applied.add(0, stop)}"
+            ),
+        ),
+        tests=(SINK,),
+    ),
+    Mutation(
+        "a sink's rows are of one topology",
+        (Change("sink/transaction.py", '"topology": self.topology_id,', '"topology": "t",'),),
+        tests=(SINK,),
+    ),
+    Mutation(
+        "a stale owner is refused by the sink",
+        (
+            Change(
+                "sink/transaction.py",
+                "    if known.epoch > place.epoch:\n        dialect.rollback",
+                "    if False:\n        dialect.rollback",
+            ),
+            Change(
+                "sink/transaction.py",
+                "    if known.epoch > place.epoch:\n        raise",
+                "    if False:\n        raise",
+            ),
+        ),
+        note="it is asked before the block and again at its end: both are gone",
+        tests=(SINK,),
+    ),
+    Mutation(
+        "a note that cannot be read now is not written over",
+        (
+            Change(
+                "actors/high_water.py",
+                "            self._unread = True\n",
+                "",
+            ),
+        ),
+        tests=(f"{NOTES}[high_water]",),
+    ),
+    Mutation(
+        "keys that cannot be read now are not written over",
+        (
+            Change(
+                "seal.py",
+                "        return Seal([key]), _unreadable(path, error)\n",
+                "        problem = _unreadable(path, error)\n",
+            ),
+        ),
+        tests=(f"{NOTES}[seals]",),
+    ),
+    Mutation(
+        "an export is on disk before it is behind",
+        (
+            Change(
+                "folder_queue.py", "            self._files.sync_file(path)\n", "            pass\n"
+            ),
+        ),
+        tests=(f"{NOTES}[exports]",),
+    ),
+    Mutation(
+        "a child of a handler has the system's own signals",
+        (Change("forks.py", "    signal.signal(signal.SIGTERM, signal.SIG_DFL)\n", ""),),
+        tests=("tests/actors/test_forks.py",),
+    ),
+    Mutation(
+        "a child of a handler that comes back ends",
+        (Change("forks.py", "    if not in_child:\n        return\n", "    return\n"),),
+        tests=("tests/actors/test_forks.py",),
+    ),
+    Mutation(
+        "a commit waits for as long as the registry is away",
+        (
+            Change(
+                "actors/consumer.py",
+                "                self._supervisor.trouble(place,",
+                "                raise TimeoutError(place,",
+            ),
+        ),
+        tests=("tests/actors/test_commits_wait_in_process.py",),
+    ),
+    Mutation(
+        "a text column is UTF-8",
+        (Change("message_form.py", "validate(full=kind not in _SURE)", "validate()"),),
+        tests=("tests/unit/test_message_form.py",),
+    ),
+    Mutation(
+        "what could not be opened is opened when that passes",
+        (Change("log/library.py", "return passes(self._broken[place])", "return False"),),
+        tests=("tests/faults/test_file_walks.py",),
+    ),
+    Mutation(
+        "what is given up is told by its beginning",
+        (
+            Change(
+                "actors/consumer.py",
+                "failure.error[:GIVEN_UP_CHARS]",
+                "failure.error",
+            ),
+            Change("supervision.py", "if len(text) <= chars_max:", "if True:"),
+        ),
+        note="the error's text is cut where it is made, and again where it is kept",
+        tests=("tests/actors/test_failures_told_briefly.py",),
+    ),
+    Mutation(
+        "JSON that nests too deeply is no JSON",
+        (Change("codec.py", "    except RecursionError:\n", "    except ZeroDivisionError:\n"),),
+        tests=("tests/unit/test_codecs.py", "tests/unit/test_source_records.py"),
+    ),
+    Mutation(
+        "files are for their owner alone",
+        (Change("log/files.py", "FILE_MODE = 0o600", "FILE_MODE = 0o644"),),
+        tests=("tests/unit/test_log_mends.py",),
+    ),
+    Mutation(
+        "no password of a source stands in the registry",
+        (
+            Change(
+                "config/options.py",
+                "if source is not None and without_secrets(source) != source:",
+                "if False:",
+            ),
+        ),
+        tests=("tests/unit/test_sources.py",),
+    ),
+    Mutation(
+        "what comes from messages cannot command a terminal",
+        (Change("harmless.py", "return text.translate(_ONE_LINE)", "return text"),),
+        tests=("tests/unit/test_harmless.py",),
+    ),
+    Mutation(
+        "a weight is finite and above 0",
+        (Change("door.py", "if not (math.isfinite(weight) and weight > 0):", "if False:"),),
+        tests=("tests/unit/test_door.py",),
+    ),
+)
