@@ -145,12 +145,15 @@ class Homing:
                 return
             for node in self._pool.missed_disks():
                 self._watch.forget(node)
-            if self._has_to_look(nodes):
+            if any(slot not in self.homes.slots for slot in range(self._pool.count)):
                 nodes = await self._watch.looked(nodes)
             found = self._settled(nodes)
-            if found.homes != self.homes:
-                await self._keep(lambda _: self._settled(nodes).homes)
+            if found.waits or self._has_to_look(nodes):
+                nodes = await self._watch.looked(nodes)
                 found = self._settled(nodes)
+            if found.homes != self.homes:
+                slots = found.homes.slots
+                await self._keep(lambda homes: replace(homes, slots=slots))
             self._pool.wait_for(found.waits)
             for slot in found.starts:
                 self._begin_placing(slot, found.homes.slots[slot])
@@ -165,13 +168,14 @@ class Homing:
         return settle(self.homes, seen, nodes, wall_ms(), self._replace_after())
 
     def _has_to_look(self, nodes: list[NodeSeen]) -> bool:
-        """Whether the disks matter: nobody looks at them while everything is where it was."""
+        """Whether the disks matter: nobody looks at them while everything is where it was.
+
+        A buffer that has its host and does not answer may be one whose disk is elsewhere now.
+        """
         living = {node.node: node for node in nodes}
         for slot in range(self._pool.count):
             home = self.homes.slots.get(slot)
-            if home is None or home.away_since_ms is not None or home.node not in living:
-                return True
-            if self._pool.is_missed(slot):
+            if home is None or (self._pool.is_missed(slot) and home.node in living):
                 return True
         return False
 
@@ -225,8 +229,9 @@ class Homing:
     async def give_up(self, slot: int) -> None:
         """Accept the loss of what lies on the disk of a slot that waits. Raises UsageError,
         NotFound."""
-        home = self.check_away(slot)
-        await self._keep(lambda homes: homes.with_given_up(slot))
+        async with self._one_round:
+            home = self.check_away(slot)
+            await self._keep(lambda homes: homes.with_given_up(slot))
         logger.error("the loss of disk %s, of buffer %d, is accepted", home.disk, slot)
 
     def check_away(self, slot: int) -> Home:

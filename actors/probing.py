@@ -16,13 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors.draining import draining_nodes
 from pxrs_ray.config import PxrsConfig
-from pxrs_ray.homes import NodeSeen
+from pxrs_ray.homes import SHOWN, NodeSeen
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import off_loop
+from pxrs_ray.supervisor import Supervisor, off_loop
 from pxrs_ray.survey import Asked, Looked, Place, look_here
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ def living_nodes() -> tuple[list[NodeSeen], str]:
             has, node_id = node["Resources"], node["NodeID"]
             head = node_id if HEAD in has else head
             cpus, host = float(has.get("CPU", 0)), node["NodeManagerAddress"]
-            found.append(NodeSeen(node_id, host, cpus=cpus, draining=node_id in draining))
+            draining_now = node_id in draining
+            found.append(NodeSeen(node_id, host, cpus=cpus, draining=draining_now, unknown=True))
     return sorted(found, key=lambda node: (node.host, node.node)), head
 
 
@@ -94,27 +96,33 @@ class NodeWatch:
         self.problem = ""
         self._asked = asked
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="pxrs-nodes")
-        self._asking: asyncio.Future[tuple[list[NodeSeen], str]] | None = None
+        self._asking: asyncio.Future[list[NodeSeen] | str | None] | None = None
         self._looked: dict[str, Looked] = {}
-        self._looking: dict[str, tuple[asyncio.Future[Looked], float]] = {}
+        self._looking: dict[str, tuple[asyncio.Future[Looked | None], float]] = {}
+        self._supervisor = Supervisor("nodes")
         self._tried_s: dict[str, float] = {}
         self._here = node_here()
 
     async def living(self) -> list[NodeSeen] | None:
         """The living nodes, with the disks that are known; None when nobody tells in time."""
         if self._asking is None:
-            self._asking = asyncio.ensure_future(off_loop(living_nodes, threads=self._threads))
+            self._asking = self._supervisor.once("asking for them", self._ask())
         done, _ = await asyncio.wait({self._asking}, timeout=NODES_WAIT_S)
         if not done:
             self.problem = f"Ray's GCS has not said for {NODES_WAIT_S:g} s which nodes live"
             return None
-        asking, self._asking = self._asking, None
-        error = asking.exception()
-        if error is not None:
-            self.problem = f"Ray's GCS does not say which nodes live: {told(error)}"
+        answer, self._asking = self._asking.result(), None
+        if not isinstance(answer, list):
+            self.problem = f"Ray's GCS does not say which nodes live: {answer or 'no answer'}"
             return None
         self.problem = ""
-        return [self._known(node) for node in asking.result()[0]]
+        return [self._known(node) for node in answer]
+
+    async def _ask(self) -> list[NodeSeen] | str:
+        try:
+            return (await off_loop(living_nodes, threads=self._threads))[0]
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody has told
+            return told(error)
 
     async def looked(self, nodes: list[NodeSeen]) -> list[NodeSeen]:
         """The same nodes, after those that nobody has looked at were; who is slow comes later."""
@@ -139,18 +147,23 @@ class NodeWatch:
         if settled or node in self._looking:
             return
         self._tried_s[node] = time.monotonic()
-        look: asyncio.Future[Looked]
-        if node == self._here:
-            look = asyncio.ensure_future(off_loop(look_here, self._asked))
-        else:
-            look = asyncio.wrap_future(begin_probe(node, self._asked))
-        self._looking[node] = look, time.monotonic()
+        self._looking[node] = (
+            self._supervisor.once(f"a look at node {node[:SHOWN]}", self._look(node)),
+            time.monotonic(),
+        )
 
-    def _note(self, node: str, look: asyncio.Future[Looked]) -> None:
-        if look.cancelled():
+    async def _look(self, node: str) -> Looked:
+        try:
+            if node == self._here:
+                return await off_loop(look_here, self._asked)
+            return await asyncio.wrap_future(begin_probe(node, self._asked))
+        except RayError as error:
+            return Looked(problem=told(error))
+
+    def _note(self, node: str, look: asyncio.Future[Looked | None]) -> None:
+        found = None if look.cancelled() else look.result()
+        if found is None:
             return
-        error = look.exception()
-        found = look.result() if error is None else Looked(problem=told(error))
         if found.problem:
             logger.warning("node %s: %s", node[:8], found.problem)
         self._looked[node] = found
@@ -172,7 +185,7 @@ class NodeWatch:
         if looked is None:
             return node
         slots = tuple(trace.slot for trace in looked.traces)
-        return replace(node, disk=looked.disk, boot=looked.boot, slots=slots)
+        return replace(node, disk=looked.disk, boot=looked.boot, slots=slots, unknown=False)
 
     def close(self) -> None:
         """Ask no more."""

@@ -166,7 +166,7 @@ class StoreSchemaError(StoreError):
     """Raised when the stored schema is newer than this version, or cannot be upgraded."""
 
 
-class RegistryNotHere(StoreSchemaError):
+class RegistryNotHere(StoreCorrupted, StoreSchemaError):
     """Raised when there is no registry where it should be; nothing is made in its place."""
 
 

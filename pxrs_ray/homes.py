@@ -120,8 +120,8 @@ def homes_from(text: str) -> Homes:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A living node of the cluster. `disk` is '' while nobody has looked, or where there is none;
-    `slots` are those whose logs lie there, as the folder says."""
+    """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
+    (`unknown`); `slots` are those whose logs lie there, as the folder says."""
 
     node: str
     host: str
@@ -130,6 +130,7 @@ class NodeSeen:
     cpus: float = 1.0
     draining: bool = False
     slots: tuple[Slot, ...] = ()
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +254,23 @@ def _at_home(home: Home) -> Home:
 
 
 def _moved(home: Home, node: NodeSeen) -> Home:
-    return Home(node.disk, node.node, node.host, home.term + 1, node.boot)
+    disk = home.disk if node.unknown else node.disk
+    return Home(disk, node.node, node.host, home.term + 1, node.boot)
 
 
 def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -> NodeSeen | None:
-    """Another node that shows the disk of a home, where nobody can still serve from it."""
-    shown = [node for node in living.values() if node.disk == home.disk != ""]
-    shown = [node for node in shown if node.node != home.node]
-    shown.sort(key=lambda node: (node.draining, node.host != home.host, node.host, node.node))
+    """Another node that has the disk of a home, where nobody can still serve from it.
+
+    A new node of the same host is taken to have it before anybody has looked: a buffer that does
+    not find its disk says so, and serves nothing.
+    """
+    others = [node for node in living.values() if node.node != home.node]
+    shown = [
+        node
+        for node in others
+        if node.disk == home.disk or (node.unknown and node.host == home.host)
+    ]
+    shown.sort(key=lambda n: (n.unknown, n.draining, n.host != home.host, n.host, n.node))
     for node in shown:
         # On one host two processes cannot hold the same logs: the file system sees to that.
         rebooted = node.boot not in ("", home.boot) and home.boot != ""

@@ -192,12 +192,12 @@ def chosen(topology: str, places: Sequence[Place], host: str) -> tuple[Place, li
 
 def set_aside(asked: Asked) -> list[str]:
     """Give this node's registry file, with what belongs to it, other names; answer them."""
-    path, made = asked.registry, []
+    path, made, files = asked.registry, [], Files()
     mark = uuid.uuid4().hex[:SHOWN]
     for file in sorted(path.parent.glob(f"{path.name}*")) if path is not None else ():
         if ".aside-" not in file.name:
             aside = file.with_name(f"{file.name}.aside-{mark}")
-            file.rename(aside)
+            files.rename(file, aside)
             made.append(str(aside))
     return made
 

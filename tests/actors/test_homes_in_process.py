@@ -13,7 +13,7 @@ import pytest
 from pxrs_ray.actors import probing, slots
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.config import PxrsConfig
-from pxrs_ray.errors import RegistryNotHere, SlotWaits, UsageError
+from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, SlotWaits, UsageError
 from pxrs_ray.homes import Home, NodeSeen, homes_from
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.survey import Looked, Trace
@@ -228,6 +228,28 @@ def test_nothing_begins_while_a_node_does_not_tell(
         assert not (tmp_path / "shop" / "registry.db").exists()
         cluster.nodes.pop()  # it is taken out of the cluster
         await begun
+        await found.shutdown()
+
+    run(scene())
+
+
+def test_a_disk_on_the_network_is_served_from_another_node_when_the_lease_is_over(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Ray still has the node and the actor: the one that is cut off, and says nothing."""
+
+    async def scene() -> None:
+        found = coordinator(tmp_path)
+        await found.ping()
+        cluster.placed.clear()
+        cluster.disks["third"] = "d-there"
+        cluster.nodes.append(NodeSeen("third", "10.0.0.3"))
+        cluster.fakes[1].faults["ping"] = [DeadlineExceeded("no answer")] * 1_000
+        began_s = time.monotonic()
+        await until(lambda: cluster.placed)
+        assert time.monotonic() - began_s > 0.9
+        [(index, home)] = cluster.placed
+        assert (index, home.disk, home.node, home.term) == (1, "d-there", "third", 2)
         await found.shutdown()
 
     run(scene())

@@ -19,7 +19,7 @@ from unittest import mock
 from ray.exceptions import RayActorError
 
 from pxrs_ray.actors import buffer as buffer_module
-from pxrs_ray.actors import buffers, coordinator, crew_document, staff
+from pxrs_ray.actors import buffers, coordinator, crew_document, probing, slots, staff
 from pxrs_ray.actors.buffer import Buffer
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.actors.store_thread import StoreThread
@@ -27,6 +27,7 @@ from pxrs_ray.actors.watchdog import Unwatched
 from pxrs_ray.batch import Batch
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.homes import Home, NodeSeen
 from pxrs_ray.log.wire import Appended
 from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
@@ -183,7 +184,10 @@ class ControlWorld:
 
     async def __aenter__(self) -> ControlWorld:
         patch = self._patches.enter_context
-        patch(mock.patch.object(buffers, "make_buffer", self._handle))
+        patch(mock.patch.object(slots, "buffer_at_home", self._at_home))
+        here = [NodeSeen("here", "10.0.0.1")]
+        patch(mock.patch.object(probing, "node_here", lambda: "here"))
+        patch(mock.patch.object(probing, "living_nodes", lambda: (here, "here")))
         patch(mock.patch.object(buffers, "CALL_WAIT_S", CALL_WAIT_S))
         patch(mock.patch.object(coordinator, "DrainWatch", Still))
         patch(mock.patch.object(coordinator, "TopologyMetrics", Still))
@@ -221,6 +225,11 @@ class ControlWorld:
     def _open_store(self, _: PxrsConfig) -> RegistryStore:
         return faulty_store(self.registry, self.life)
 
+    def _at_home(
+        self, topology: str, index: int, count: int, folder: str, lease_s: float, home: Home
+    ) -> Any:
+        return self._handle(topology, index, count, folder, lease_s, home.disk)
+
     def _handle(
         self, topology: str, index: int, count: int, folder: str, lease_s: float, disk_id: str
     ) -> Any:
@@ -240,6 +249,8 @@ class ControlWorld:
         """A coordinator as Ray makes it, the first or the next."""
         self.lives.append(Life(self.fault))
         self.coordinator = Coordinator(self.config, BUFFERS)
+        # As `deploy` says; a life that is not the first finds the registry, or is told.
+        self.coordinator._may_begin = True
         return self.coordinator
 
     async def call(self, method: str, *arguments: Any) -> Any:

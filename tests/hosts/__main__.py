@@ -38,16 +38,17 @@ def main() -> int:
         with World3(given.durability) as world:
             carry_out(world, plan, done, time.monotonic() + given.minutes * 60)
             verdict = world.come_to_rest(REST_S)
-            told = "" if verdict.sound else world.told()
+            sound = verdict.sound and not world.stuck
+            told = "" if sound else f"stand still: {sorted(world.stuck)}\n{world.told()}"
     except ServiceMissing as missing:
         print(f"hosts: {missing}", file=sys.stderr)
         return 2
     faults = ", ".join(f"{count} {what}" for what, count in sorted(done.items()))
     print(f"hosts: {time.monotonic() - began_s:.0f} s; {faults}")
     print(f"hosts: {verdict}")
-    if not verdict.sound:
+    if not sound:
         print(f"{told}\nhosts: VIOLATED; again: {again}")
-    return 0 if verdict.sound else 1
+    return 0 if sound else 1
 
 
 if __name__ == "__main__":

@@ -13,13 +13,7 @@ GCS = "the coordinator's loop waits for the GCS: deadlines and threads are to co
 DRAIN = "a drain leaves buffers where they are: moving homes is to come"
 
 NOT_YET: dict[str, str] = {
-    "test_buffers_are_on_different_hosts": HOMES,
-    "test_shutdown_and_deploy_keep_the_topology": LOGS,
-    "test_an_upgrade_moves_nothing_and_repeats_nothing": HOMES,
-    "test_a_killed_buffer_is_back_at_home_with_its_log": LOGS,
-    "test_a_killed_coordinator_is_back_at_home_with_its_registry": HOMES,
     "test_a_host_goes_and_comes_back_with_its_disk": LOGS,
-    "test_a_disk_that_was_emptied_is_told_as_lost": LOGS,
     "test_a_drained_host_hands_over_its_logs_before_it_goes": DRAIN,
     "test_a_cut_off_owner_stops_by_its_lease": LEASES,
     "test_a_cut_off_buffer_acknowledges_nothing_beyond_its_lease": GRANTS,

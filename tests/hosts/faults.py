@@ -73,6 +73,7 @@ class World3:
 
     def __init__(self, durability: str) -> None:
         self.hosts = Hosts(COUNT)
+        self.stuck: set[int] = set()
         self._loads: dict[int, Load] = {}
         try:
             self.hosts.start_ray()
@@ -84,6 +85,12 @@ class World3:
             self.hosts.close()
             raise
         self.produce()
+        try:
+            for load in self._loads.values():
+                load.wait_up()
+        except BaseException:
+            self.hosts.close()
+            raise
 
     def produce(self) -> None:
         """A producer on each host that is on and has none."""
@@ -112,9 +119,15 @@ class World3:
         self.produce()
 
     def come_to_rest(self, seconds: float) -> Verdict:
-        """End the load, wait for everything, judge."""
+        """Wait until every partition works again (or is `stuck`), end the load, judge."""
         self.whole()
-        time.sleep(2)
+        whole_s = time.monotonic()
+        every = set(range(self.world.partitions))
+        while self.stuck != (left := every - self.world.handled_since(whole_s)) or left:
+            self.stuck = left
+            if time.monotonic() > whole_s + seconds:
+                break
+            time.sleep(0.2)
         for load in self._loads.values():
             load.end()
         return self.world.verdict(seconds, overlap_s_max=OVERLAP_S_MAX)

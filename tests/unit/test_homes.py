@@ -81,6 +81,19 @@ def test_a_disk_that_appears_on_another_node_is_home_under_a_new_term() -> None:
     assert found.homes.slots[0] == Home("d1", "n9", "10.0.0.1", 2, "b9")
 
 
+def test_a_new_node_of_its_host_is_tried_before_anybody_has_looked() -> None:
+    homes = placed(1, 1)
+    waits = settle(homes, {0: AWAY}, [], 1).homes
+    new = [NodeSeen("n9", "10.0.0.1", unknown=True), NodeSeen("n8", "10.0.0.2", unknown=True)]
+    found = settle(waits, {0: AWAY}, new, 2)
+    assert found.starts == (0,)
+    assert found.homes.slots[0] == Home("d1", "n9", "10.0.0.1", 2)
+    # It is not there: the buffer has said so, and then somebody has looked.
+    missed = [replace(new[0], unknown=False, disk="another"), new[1]]
+    seen = {0: SlotSeen(answers=True, runs=True)}
+    assert 0 in settle(found.homes, seen, missed, 3).waits
+
+
 def test_a_folder_that_was_emptied_is_not_the_disk() -> None:
     homes = placed(1, 1)
     emptied = replace(nodes(1)[0], disk="another")
