@@ -174,10 +174,14 @@ class Founding(Making):
         """
         specs = [queue_spec(config, name) for name in config.queues]
         kept = [spec.queue for spec in specs if not spec.external]
-        new = [queue for queue in kept if queue not in self._homing.homes.queues]
-        if new:
-            known = await self._ids_of_old() if self.accepts_loss else {}
-            await self._homing.has_queues(new, known)
+        has = self._homing.homes.queues
+        new = [queue for queue in kept if queue not in has]
+        accepts = self.accepts_loss and (new or not self._starting.done)
+        known = await self._ids_of_old() if accepts else {}
+        # Made anew since the registry was: what lies on the disks is what there is.
+        other = [q for q in kept if q in has and known.get(q, has[q].queue_id) != has[q].queue_id]
+        if new or other:
+            await self._homing.has_queues([*new, *other], known)
         for error in await self._open_on(self._pool.hosted(), specs):
             if self._starting.done and not passes(error):
                 raise error

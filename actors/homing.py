@@ -88,6 +88,8 @@ class Homing:
 
         def change(homes: Homes) -> Homes:
             for queue, queue_id in wanted.items():
+                if known.get(queue):
+                    homes = homes.without_queue(queue)
                 homes = homes.with_queue(queue, queue_id)
                 if known.get(queue):
                     homes = homes.with_made(queue, range(self._pool.count))

@@ -147,7 +147,8 @@ def test_a_removed_queue_takes_along_what_is_known_of_its_feeds(tmp_path: Path) 
     async def scene(world: ControlWorld) -> None:
         spec, _, _ = await world.call("queue", "q")
         for ledger in (names.feeds_of(spec.queue), names.streams_of(spec.queue)):
-            await world.buffers[0].open(replace(spec, queue=ledger, partitions=1), {})
+            of_feeds = replace(spec, queue=ledger, partitions=1, queue_id="")
+            await world.buffers[0].open(of_feeds, {}, make=True)
             await world.produce(ledger, 0, 2)
         await world.call("delete_queue", "q", True)
         assert (await world.buffers[0].ping()).queues == ("r",)
