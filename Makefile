@@ -3,6 +3,7 @@
 # make simulate RUNS=50000   torture the core  make setup   what all of these do first
 # make chaos MINUTES=10      the same on real Ray, with real kills
 # make fuzz MINUTES=60       random bytes at every door
+# make hosts MINUTES=30      on three hosts, with power cuts and cut links; as root
 .DEFAULT_GOAL := help
 PYTHON_HERE := .venv/bin/python
 ONLY ?=
@@ -11,7 +12,7 @@ SEED ?=
 MINUTES ?= 10
 STAGES ?=
 
-.PHONY: help setup demo test check bench simulate chaos fuzz clean
+.PHONY: help setup demo test check bench simulate chaos fuzz hosts clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -39,6 +40,9 @@ chaos: setup
 
 fuzz: setup
 	@$(PYTHON_HERE) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+hosts: setup
+	@$(PYTHON_HERE) -m tests.hosts --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean:
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

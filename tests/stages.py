@@ -81,6 +81,8 @@ STAGES = (
     # The same classes as actors have, in one process; then on a real Ray, with real kills.
     Stage("inside", tests=("tests/actors",), marked="not ray", twice=True, workers=2),
     Stage("actors", tests=("tests/actors",), marked="ray", twice=True, lane=WAITING),
+    # Three hosts in namespaces, each with a disk and a Ray node of its own; power cuts, cut links.
+    Stage("hosts", tests=("tests/hosts",), twice=True, lane=WAITING),
     Stage("spark", tests=("tests/spark",), twice=True, lane=WAITING),
     Stage("cli", tests=("tests/cli",), twice=True, lane=WAITING),
     Stage("examples", tests=("tests/examples", "tests/docs"), twice=True, lane=WAITING),

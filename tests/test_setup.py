@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("bash", "cat", "chmod", "dirname", "ls", "mkdir", "rm", "sha256sum", "touch")
 SERVERS = ("java", "etcd", "postgres", "redis-server")
 JARS = ("hsqldb.jar", "h2.jar")
-CHECKERS = ("chromium", "chromedriver", "promtool")
+CHECKERS = ("chromium", "chromedriver", "promtool", "ip")
 PROVIDES = {
     "openjdk-17-jre-headless": "java",
     "etcd-server": "etcd",
     "postgresql": "postgres",
     "redis-server": "redis-server",
     "libhsqldb-java": "hsqldb.jar",
+    "iproute2": "ip",
 }
 
 
@@ -110,6 +111,7 @@ def test_without_root_one_line_says_what_is_missing(machine: Machine) -> None:
 def test_root_with_apt_gets_what_is_missing_and_nothing_else(machine: Machine) -> None:
     machine.tool("redis-server")
     (machine.bin / "hsqldb.jar").unlink()
+    (machine.bin / "ip").unlink()
     log = machine.with_apt()
     ran = machine.setup()
     assert ran.returncode == 0 and "missing" not in ran.stderr
@@ -127,6 +129,7 @@ def test_root_with_apt_gets_what_is_missing_and_nothing_else(machine: Machine) -
         "etcd-client",
         "postgresql",
         "libhsqldb-java",
+        "iproute2",
     }
     assert machine.setup().stderr == ""
 

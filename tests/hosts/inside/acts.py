@@ -1,0 +1,111 @@
+"""What a test can ask of a desk; every argument and answer is plain JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pxrs_ray.actors import names
+from pxrs_ray.actors.partition_client import PartitionClient
+from pxrs_ray.actors.topology import Topology
+from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from tests.hosts.inside.witness import Witness
+
+
+def deploy(name: str, data: str, partitions: int, group: dict[str, Any], **options: Any) -> None:
+    """Deploy a topology of one queue `q` and one group `g`; `options` are the topology's."""
+    from pxrs_ray.actors.topology import deploy
+
+    queue = options.pop("queue", {})
+    usual: dict[str, Any] = {"linger_ms": 1, "durability": "always"}
+    deploy(
+        PxrsConfig(
+            name=name,
+            data_dir=Path(data),
+            queues={"q": QueueConfig(partitions=partitions, **queue)},
+            groups={"g": GroupConfig(queue="q", **group)},
+            **{**usual, **options},
+        )
+    )
+
+
+def start(name: str, notes: str, consumers: int, work_s: float, **options: Any) -> None:
+    """Start the group with witnesses as handlers; `options` are Ray's for the consumers."""
+    Topology(name).group("g").start(Witness(notes, work_s), consumers=consumers, **options)
+
+
+def stop(name: str) -> None:
+    """End the consumers."""
+    Topology(name).group("g").stop()
+
+
+def scale(name: str, consumers: int) -> None:
+    """Have so many consumers."""
+    Topology(name).group("g").scale(consumers)
+
+
+def shutdown(name: str) -> None:
+    """End the topology gracefully."""
+    Topology(name).shutdown()
+
+
+def remove_coordinator(name: str) -> None:
+    """End the coordinator for good, as an upgrade by `pxrs up` does before it deploys anew."""
+    from pxrs_ray.actors.deployment import _remove_coordinator
+
+    _remove_coordinator(name)
+
+
+def kill(name: str) -> None:
+    """Take every actor of it away."""
+    Topology(name).kill()
+
+
+def status(name: str) -> dict[str, Any]:
+    """The whole topology's status."""
+    found: dict[str, Any] = asdict(Topology(name).status())
+    return found
+
+
+def told(name: str) -> str:
+    """All that status and doctor tell a person, in one text."""
+    from pxrs_ray.checkup import Level, check_topology
+
+    found = Topology(name).status()
+    ill = [finding for finding in check_topology(found) if finding.level is not Level.OK]
+    lines = [f"{f.level} {f.subject}: {f.text} ({f.remedy})" for f in ill]
+    return "\n".join([repr(found), *map(repr, found.groups), *lines])
+
+
+def group(name: str) -> dict[str, Any]:
+    """The group's status, with its lag."""
+    found = Topology(name).group("g").status()
+    return {**asdict(found), "lag": found.lag, "owners": found.owners}
+
+
+def actors(name: str) -> dict[str, list[Any]]:
+    """Each living actor of the topology: its address and its pid there, as Ray's GCS knows them."""
+    from ray._private.state import actors as known
+
+    begin = names.prefix(name)
+    return {
+        one["Name"].removeprefix(begin): [one["Address"]["IPAddress"], one["Pid"]]
+        for one in known().values()
+        if one["Name"].startswith(begin) and one["State"] == "ALIVE"
+    }
+
+
+def nodes() -> list[str]:
+    """The addresses of the living nodes."""
+    import ray
+
+    every: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return sorted(node["NodeManagerAddress"] for node in every if node["Alive"])
+
+
+def ends(name: str, partitions: int) -> list[list[int]]:
+    """(start, end) of each partition's log."""
+    _, _, buffers = Topology(name).queue_spec("q")
+    found = [PartitionClient(name, buffers, "q", p).ends() for p in range(partitions)]
+    return [[ends.start_offset, ends.end_offset] for ends in found]
