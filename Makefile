@@ -2,8 +2,8 @@
 # make test    everything, fast stages first   make bench   the figures; ONLY=core,store picks some
 # make simulate RUNS=50000   torture the core  make setup   what all of these do first
 # make chaos MINUTES=10      the same on real Ray, with real kills
-# make hosts MINUTES=30      on three hosts, with power cuts and cut links; as root
 # make fuzz MINUTES=60       random bytes at every door
+# make hosts MINUTES=30      on three hosts, with power cuts and cut links; as root
 .DEFAULT_GOAL := help
 PYTHON_HERE := .venv/bin/python
 ONLY ?=
@@ -38,11 +38,11 @@ simulate: setup
 chaos: setup
 	@$(PYTHON_HERE) -m tests.actors.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-hosts: setup
-	@$(PYTHON_HERE) -m tests.hosts --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
-
 fuzz: setup
 	@$(PYTHON_HERE) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+hosts: setup
+	@$(PYTHON_HERE) -m tests.hosts --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean:
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -181,10 +181,14 @@ class Crew:
     # --- spawning ---------------------------------------------------------------------------------
 
     async def _spawn_together(self, hands: Sequence[Hand]) -> None:
-        await asyncio.gather(*(self._make(hand) for hand in hands))
+        made = await asyncio.gather(*map(self._make, hands), return_exceptions=True)
+        for hand, error in zip(hands, made, strict=True):
+            if error is not None:
+                self._task(hand, self._respawn(hand, f"could not be made: {told(error)}"))
+        hands = [hand for hand, error in zip(hands, made, strict=True) if error is None]
         self._changed()
         ups = {beside(self._up, hand): hand for hand in hands}
-        done, slow = await asyncio.wait(ups, timeout=TOGETHER_WAIT_S)
+        done, slow = await asyncio.wait(ups, timeout=TOGETHER_WAIT_S) if ups else (ups, ())
         for task in {*slow, *(task for task in done if task.exception() is not None)}:
             self._task(ups[task], self._join_when_up(ups[task], task))
         up = [ups[task] for task in done if task.exception() is None and task.result()]
@@ -269,8 +273,7 @@ class Crew:
 
     def _member(self, hand: Hand) -> Member:
         """The member as the core should know it; its actor's name is what it will show."""
-        grace_ms = self.spec.config.grace_ms
-        label = f"session:{hand.actor}"
+        grace_ms, label = self.spec.config.grace_ms, f"session:{hand.actor}"
         return Member(hand.member, hand.incarnation, grace_ms=grace_ms, labels=(label,))
 
     # --- watching ---------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ from pxrs_ray.store import open_store
 from pxrs_ray.store.base import RegistryStore, StoreInfo
 from pxrs_ray.store.memory import MemoryStore
 
+# A new process, on a machine that has much to do.
+START_WAIT_S = 30.0
+
 
 class StoreActor:
     """Holds one MemoryStore. A plain actor: its calls keep their order."""
@@ -59,6 +62,15 @@ class StoreProxy(RegistryStore):
             )
             .remote()
         )
+        self._begin()
+
+    def _begin(self) -> None:
+        """Wait for an actor that is only starting: a slow start is no outage of the registry."""
+        deadline_s, self._deadline_s = self._deadline_s, max(self._deadline_s, START_WAIT_S)
+        try:
+            self._call("describe")
+        finally:
+            self._deadline_s = deadline_s
 
     def _call(self, method: str, *arguments: object) -> Any:
         try:

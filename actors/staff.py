@@ -14,6 +14,7 @@ import statistics
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -266,8 +267,8 @@ class Staff:
         self.incarnations.update(kept.incarnations)
         noted = {actor for _, actor in kept.members.values()}
         topology, group = self.spec.topology, self.spec.group
-        ending = kill_orphans(topology, group, lambda: noted | self.actors())
-        self._supervisor.once("ending orphans", ending)
+        end = partial(kill_orphans, topology, group, lambda: noted | self.actors())
+        self._supervisor.keep("ending orphans", end)
         if kept.handler is None:
             return
         self._given_options = dict(kept.ray_options)

@@ -107,7 +107,9 @@ class PxrsConfig(QueueOptions, GroupOptions):
     )
     pending_calls_max: int = option(1_000, "The most unanswered calls to one actor.", ge=1)
     store_deadline_ms: Milliseconds = option(
-        5_000, "How long one store call may take; a running coordinator keeps what it began with."
+        5_000,
+        "How long one store call may take; `pxrs restart coordinator` makes a running one take it.",
+        Change.RESTART,
     )
     history_keep: int = option(10_000, "How many ownership changes a group remembers.", ge=1)
     queues: dict[Name, QueueConfig] = option({}, "The queues by name.")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors import crew as crew_module
+from pxrs_ray.actors import gcs
 from pxrs_ray.actors.autopsy import PROCESS_DIED, UNSEEN
 from pxrs_ray.actors.crew import Crew
 from pxrs_ray.actors.group_host import GroupHost
@@ -42,7 +43,7 @@ class Actor:
     def __init__(self, world: World, spec: ConsumerSpec) -> None:
         self.world, self.spec = world, spec
         self.pid = next(world.pids)
-        self.died = asyncio.get_running_loop().create_future()
+        self.died = world.loop.create_future()  # made on a thread, as the real ones are
         self.begun = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -77,6 +78,7 @@ class World:
 
     def __init__(self) -> None:
         self.pids = itertools.count(1_000)
+        self.loop = asyncio.get_running_loop()
         self.actors: list[Actor] = []
         self.faults: dict[str, list[BaseException]] = {}
         self.store = MemoryStore()
@@ -105,7 +107,7 @@ class World:
         self.host.submit = submitted  # type: ignore[method-assign]
 
     async def down(self) -> None:
-        self.crew.abandon()
+        await self.crew.abandon()
         await self.crew._supervisor.close()
         await self.host.close()
         await self.thread.close()
@@ -146,16 +148,20 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
         made[-1].at("autopsy")
         return UNSEEN
 
-    def kill(handle: Actor) -> None:
+    def die(handle: Actor) -> None:
         if not handle.died.done():
             handle.died.set_result(None)
+
+    def kill(handle: Actor) -> None:
+        handle.world.loop.call_soon_threadsafe(die, handle)
 
     context = SimpleNamespace(get_node_id=lambda: "here")
     fakes = {"make_consumer": make_consumer, "end_of": end_of, "autopsy": autopsy}
     for name, fake in {**fakes, "process_end": process_end}.items():
         monkeypatch.setattr(crew_module, name, fake)
-    ray = SimpleNamespace(kill=kill, get_runtime_context=lambda: context)
+    ray = SimpleNamespace(get_runtime_context=lambda: context)
     monkeypatch.setattr(crew_module, "ray", ray)
+    monkeypatch.setattr(gcs, "ray", SimpleNamespace(kill=kill))
     monkeypatch.setattr(crew_module.asyncio, "wrap_future", lambda future: future)
     monkeypatch.setattr(crew_module, "RESPAWN_PAUSE_S", 0.001)
 

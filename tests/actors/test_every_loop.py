@@ -23,12 +23,14 @@ from pxrs_ray.actors import (
     draining,
     fetching,
     metrics,
+    staff,
     store_thread,
     tenant_routes,
     tenants,
     tending,
     watchdog,
 )
+from pxrs_ray.actors.crew_document import CrewDocument
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.log.wire import BufferInfo
@@ -82,8 +84,10 @@ PLACES = {
         "actors/staff.py",
         "keeping the crew",
     ): f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later",
+    ("actors/staff.py", "ending orphans"): LOOPS,
     ("actors/store_thread.py", "a look"): LOOPS,
     ("actors/store_thread.py", "looks"): LOOPS,
+    ("actors/tenant_routes.py", "leases"): LOOPS,
     ("actors/tenant_routes.py", "moves"): LOOPS,
     ("actors/tenant_routes.py", "the consumers of tenant"): LOOPS,
     ("actors/tenants.py", "pxrs-tenants"): f"{THREADS}test_a_thread_goes_on",
@@ -250,6 +254,21 @@ async def _moves(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     return routes._supervisor.keep("moves", routes._look_for_ever).cancel
 
 
+async def _tenants_leases(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    routes: Any = object.__new__(tenant_routes.TenantRoutes)
+    routes._leases = SimpleNamespace(look=lambda now_s: fails())
+    routes._supervisor = Supervisor("tenants of q")
+    return routes._supervisor.keep("leases", routes._tick_for_ever).cancel
+
+
+async def _orphans(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(staff, "kill_orphans", _answers(fails))
+    spec: Any = SimpleNamespace(topology="t", group="g")
+    made = staff.Staff(spec, SimpleNamespace(), _answers(fails))  # type: ignore[arg-type]
+    await made.restore(CrewDocument())
+    return made._supervisor.close
+
+
 async def _tenants_consumers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     routes: Any = object.__new__(tenant_routes.TenantRoutes)
     routes._supervisor = Supervisor("tenants of q")
@@ -300,7 +319,9 @@ MADE = {
     "a look": _look,
     "looks": _look_on,
     "moves of tenants": _moves,
+    "leases of tenants": _tenants_leases,
     "a tenant's consumers": _tenants_consumers,
+    "ending orphans": _orphans,
     "telling the logs": _telling,
     "beat": _beat,
     "looking of the page": _page,

@@ -54,14 +54,14 @@ def test_a_thread_goes_on(
         dog.close()
     elif place == "tenants":
         producer: Any = object.__new__(tenants.TenantProducer)
-        producer._closing, producer._fenced = threading.Event(), False
-        producer._sync = lambda is_new: fails()
+        producer._ended, producer._fenced = threading.Event(), False
+        producer._sync = lambda *_, **__: fails()
         rules = RestartRules(pause_first_s=0.01)
         Supervisor("tenants", rules).thread(
-            "pxrs-tenants", producer._run, again=lambda: not producer._closing.is_set()
+            "pxrs-tenants", producer._run, again=lambda: not producer._ended.is_set()
         ).start()
         assert fails.worked.wait(10)
-        producer._closing.set()
+        producer._ended.set()
     else:
         feed = importlib.import_module("pxrs_ray.spark.feed")
         monkeypatch.setattr(feed, "BAR_EVERY_S", 0.01)

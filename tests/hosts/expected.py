@@ -8,15 +8,11 @@ from __future__ import annotations
 HOMES = "buffers and the coordinator come back anywhere: homes are to come"
 LOGS = f"an absent log is taken for a new one: log identities are to come; {HOMES}"
 GRANTS = "a cut-off buffer acknowledges on: grants are to come"
-LEASES = "a cut-off consumer works on: leases by its own clock are to come"
-GCS = "the coordinator's loop waits for the GCS: deadlines and threads are to come"
 DRAIN = "a drain leaves buffers where they are: moving homes is to come"
 
 NOT_YET: dict[str, str] = {
     "test_a_host_goes_and_comes_back_with_its_disk": LOGS,
     "test_a_drained_host_hands_over_its_logs_before_it_goes": DRAIN,
-    "test_a_cut_off_owner_stops_by_its_lease": LEASES,
     "test_a_cut_off_buffer_acknowledges_nothing_beyond_its_lease": GRANTS,
-    "test_nothing_stops_while_the_gcs_is_frozen": GCS,
     "test_a_full_disk_stops_its_own_partitions_and_loses_nothing": HOMES,
 }

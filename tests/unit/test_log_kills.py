@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,18 @@ class VictimMaker:
         process.stdin.write(json.dumps({"folder": str(folder), "durability": durability}) + "\n")
         process.stdin.flush()
         victim = int(process.stdout.readline())
-        deadline = time.monotonic() + DEADLINE_S
-        while not (acks.exists() and acks.stat().st_size > size):
-            assert not (folder / "died").exists(), (folder / "died").read_text()
-            assert time.monotonic() < deadline, "the victim never began"
-            time.sleep(0.001)
-        time.sleep(delay_s)
-        os.kill(victim, signal.SIGKILL)
-        assert process.stdout.readline() == "gone\n"
+        try:
+            deadline = time.monotonic() + DEADLINE_S
+            while not (acks.exists() and acks.stat().st_size > size):
+                assert not (folder / "died").exists(), (folder / "died").read_text()
+                assert time.monotonic() < deadline, "the victim never began"
+                time.sleep(0.001)
+            time.sleep(delay_s)
+        finally:  # it would append for ever
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+            gone = process.stdout.readline()
+        assert gone == "gone\n"
         assert not (folder / "died").exists(), (folder / "died").read_text()
 
     def close(self) -> None:
@@ -69,6 +74,17 @@ def victims() -> Iterator[VictimMaker]:
     maker = VictimMaker()
     yield maker
     maker.close()
+
+
+def test_a_victim_that_is_given_up_is_killed_as_well(
+    tmp_path: Path, victims: VictimMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.unit.test_log_kills.DEADLINE_S", -1)
+        with pytest.raises(AssertionError, match="never began"):
+            victims.run(tmp_path, "memory", 0)
+    maker = victims._process.pid
+    assert Path(f"/proc/{maker}/task/{maker}/children").read_text() == ""
 
 
 def acknowledged(folder: Path) -> dict[int, int]:

@@ -145,4 +145,48 @@ OUTSIDE = (
         (Change("door.py", "if not (math.isfinite(weight) and weight > 0):", "if False:"),),
         tests=("tests/unit/test_door.py",),
     ),
+    Mutation(
+        "every request of the page asks for the token",
+        (
+            Change(
+                "dashboard/server.py",
+                "if not hmac.compare_digest(given.encode",
+                "if given and not hmac.compare_digest(given.encode",
+            ),
+        ),
+        tests=("tests/unit/test_dashboard.py",),
+    ),
+    Mutation(
+        "only the page itself can act",
+        (
+            Change(
+                "dashboard/server.py",
+                'if request.method != "GET" and OWN_HEADER not in request.headers:',
+                "if False:",
+            ),
+        ),
+        tests=("tests/unit/test_dashboard.py",),
+    ),
+    Mutation(
+        "a seal is for one place",
+        (
+            Change(
+                "seal.py",
+                'said = b"\\x00".join((place.encode(errors="surrogatepass"), ',
+                'said = b"\\x00".join((b"", ',
+            ),
+        ),
+        tests=("tests/unit/test_seal.py",),
+    ),
+    Mutation(
+        "what bears no seal of ours is not ours",
+        (
+            Change(
+                "seal.py",
+                "return text, False",
+                "return text, True",
+            ),
+        ),
+        tests=("tests/unit/test_seal.py",),
+    ),
 )
