@@ -46,9 +46,9 @@ def scraped(cluster: Cluster) -> str:
     found = []
     for target in (target for place in places for target in place["targets"]):
         # Ray names places of processes that have just begun, or just ended, as well.
-        with suppress(OSError):
-            with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
-                found.append(answer.read().decode())
+        url = f"http://{target}/metrics"
+        with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
+            found.append(answer.read().decode())
     return "\n".join(found)
 
 
