@@ -308,6 +308,8 @@ def main() -> int:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pxrs-chaos-"))
         os.environ[sabotage.VARIABLE] = folder
+        # Workers import their sabotage before Ray tells them where this program's modules are.
+        os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
         ray.init(
             "local",
             num_cpus=4,

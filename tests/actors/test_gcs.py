@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,8 +18,7 @@ from pxrs_ray.actors.link import CoordinatorLink
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.supervisor import off_loop
 from tests.actors.in_process import until
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.actors.programs import told_by
 
 
 class Hanging:
@@ -47,16 +41,7 @@ def run(work: Any) -> None:
 @pytest.mark.ray
 @pytest.mark.slow
 def test_everything_but_new_processes_goes_on_while_the_gcs_stands_still() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.actors.frozen_gcs"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr[-4_000:]}"
-    told = json.loads(ran.stdout.splitlines()[-1])
+    told = told_by("frozen_gcs")
     assert told["takeover_s"] < 3.0, "a killed consumer is taken over from within its lease"
     assert told["committed"] > 100 and told["status_longest_s"] < 3
     assert told["problem"].startswith("gcs: away for ")

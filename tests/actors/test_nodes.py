@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
 import pytest
 
+from tests.actors.programs import told_by
+
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def told_by(program: str) -> dict[str, Any]:
-    ran = subprocess.run(
-        [sys.executable, "-m", f"tests.actors.{program}"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr[-4_000:]}"
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return found
 
 
 def test_a_lost_node_loses_nothing_and_a_drained_one_hands_over() -> None:

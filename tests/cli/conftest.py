@@ -44,11 +44,17 @@ class Cluster:
     def run(
         self, *command: str, cwd: Path | None = None, timeout: float = 120, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as a user of the cluster would."""
+        """Run a command as a user of the cluster would.
+
+        This cluster is named by its ports, as others run here too. To a named one Ray's own
+        commands take the token along where RAY_AUTH_MODE says so, which docs/operating.md tells;
+        ours need no telling.
+        """
+        mode = {"RAY_AUTH_MODE": "token"} if command[0] == "ray" else {}
         return subprocess.run(
             command,
             cwd=cwd or self.folder,
-            env=self.variables,
+            env={**self.variables, **mode},
             input=text,
             capture_output=True,
             text=True,

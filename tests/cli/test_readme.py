@@ -24,7 +24,9 @@ def commands() -> list[str]:
 
 def test_every_command_of_the_readme_works(cluster: Cluster, tmp_path: Path) -> None:
     lines = commands()
+    exports = [line for line in lines if line.startswith("export ")]
+    lines = [line for line in lines if line not in exports]
     assert lines[0].startswith("pxrs init") and lines[-1].startswith("pxrs down")
     for line in lines:
-        ran = cluster.run("bash", "-c", line, cwd=tmp_path)
+        ran = cluster.run("bash", "-c", "; ".join([*exports, line]), cwd=tmp_path)
         assert ran.returncode == 0, f"{line}\n{ran.stdout}{ran.stderr}"

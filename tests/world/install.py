@@ -32,6 +32,7 @@ from pxrs_ray import journal
 from pxrs_ray.actors import (
     death_record,
     draining,
+    gcs,
     line,
     memory,
     metrics,
@@ -41,7 +42,7 @@ from pxrs_ray.actors import (
 )
 from tests.world import sync
 from tests.world.cluster import Cluster
-from tests.world.kernel import PROCESS, Kernel, ProcessGone, SimThread, alive
+from tests.world.kernel import PROCESS, Kernel, Process, ProcessGone, SimThread, alive
 from tests.world.plan import NODES
 
 
@@ -260,6 +261,19 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
+def _calls_of_processes() -> Callable[[], gcs.GcsCalls]:
+    """Here processes share an event loop; each has its calls of the GCS to itself all the same."""
+    made: dict[Process | None, gcs.GcsCalls] = {}
+
+    def calls_here() -> gcs.GcsCalls:
+        process = PROCESS.get()
+        if process not in made:
+            made[process] = gcs.GcsCalls()
+        return made[process]
+
+    return calls_here
+
+
 def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, Any]:
     times = _times(kernel)
 
@@ -291,6 +305,7 @@ def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, A
         (watchdog.Watchdog, _Unwatched),
         (socket, _Sockets()),
         (draining.draining_nodes, set),
+        (gcs.calls_here, _calls_of_processes()),
     ]
     pairs += [(getattr(time, name), stand) for name, stand in times.items()]
     return {id(real): stand for real, stand in pairs}

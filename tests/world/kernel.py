@@ -208,7 +208,9 @@ class Kernel:
 
     def _loop_failed(self, loop: Any, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if error is not None and not isinstance(error, ProcessGone):
+        # What contains every end makes an error of this one, too.
+        gone = isinstance(error, ProcessGone) or isinstance(error and error.__cause__, ProcessGone)
+        if error is not None and not gone:
             self.faults.append(f"{context.get('message')}: {error!r}")
 
     def thread_failed(self, thread: SimThread, error: BaseException) -> None:

@@ -17,6 +17,7 @@ from pxrs_ray.testing.checkers.base import Checker
 from pxrs_ray.testing.history import (
     Answered,
     Appended,
+    Begun,
     Fetched,
     Led,
     Obeyed,
@@ -145,11 +146,13 @@ class CheckpointsHold(Checker):
 class ConsumerObeys(Checker):
     """A consumer takes assignments in their order, and stops what is not granted any more.
 
-    The message that a handler is busy with when its partition is lost is still finished.
+    A message that a handler is busy with when its partition is lost is still finished: each that
+    was seen to begin before, and one where nobody notes what begins.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self._in_hand: set[tuple[Owner, PartitionId, Epoch, Offset]] = set()
         self._seen: dict[Owner, tuple[int, int]] = {}
         self._granted: dict[Owner, dict[PartitionId, Epoch]] = {}
         self._finished_late: set[tuple[Owner, PartitionId, Epoch]] = set()
@@ -164,10 +167,20 @@ class ConsumerObeys(Checker):
         self._seen[owner] = order
         self._granted[owner] = {grant.partition: grant.epoch for grant in told.grants}
 
+    def on_begun(self, event: Begun) -> None:
+        """Nothing is begun of what is lost."""
+        owner = (event.member, event.incarnation)
+        if self._granted and self._granted.get(owner, {}).get(event.partition) != event.epoch:
+            self.broken(event.at_ms, f"{event}: it began with a partition that it had lost")
+        self._in_hand.add((owner, event.partition, event.epoch, event.offset))
+
     def on_processed(self, event: Processed) -> None:
         """Compare with the newest assignment."""
         owner = (event.member, event.incarnation)
-        if not self._granted:
+        begun = (owner, event.partition, event.epoch, event.offset)
+        was_begun = begun in self._in_hand
+        self._in_hand.discard(begun)
+        if not self._granted or was_begun:
             return
         if self._granted.get(owner, {}).get(event.partition) == event.epoch:
             return
