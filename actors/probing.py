@@ -105,13 +105,16 @@ class NodeWatch:
 
     async def living(self) -> list[NodeSeen] | None:
         """The living nodes, with the disks that are known; None when nobody tells in time."""
-        if self._asking is None:
-            self._asking = self._supervisor.once("asking for them", self._ask())
-        done, _ = await asyncio.wait({self._asking}, timeout=NODES_WAIT_S)
+        asking = self._asking
+        if asking is None:
+            asking = self._asking = self._supervisor.once("asking for them", self._ask())
+        done, _ = await asyncio.wait({asking}, timeout=NODES_WAIT_S)
         if not done:
             self.problem = f"Ray's GCS has not said for {NODES_WAIT_S:g} s which nodes live"
             return None
-        answer, self._asking = self._asking.result(), None
+        if self._asking is asking:  # several may have waited for it
+            self._asking = None
+        answer = asking.result()
         if not isinstance(answer, list):
             self.problem = f"Ray's GCS does not say which nodes live: {answer or 'no answer'}"
             return None

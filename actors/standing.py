@@ -109,9 +109,12 @@ class Standing:
         """Take what is granted, and say who this is.
 
         Another `incarnation` than before means: restarted, call `open`. A higher `generation` than
-        the caller's: a newer coordinator leads, and its grant was not taken.
+        the caller's: a newer coordinator leads, and its grant was not taken. A coordinator, and
+        nobody else, wakes one that is closed. Raises LeaseOver to others then.
         """
         if self.closed:
+            if grant is None:  # not its coordinator: its logs may be on their way to another disk
+                raise LeaseOver(f"buffer {self._index} has closed its logs, and serves nothing")
             # Its coordinator died while it shut down; the next one goes on: Ray makes it anew.
             os._exit(1)
         if self._parts is None:

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from pxrs_ray.actors import gate
+from pxrs_ray.actors import gate, standing
 from pxrs_ray.actors.buffer import Buffer
 from pxrs_ray.errors import LeaseOver
 from pxrs_ray.log.disk_id import make_disk_id
@@ -202,5 +202,24 @@ def test_known_ends_travel_with_a_ping(tmp_path: Path) -> None:
         for sequence in range(3):
             await buffer.append("q", [frame(sequence)], 0)
         assert (await buffer.ping()).ends == {"one": {0: 3}}
+
+    use(tmp_path, test)
+
+
+def test_who_is_closed_is_woken_by_a_coordinator_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its last bytes are copied to another disk, a consumer that starts asks everybody."""
+    ended: list[int] = []
+    monkeypatch.setattr(standing.os, "_exit", ended.append)
+
+    async def test(buffer: Buffer) -> None:
+        info = await buffer.ping()
+        await buffer.close()
+        with pytest.raises(LeaseOver):
+            await buffer.ping()
+        assert ended == []
+        await buffer.ping(Grant(1, 1, LONG_MS, info.monotonic_ms, info.incarnation))
+        assert ended == [1]
 
     use(tmp_path, test)
