@@ -22,7 +22,11 @@ from pxrs_ray.actors import (
     buffers,
     draining,
     fetching,
+    homing,
+    leading,
     metrics,
+    moving,
+    probing,
     staff,
     store_thread,
     tenant_routes,
@@ -33,8 +37,10 @@ from pxrs_ray.actors import (
 from pxrs_ray.actors.crew_document import CrewDocument
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.homes import Home, NodeSeen
 from pxrs_ray.log.wire import BufferInfo
 from pxrs_ray.supervisor import Supervisor, problems_here
+from pxrs_ray.survey import Asked, Looked
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.in_process import world as world
@@ -53,7 +59,7 @@ CREW = "test_crew_in_process::test_who_died_is_replaced_whatever_that_meets"
 # (file, what the place is called): the test that lets each kind of end be raised there.
 PLACES = {
     ("actors/autoscale.py", "scaling"): LOOPS,
-    ("actors/buffers.py", "their watch"): LOOPS,
+    ("actors/buffers.py", ""): LOOPS,
     ("actors/call_pool.py", ""): f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",
     ("actors/consumer.py", "its end"): (
         f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
@@ -73,7 +79,15 @@ PLACES = {
     ("actors/fetching.py", "asking for one"): LOOPS,
     ("actors/group_life.py", "its life"): GROUP,
     ("actors/group_shell.py", "telling the logs"): LOOPS,
+    ("actors/heir.py", "its coordinator's watch"): f"{THREADS}test_a_thread_goes_on",
+    ("actors/homing.py", "rounds"): LOOPS,
+    ("actors/homing.py", ""): LOOPS,
+    ("actors/leading.py", "buffers' leases"): LOOPS,
+    ("actors/leading.py", "known ends"): LOOPS,
     ("actors/line.py", "pxrs-line"): f"{THREADS}test_a_line_that_gets_rubbish_answers_every_call",
+    ("actors/moving.py", "leaving nodes"): LOOPS,
+    ("actors/moving.py", ""): LOOPS,
+    ("actors/probing.py", ""): LOOPS,
     ("actors/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
     ("actors/pull.py", ""): f"{SUPERVISION}test_work_done_once_tells_its_fault_and_answers_none",
     (
@@ -85,6 +99,9 @@ PLACES = {
         "keeping the crew",
     ): f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later",
     ("actors/staff.py", "ending orphans"): LOOPS,
+    ("actors/started.py", "pxrs-started"): (
+        f"{THREADS}test_a_buffer_that_cannot_tell_its_start_starts"
+    ),
     ("actors/store_thread.py", "a look"): LOOPS,
     ("actors/store_thread.py", "looks"): LOOPS,
     ("actors/tenant_routes.py", "leases"): LOOPS,
@@ -151,6 +168,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (buffers, ["PING_PAUSE_S"]),
         (draining, ["LOOK_PAUSE_S"]),
         (fetching, ["ASK_AGAIN_S"]),
+        (homing, ["ROUND_PAUSE_S"]),
         (metrics, ["REPORT_EVERY_S"]),
         (store_thread, ["PAUSE_MOST_S", "FRESH_S"]),
         (tenant_routes, ["LOOK_EVERY_S"]),
@@ -180,12 +198,101 @@ async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     pool = buffers.BufferPool("t", 1, "")
     patch.setattr(pool, "_call", _pinged)
+    pool._handles[0] = SimpleNamespace()
 
     async def returned(index: int) -> None:
         await _answers(fails)()
 
     pool.watch(returned)
     return pool.stop_watching
+
+
+async def _buffers_failing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    pool = buffers.BufferPool("t", 1, "")
+    pool._handles[0] = SimpleNamespace()
+    patch.setattr(pool, "_look", _answers(fails))
+    pool.keep_granting()
+    return pool.stop_watching
+
+
+async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made: Any = object.__new__(homing.Homing)
+    made._supervisor, made.round = Supervisor("homes"), _answers(fails)
+    made.keep_on()
+    return made._supervisor.close
+
+
+async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made: Any = object.__new__(homing.Homing)
+    made._supervisor, made._placing, made._troubles = Supervisor("homes"), {}, {}
+    made._pool = SimpleNamespace(place=_answers(fails))
+    while not fails.worked.is_set():
+        made._begin_placing(0, None)
+        await asyncio.sleep(0)
+    return made._supervisor.close
+
+
+def _leading(patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(leading.Leading, "__abstractmethods__", frozenset())
+    made: Any = object.__new__(leading.Leading)
+    made._config = SimpleNamespace(name="t", lease_ttl_seconds=0.01)
+    made._pool = SimpleNamespace(known_ends=SimpleNamespace(keep_for_ever=_answers(Fails("", 0))))
+    made._put_document, made._queue_ids = None, None
+    made._confirm_leading = _answers(Fails("", 0))
+    return made
+
+
+async def _confirming(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made = _leading(patch)
+    made._confirm_leading = _answers(fails)
+    return _all_cancelled(made._keep_up())
+
+
+async def _known_ends(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made = _leading(patch)
+    made._pool.known_ends.keep_for_ever = _answers(fails)
+    return _all_cancelled(made._keep_up())
+
+
+def _all_cancelled(tasks: list[asyncio.Task[None]]) -> Callable[[], None]:
+    def end() -> None:
+        for task in tasks:
+            task.cancel()
+
+    return end
+
+
+def _moving() -> Any:
+    pool: Any = SimpleNamespace(count=1)
+    return moving.Moving(SimpleNamespace(at_home_on=lambda nodes: [0]), pool, "")  # type: ignore[arg-type]
+
+
+async def _bringing_away(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made = _moving()
+    made.move = _answers(fails)
+    while not fails.worked.is_set():
+        made.leave_nodes(["n"])
+        await asyncio.sleep(0)
+    return made.close
+
+
+async def _after_a_move(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made, done = _moving(), _answers(Fails("", 0))
+    patch.setattr(moving, "forget_on", lambda *arguments: fails() or done())
+    home = Home("d", "n", "10.0.0.1")
+    while not fails.worked.is_set():
+        await asyncio.wait({made._supervisor.once("emptying 10.0.0.1", made._forget(0, home))})
+    return made.close
+
+
+async def _looking_at_a_node(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(probing, "node_here", lambda: "here")
+    patch.setattr(probing, "look_here", lambda asked: fails() or Looked("d"))
+    patch.setattr(probing, "AGAIN_S", 0.0)
+    watch = probing.NodeWatch(Asked("t", "", "", "", False))
+    while not fails.worked.is_set():
+        await watch.looked([NodeSeen("here", "10.0.0.1")])
+    return lambda: watch.close()
 
 
 async def _pinged(*arguments: Any, **named: Any) -> BufferInfo:
@@ -312,6 +419,14 @@ async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 MADE = {
     "scaling": _autoscale,
     "their watch": _buffers,
+    "a buffer's watch": _buffers_failing,
+    "rounds of homes": _rounds,
+    "placing a buffer": _placing,
+    "buffers' leases": _confirming,
+    "known ends": _known_ends,
+    "leaving drained nodes": _bringing_away,
+    "after a move": _after_a_move,
+    "a look at a node": _looking_at_a_node,
     "metrics": _metrics,
     "draining": _draining,
     "leaving nodes": _leaving,
