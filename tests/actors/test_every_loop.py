@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib
-from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,10 +22,7 @@ from pxrs_ray.actors import (
     draining,
     fetching,
     homing,
-    leading,
     metrics,
-    moving,
-    probing,
     staff,
     store_thread,
     tenant_routes,
@@ -37,13 +33,13 @@ from pxrs_ray.actors import (
 from pxrs_ray.actors.crew_document import CrewDocument
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.errors import StoreUnavailable
-from pxrs_ray.homes import Home, NodeSeen
 from pxrs_ray.log.wire import BufferInfo
 from pxrs_ray.supervisor import Supervisor, problems_here
-from pxrs_ray.survey import Asked, Looked
+from tests.actors import loops_of_homes
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.in_process import world as world
+from tests.actors.loops_of_homes import answers
 from tests.actors.test_supervision import Fails, run
 from tests.test_tidy import files_of_the_product, name_of
 
@@ -180,17 +176,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(module, name, 0.01)
 
 
-def _answers(fails: Fails) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def call(*arguments: Any, **named: Any) -> Any:
-        fails()
-
-    return call
-
-
 async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     host = SimpleNamespace(group="g")
     made: Any = autoscale.Autoscale(SimpleNamespace(crew=1), host, None)  # type: ignore[arg-type]
-    made._look = _answers(fails)
+    made._look = answers(fails)
     made.configure(ScalingConfig())
     return made.close
 
@@ -201,7 +190,7 @@ async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     pool._handles[0] = SimpleNamespace()
 
     async def returned(index: int) -> None:
-        await _answers(fails)()
+        await answers(fails)()
 
     pool.watch(returned)
     return pool.stop_watching
@@ -210,89 +199,9 @@ async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 async def _buffers_failing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     pool = buffers.BufferPool("t", 1, "")
     pool._handles[0] = SimpleNamespace()
-    patch.setattr(pool, "_look", _answers(fails))
+    patch.setattr(pool, "_look", answers(fails))
     pool.keep_granting()
     return pool.stop_watching
-
-
-async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made: Any = object.__new__(homing.Homing)
-    made._supervisor, made.round = Supervisor("homes"), _answers(fails)
-    made.keep_on()
-    return made._supervisor.close
-
-
-async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made: Any = object.__new__(homing.Homing)
-    made._supervisor, made._placing, made._troubles = Supervisor("homes"), {}, {}
-    made._pool = SimpleNamespace(place=_answers(fails))
-    while not fails.worked.is_set():
-        made._begin_placing(0, None)
-        await asyncio.sleep(0)
-    return made._supervisor.close
-
-
-def _leading(patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(leading.Leading, "__abstractmethods__", frozenset())
-    made: Any = object.__new__(leading.Leading)
-    made._config = SimpleNamespace(name="t", lease_ttl_seconds=0.01)
-    made._pool = SimpleNamespace(known_ends=SimpleNamespace(keep_for_ever=_answers(Fails("", 0))))
-    made._put_document, made._queue_ids = None, None
-    made._confirm_leading = _answers(Fails("", 0))
-    return made
-
-
-async def _confirming(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made = _leading(patch)
-    made._confirm_leading = _answers(fails)
-    return _all_cancelled(made._keep_up())
-
-
-async def _known_ends(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made = _leading(patch)
-    made._pool.known_ends.keep_for_ever = _answers(fails)
-    return _all_cancelled(made._keep_up())
-
-
-def _all_cancelled(tasks: list[asyncio.Task[None]]) -> Callable[[], None]:
-    def end() -> None:
-        for task in tasks:
-            task.cancel()
-
-    return end
-
-
-def _moving() -> Any:
-    pool: Any = SimpleNamespace(count=1)
-    return moving.Moving(SimpleNamespace(at_home_on=lambda nodes: [0]), pool, "")  # type: ignore[arg-type]
-
-
-async def _bringing_away(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made = _moving()
-    made.move = _answers(fails)
-    while not fails.worked.is_set():
-        made.leave_nodes(["n"])
-        await asyncio.sleep(0)
-    return made.close
-
-
-async def _after_a_move(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made, done = _moving(), _answers(Fails("", 0))
-    patch.setattr(moving, "forget_on", lambda *arguments: fails() or done())
-    home = Home("d", "n", "10.0.0.1")
-    while not fails.worked.is_set():
-        await asyncio.wait({made._supervisor.once("emptying 10.0.0.1", made._forget(0, home))})
-    return made.close
-
-
-async def _looking_at_a_node(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(probing, "node_here", lambda: "here")
-    patch.setattr(probing, "look_here", lambda asked: fails() or Looked("d"))
-    patch.setattr(probing, "AGAIN_S", 0.0)
-    watch = probing.NodeWatch(Asked("t", "", "", "", False))
-    while not fails.worked.is_set():
-        await watch.looked([NodeSeen("here", "10.0.0.1")])
-    return lambda: watch.close()
 
 
 async def _pinged(*arguments: Any, **named: Any) -> BufferInfo:
@@ -302,7 +211,7 @@ async def _pinged(*arguments: Any, **named: Any) -> BufferInfo:
 async def _metrics(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made: Any = object.__new__(metrics.TopologyMetrics)
     made._topology, made.report = "t", lambda found: None
-    return Supervisor("t").keep("metrics", partial(made.report_for_ever, _answers(fails))).cancel
+    return Supervisor("t").keep("metrics", partial(made.report_for_ever, answers(fails))).cancel
 
 
 async def _draining(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
@@ -312,7 +221,7 @@ async def _draining(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _leaving(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr(draining, "draining_nodes", lambda: {"n"})
-    one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=_answers(fails))
+    one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=answers(fails))
     return draining.DrainWatch(lambda: [one]).close
 
 
@@ -321,7 +230,7 @@ async def _fetching(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
         return []
 
     handle = SimpleNamespace(
-        line=SimpleNamespace(remote=_answers(fails)),
+        line=SimpleNamespace(remote=answers(fails)),
         fetch=SimpleNamespace(remote=lambda *arguments: never()),
     )
     patch.setattr(fetching, "connect", lambda name: None)
@@ -357,7 +266,7 @@ async def _look_on(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 async def _moves(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     routes: Any = object.__new__(tenant_routes.TenantRoutes)
     routes._queue, routes._operating = "q", asyncio.Lock()
-    routes._supervisor, routes._look = Supervisor("tenants of q"), _answers(fails)
+    routes._supervisor, routes._look = Supervisor("tenants of q"), answers(fails)
     return routes._supervisor.keep("moves", routes._look_for_ever).cancel
 
 
@@ -369,9 +278,9 @@ async def _tenants_leases(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _orphans(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(staff, "kill_orphans", _answers(fails))
+    patch.setattr(staff, "kill_orphans", answers(fails))
     spec: Any = SimpleNamespace(topology="t", group="g")
-    made = staff.Staff(spec, SimpleNamespace(), _answers(fails))  # type: ignore[arg-type]
+    made = staff.Staff(spec, SimpleNamespace(), answers(fails))  # type: ignore[arg-type]
     await made.restore(CrewDocument())
     return made._supervisor.close
 
@@ -390,7 +299,8 @@ async def _telling(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
     patch.setattr(group_shell, "PASSED_PAUSE_S", 0.01)
     shell: Any = object.__new__(group_shell.GroupShell)
-    shell.logs = SimpleNamespace(try_again=_answers(fails))
+    shell.logs = SimpleNamespace(try_again=answers(fails))
+    shell._told, shell.checkpoints = {}, dict
     shell.host = SimpleNamespace(core=SimpleNamespace(state=SimpleNamespace(rows=[], members={})))
     return Supervisor("group t/g").keep("telling the logs", shell._passed_loop).cancel
 
@@ -417,16 +327,10 @@ async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 MADE = {
+    **loops_of_homes.MADE,
     "scaling": _autoscale,
     "their watch": _buffers,
     "a buffer's watch": _buffers_failing,
-    "rounds of homes": _rounds,
-    "placing a buffer": _placing,
-    "buffers' leases": _confirming,
-    "known ends": _known_ends,
-    "leaving drained nodes": _bringing_away,
-    "after a move": _after_a_move,
-    "a look at a node": _looking_at_a_node,
     "metrics": _metrics,
     "draining": _draining,
     "leaving nodes": _leaving,
