@@ -12,7 +12,9 @@ from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.wire import BufferStats
 
 
-def stats_of(counts: Counter[str], logs: Sequence[PartitionLog], writer: Writer) -> BufferStats:
+def stats_of(
+    counts: Counter[str], logs: Sequence[PartitionLog], writer: Writer, disk_free_bytes: int
+) -> BufferStats:
     """What it did, by its `counts`, and what its logs hold."""
     times = os.times()
     return BufferStats(
@@ -34,4 +36,5 @@ def stats_of(counts: Counter[str], logs: Sequence[PartitionLog], writer: Writer)
         sync_ms_max=writer.sync_ms_max,
         cpu_seconds=times.user + times.system,
         rss_bytes=resident_bytes(),
+        disk_free_bytes=disk_free_bytes,
     )

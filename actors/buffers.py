@@ -204,10 +204,10 @@ class BufferPool(Slots):
                 found.update(answer)
         return found
 
-    async def stats(self) -> dict[int, BufferStats]:
+    async def stats(self, timeout_s: float = PING_WAIT_S) -> dict[int, BufferStats]:
         """What each buffer has done and holds; those that cannot be asked now are missing."""
         answers = await asyncio.gather(
-            *(self._call(i, "stats", timeout_s=PING_WAIT_S) for i in range(self.count)),
+            *(self._call(i, "stats", timeout_s=timeout_s) for i in range(self.count)),
             return_exceptions=True,
         )
         return {i: found for i, found in enumerate(answers) if isinstance(found, BufferStats)}

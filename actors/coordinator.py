@@ -350,6 +350,7 @@ class Coordinator(Documents, Removing):
             self._config,
             self._started_s,
             self._pool,
+            self._homing,
             self._groups.values(),
             self._thread,
             self._store.describe(),

@@ -60,6 +60,7 @@ class Homing:
         replace_after: Callable[[], int | None],
     ) -> None:
         self.homes = homes
+        self.nodes: list[NodeSeen] = []
         self._pool = pool
         self._watch = watch
         self._put = put
@@ -145,6 +146,7 @@ class Homing:
             nodes = await self._watch.living()
             if nodes is None:
                 return
+            self.nodes = nodes
             for node in self._pool.missed_disks():
                 self._watch.forget(node)
             if any(slot not in self.homes.slots for slot in range(self._pool.count)):
@@ -211,6 +213,10 @@ class Homing:
         if slot in self._moving or slot in self._placing:
             raise AlreadyExists(f"buffer {slot} is being moved, or started, already")
         self._moving.add(slot)
+
+    def is_moving(self, slot: int) -> bool:
+        """Whether somebody brings a slot to another home now."""
+        return slot in self._moving
 
     def release(self, slot: int) -> None:
         """Decide about it again."""

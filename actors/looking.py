@@ -86,7 +86,8 @@ class Looking(ABC):
 
     async def stats(self) -> BufferStats:
         """What it did and holds, for `status`, metrics and benchmarks."""
-        return stats_of(self._counts, self._library.all_logs(), self._writer)
+        free = await off_loop(self._files.free_bytes, self._folder)
+        return stats_of(self._counts, self._library.all_logs(), self._writer, free)
 
     async def slot_files(self) -> list[FileState]:
         """Every file of this buffer, for whoever copies it to another disk; closed or not."""

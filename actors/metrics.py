@@ -16,6 +16,7 @@ from typing import Any
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from pxrs_ray.log.wire import BufferStats
+from pxrs_ray.places import AT_HOME, by_host
 from pxrs_ray.stats import GroupStatus, TopologyStatus
 from pxrs_ray.tally import Tally
 
@@ -54,6 +55,17 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "queue_bytes": (GAUGE, OF_QUEUE, "Bytes kept now."),
     "buffer_memory_bytes": (GAUGE, OF_BUFFER, "Memory that a buffer's process holds."),
     "buffer_disk_bytes": (GAUGE, OF_BUFFER, "Bytes of logs that a buffer keeps."),
+    "buffer_disk_free_bytes": (GAUGE, OF_BUFFER, "Bytes that a buffer's disk has left."),
+    "buffer_at_home": (GAUGE, OF_BUFFER, "1 while a buffer serves from the disk that is its own."),
+    "buffer_away_seconds": (GAUGE, OF_BUFFER, "For how long a buffer's disk has been missed."),
+    "buffer_lease_seconds": (GAUGE, OF_BUFFER, "For how long a buffer may serve as it is."),
+    "buffer_term": (GAUGE, OF_BUFFER, "How often a buffer has had another home, and one."),
+    "buffers_uneven": (
+        GAUGE,
+        ("topology",),
+        "Moves that would spread the buffers over the nodes as evenly as can be.",
+    ),
+    "buffer_hosts": (GAUGE, ("topology",), "Hosts that have a buffer now."),
     "buffer_fenced_reads": (COUNTER, OF_BUFFER, "Reads refused: their epoch was over."),
     "buffer_refused_appends": (COUNTER, OF_BUFFER, "Appends refused: full, too large, fenced."),
     "buffers_away": (GAUGE, ("topology",), "Buffers that do not answer."),
@@ -118,7 +130,20 @@ class TopologyMetrics:
             self._set("buffer_memory_bytes", stats.rss_bytes, str(index))
             self._set("buffer_disk_bytes", stats.bytes_kept, str(index))
             self._total("buffer_fenced_reads", stats.fenced, str(index))
+            self._set("buffer_disk_free_bytes", stats.disk_free_bytes, str(index))
             self._total("buffer_refused_appends", stats.refused, str(index))
+        self._report_places(status)
+
+    def _report_places(self, status: TopologyStatus) -> None:
+        """Where buffers are; no label is a host or a node, of which there is no end."""
+        self._set("buffers_uneven", len(status.uneven))
+        self._set("buffer_hosts", len(by_host(status.places)))
+        for place in status.places:
+            at_home = place.state == AT_HOME and place.lease_left_ms > 0
+            self._set("buffer_at_home", at_home, str(place.buffer))
+            self._set("buffer_away_seconds", place.away_s or 0.0, str(place.buffer))
+            self._set("buffer_lease_seconds", place.lease_left_ms / 1_000, str(place.buffer))
+            self._set("buffer_term", place.term, str(place.buffer))
 
     def _report_group(self, group: GroupStatus, tally: Tally | None) -> None:
         name = group.group

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pxrs_ray.actors.buffers import BufferPool
 from pxrs_ray.actors.group_shell import GroupShell
 from pxrs_ray.actors.group_view import ASK_WAIT_S, queue_status, unanswered
+from pxrs_ray.actors.homing import Homing
+from pxrs_ray.actors.placement import buffer_statuses, uneven
 from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.log.wire import LogEnds
@@ -22,6 +24,7 @@ async def topology_status(
     config: PxrsConfig,
     started_s: float,
     pool: BufferPool,
+    homing: Homing,
     shells: Collection[GroupShell],
     thread: StoreThread,
     store: StoreInfo,
@@ -33,7 +36,10 @@ async def topology_status(
     stood = {shell: shell.checkpoints() for shell in shells}
     looking = beside(thread.look, ASK_WAIT_S)
     queues = {name: config.full_name(name) for name in config.queues}
-    found = await asyncio.gather(*(pool.ends(queue, ASK_WAIT_S) for queue in queues.values()))
+    stats, found = await asyncio.gather(
+        pool.stats(ASK_WAIT_S),
+        asyncio.gather(*(pool.ends(queue, ASK_WAIT_S) for queue in queues.values())),
+    )
     ends = dict(zip(queues.values(), found, strict=True))
     groups = await asyncio.gather(
         *(shell.status(at, ends[shell.spec.queue]) for shell, at in stood.items())
@@ -56,4 +62,6 @@ async def topology_status(
         tuple(groups),
         (*pool.problems(), *problems),
         waiting,
+        buffer_statuses(homing, pool, stats),
+        uneven(homing, pool),
     )

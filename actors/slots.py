@@ -20,6 +20,8 @@ from pxrs_ray.actors.placing import buffer_at_home
 from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.errors import SlotWaits
 from pxrs_ray.homes import Home, SlotSeen
+from pxrs_ray.model import Generation
+from pxrs_ray.places import AT_HOME, DEPOSED, ELSEWHERE, SILENT, STARTING, WAITING
 from pxrs_ray.supervisor import off_loop
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Slots(ABC):
         self._nodes: dict[int, str] = {}
         self._answered: set[int] = set()
         self._troubles: dict[int, tuple[str, ...]] = {}
+        self._led_by: dict[int, Generation] = {}
         self._held: set[int] = set()
         self._coming: dict[int, asyncio.Event] = {}
 
@@ -139,6 +142,26 @@ class Slots(ABC):
         """The nodes where buffers found another disk than theirs, or none."""
         return {self._nodes[index] for index in self._elsewhere if index in self._nodes}
 
+    def lease_left_ms(self, index: int) -> int:
+        """For how long somebody may still serve a slot on what was granted so far."""
+        return max(0, self.granting.over_ms(index) - lease_clock_ms())
+
+    def state(self, index: int) -> tuple[str, str]:
+        """How a slot is (one of `places.STATES`), and what else there is to say of it."""
+        if index in self._waits:
+            return WAITING, self._waits[index]
+        if index in self._away:
+            return SILENT, f"does not answer: {self._away[index]}"
+        if index in self._elsewhere:
+            return ELSEWHERE, self._elsewhere[index]
+        leads = self._led_by.get(index, 0)
+        if leads > self.granting.generation:
+            return DEPOSED, (
+                f"serves coordinator {leads} of this topology, which is newer than the one that "
+                f"answers ({self.granting.generation})"
+            )
+        return (AT_HOME, "") if index in self._answered else (STARTING, "")
+
     def told(self, index: int) -> str:
         """A buffer as people find it: its number, process and node."""
         where = self._where.get(index)
@@ -161,6 +184,7 @@ class Slots(ABC):
         self._elsewhere.pop(info.index, None)
         self._answered.add(info.index)
         self._troubles[info.index] = info.problems
+        self._led_by[info.index] = info.generation
         if info.problem:
             self._elsewhere[info.index] = info.problem
 

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pxrs_ray.clock import wall_ms
+from pxrs_ray.places import DEPOSED, by_host
 from pxrs_ray.stats import GroupStatus, PartitionStatus, TopologyStatus
 
 STORE_SLOW_MS = 100.0
+MOVES_TOLD = 5
 # How a status tells of a gap in a log that works again.
 LOST_OFFSETS = " lost offsets "
 # How a status begins to tell of a buffer that does not answer.
 BUFFER = re.compile(r"buffer (\d+)\b.*does not answer")
+# ... of one whose host is away, of one that goes to another, and of one that cannot.
+WAITS = re.compile(r"buffer (\d+) waits for (?:host|disk)")
+MOVES = re.compile(r"buffer \d+ moves from host")
+CANNOT_LEAVE = re.compile(r"buffer (\d+) (?:cannot|could not) leave host")
 # What calls a paid service may take seconds; half a minute in one call is worth a look.
 CALL_LONG_S = 30.0
 LAG_MS_LARGE = 10 * 60_000
@@ -45,7 +51,7 @@ class Finding:
 
 def check_topology(status: TopologyStatus) -> list[Finding]:
     """Everything that a topology's status tells; one OK when nothing is wrong."""
-    found = [*_check_store(status), *_check_queues(status)]
+    found = [*_check_store(status), *_check_queues(status), *_check_places(status)]
     for group in status.groups:
         found += _check_group(group, status.topology)
     if not found:
@@ -84,19 +90,38 @@ def _check_store(status: TopologyStatus) -> Iterator[Finding]:
         yield Finding(Level.WARNING, subject, warning, "see docs/guarantees.md, 'Stores'")
 
 
+def _remedy(problem: str, topology: str) -> str:
+    """What helps against a problem of a topology."""
+    if buffer := BUFFER.match(problem):
+        return (
+            f"`pxrs restart buffer/{buffer[1]} -t {topology}`; one that is frozen is ended "
+            "and started anew by its node within half a lease, one whose node is gone waits for it"
+        )
+    if buffer := WAITS.match(problem):
+        return (
+            "bring that host back with its disk: everything goes on within seconds. If it never "
+            f"comes, `pxrs accept-loss --buffer {buffer[1]} -t {topology}` gives up what lies there"
+        )
+    if MOVES.match(problem):
+        return "nothing: it serves until the end of the copy, and then at its new home"
+    if buffer := CANNOT_LEAVE.match(problem):
+        return (
+            "add a node with a disk: it is tried again by itself, or at once by "
+            f"`pxrs move {buffer[1]} -t {topology}`"
+        )
+    if "`pxrs " in problem:
+        return "what is named there"
+    return (
+        f"it is tried again by itself; if it stays, `pxrs restart coordinator -t {topology}` "
+        "starts what tries anew, and no partition moves"
+    )
+
+
 def _check_queues(status: TopologyStatus) -> Iterator[Finding]:
     for problem in status.problems:
-        buffer = BUFFER.match(problem)
-        remedy = (
-            f"`pxrs restart buffer/{buffer[1]} -t {status.topology}`; one that is frozen is ended "
-            "and started anew by its node within half a lease, one whose node is gone waits for it"
-            if buffer
-            else "what is named there"
-            if "`pxrs " in problem
-            else f"it is tried again by itself; if it stays, `pxrs restart coordinator -t "
-            f"{status.topology}` starts what tries anew, and no partition moves"
-        )
-        yield Finding(Level.PROBLEM, f"topology {status.topology}", problem, remedy)
+        level = Level.WARNING if MOVES.match(problem) else Level.PROBLEM
+        remedy = _remedy(problem, status.topology)
+        yield Finding(level, f"topology {status.topology}", problem, remedy)
     for queue in status.queues:
         for problem in queue.problems:
             buffer = BUFFER.match(problem)
@@ -119,6 +144,33 @@ def _check_queues(status: TopologyStatus) -> Iterator[Finding]:
                 "bring the lost disk back, or go on above the gap with "
                 f"`pxrs accept-loss {queue.queue} -t {status.topology}`",
             )
+
+
+def _check_places(status: TopologyStatus) -> Iterator[Finding]:
+    """Whether each buffer has what it serves by, and whether they are spread."""
+    for place in status.places:
+        subject = f"buffer {place.buffer} of {status.topology}"
+        if place.state == DEPOSED:
+            yield Finding(
+                Level.PROBLEM,
+                subject,
+                place.text,
+                "its registry went back, or two clusters share one: restore the newest registry, "
+                "or go on with this one: `pxrs recover registry FILE --accept-loss`",
+            )
+    if status.uneven:
+        hosts = by_host(status.places)
+        told = ", ".join(f"host {host} has {len(has)}" for host, has in hosts.items())
+        bare = sorted({step.target for step in status.uneven} - set(hosts))
+        told += "".join(f", host {host} has none" for host in bare)
+        moves = [f"`pxrs move {s.buffer} {s.target} -t {status.topology}`" for s in status.uneven]
+        yield Finding(
+            Level.WARNING,
+            f"buffers of {status.topology}",
+            f"are not spread as evenly as they could be: {told}. The loss of one host stops more "
+            "partitions than it has to",
+            ", ".join(moves[:MOVES_TOLD]) + " (who needs the buffer waits for a moment)",
+        )
 
 
 def _check_group(group: GroupStatus, topology: str) -> Iterator[Finding]:

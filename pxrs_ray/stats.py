@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
+from pxrs_ray.places import BufferStatus, Step
 
 # How many of the messages that were given up a table of a group names.
 GIVEN_UP_TOLD = 5
@@ -255,7 +256,10 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class TopologyStatus:
-    """A whole topology at one moment. `changes_waiting` wait for the registry to be back."""
+    """A whole topology at one moment. `changes_waiting` wait for the registry to be back.
+
+    `places` tells of each buffer, `uneven` the moves that would spread them more evenly.
+    """
 
     topology: str
     fingerprint: str
@@ -267,8 +271,11 @@ class TopologyStatus:
     groups: tuple[GroupStatus, ...]
     problems: tuple[str, ...] = ()
     changes_waiting: tuple[str, ...] = ()
+    places: tuple[BufferStatus, ...] = ()
+    uneven: tuple[Step, ...] = ()
 
     _HEAD = ("queue", "partitions", "messages", "MB", "problems")
+    _PLACES = ("buffer", "host", "node", "disk", "MB", "MB free", "lease ms", "state")
 
     def away_told(self) -> tuple[str, ...]:
         """One line while the registry is away: for how long, why, and what waits for it."""
@@ -297,14 +304,33 @@ class TopologyStatus:
             f"{self.store.url}{troubles}"
         )
 
+    def _place_rows(self) -> list[tuple[object, ...]]:
+        return [
+            (
+                p.buffer,
+                p.host,
+                p.short_node,
+                p.short_disk,
+                None if p.bytes is None else p.bytes / 1e6,
+                None if p.free_bytes is None else p.free_bytes / 1e6,
+                p.lease_left_ms,
+                p.text,
+            )
+            for p in self.places
+        ]
+
     def __repr__(self) -> str:
         parts = [self._title(), text_table(self._HEAD, self._rows())]
+        if self.places:
+            parts.append(text_table(self._PLACES, self._place_rows()))
         return "\n\n".join([*parts, *(repr(group) for group in self.groups)])
 
     def _repr_html_(self) -> str:
         groups = "".join(group._repr_html_() for group in self.groups)
-        title = html.escape(self._title())
-        return f"<p>{title}</p>{html_table(self._HEAD, self._rows())}{groups}"
+        title, places = html.escape(self._title()), ""
+        if self.places:
+            places = html_table(self._PLACES, self._place_rows())
+        return f"<p>{title}</p>{html_table(self._HEAD, self._rows())}{places}{groups}"
 
 
 @dataclass(frozen=True, slots=True)

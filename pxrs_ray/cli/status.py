@@ -91,7 +91,38 @@ def topology_view(status: TopologyStatus, deployed: dict[str, Any]) -> Any:
             for g in status.groups
         ],
     )
-    return Group(*lines, queues, groups, *(_problem(text) for text in problems_of(status)))
+    problems = (_problem(text) for text in problems_of(status))
+    return Group(*lines, queues, _places(status), groups, *problems)
+
+
+def _places(status: TopologyStatus) -> Any:
+    """Where each buffer is, and how."""
+    from pxrs_ray.cli._show import size_text, span_text, table
+    from pxrs_ray.places import AT_HOME
+
+    return table(
+        ("buffer", "host", "node", "disk", "size", "free", "term", "lease", "state"),
+        [
+            (
+                place.buffer,
+                place.host or None,
+                place.short_node or None,
+                place.short_disk or None,
+                None if place.bytes is None else size_text(place.bytes),
+                None if place.free_bytes is None else size_text(place.free_bytes),
+                place.term,
+                span_text(place.lease_left_ms) if place.lease_left_ms else "none",
+                _coloured(place.text, good=place.state == AT_HOME),
+            )
+            for place in status.places
+        ],
+    )
+
+
+def _coloured(text: str, *, good: bool) -> Any:
+    from rich.text import Text
+
+    return Text(text, style="green" if good else "bold red")
 
 
 def problems_of(status: TopologyStatus) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pxrs_ray.log.wire import BufferStats
 from pxrs_ray.model import Change
+from pxrs_ray.places import AT_HOME
 from pxrs_ray.rates import Rates
 from pxrs_ray.stats import GroupStatus, TopologyStatus
 
@@ -68,7 +69,11 @@ class Story:
                 }
                 for q in status.queues
             ],
-            "buffers": [_buffer(index, look.buffers.get(index)) for index in range(status.buffers)],
+            "buffers": [
+                {**_buffer(index, look.buffers.get(index)), **_place(status, index)}
+                for index in range(status.buffers)
+            ],
+            "uneven": [f"pxrs move {step.buffer} {step.target}" for step in status.uneven],
             "groups": [self._group(group) for group in status.groups],
         }
 
@@ -145,9 +150,25 @@ def _buffer(index: int, stats: BufferStats | None) -> Plain:
         "away": False,
         "memory": stats.rss_bytes,
         "disk": stats.bytes_kept,
+        "free": stats.disk_free_bytes,
         "messages": stats.messages,
         "fenced": stats.fenced,
         "refused": stats.refused,
+    }
+
+
+def _place(status: TopologyStatus, index: int) -> Plain:
+    place = next((each for each in status.places if each.buffer == index), None)
+    if place is None:
+        return {}
+    return {
+        "host": place.host,
+        "node": place.short_node,
+        "disk_id": place.short_disk,
+        "term": place.term,
+        "lease_ms": place.lease_left_ms,
+        "state": place.text,
+        "well": place.state == AT_HOME,
     }
 
 

@@ -110,6 +110,12 @@ class Files:
         """How many bytes a file has."""
         return path.stat().st_size
 
+    def free_bytes(self, folder: Path) -> int:
+        """How many bytes the disk of a folder, or of the nearest one above it, has left for us."""
+        while not folder.exists():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free
+
     def lock(self, path: Path, wait_ms: int) -> int:
         """Hold the file `path` against other processes, until the answered fd is closed.
 

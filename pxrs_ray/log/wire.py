@@ -174,7 +174,7 @@ class BufferInfo:
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """What a buffer has done since it started, and what it holds now."""
+    """What a buffer has done since it started, what it holds now, and what its disk has left."""
 
     appends: int
     frames: int
@@ -194,3 +194,4 @@ class BufferStats:
     sync_ms_max: float
     cpu_seconds: float
     rss_bytes: int
+    disk_free_bytes: int = 0

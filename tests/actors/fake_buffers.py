@@ -21,6 +21,7 @@ class FakeBuffer:
         self.faults: dict[str, list[BaseException]] = {}
         self.refuses: dict[str, BaseException] = {}
         self.opened: set[str] = set()
+        self.answers: dict[str, Any] = {}
         self.calls: list[str] = []
 
     def __getattr__(self, method: str) -> Any:
@@ -42,7 +43,7 @@ class FakeBuffer:
             return {}
         if method == "belong":
             return arguments[0]
-        return {}
+        return self.answers.get(method, {})
 
     def restart(self) -> None:
         self.life += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pxrs_ray.log.wire import BufferStats
+from pxrs_ray.places import AT_HOME, BufferStatus
 from pxrs_ray.stats import (
     ConsumerStatus,
     GroupStatus,
@@ -65,6 +66,22 @@ def topology_status(*groups: GroupStatus, **options: object) -> TopologyStatus:
         "groups": groups,
     }
     return TopologyStatus(**{**found, **options})  # type: ignore[arg-type]
+
+
+def buffer_place(buffer: int = 0, **options: object) -> BufferStatus:
+    """A buffer that is well at home, each on a host of its own."""
+    found: dict[str, object] = {
+        "buffer": buffer,
+        "state": AT_HOME,
+        "host": f"10.0.0.{buffer + 1}",
+        "node": f"node-{buffer}-of-some-length",
+        "disk": f"disk-{buffer}-of-some-length",
+        "term": 1,
+        "lease_left_ms": 9_000,
+        "bytes": 1_000_000,
+        "free_bytes": 50_000_000_000,
+    }
+    return BufferStatus(**{**found, **options})  # type: ignore[arg-type]
 
 
 def buffer_stats(messages: int = 10) -> BufferStats:

@@ -16,8 +16,9 @@ from aiohttp import web
 
 from pxrs_ray.dashboard.picture import Look
 from pxrs_ray.dashboard.server import Server, Source
+from pxrs_ray.places import WAITING, Step
 from tests.cli.browser import chromium
-from tests.cli.pictures import buffer_stats, group_status, topology_status
+from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
 
 WAIT_S = 40
 
@@ -54,7 +55,12 @@ class Drawn:
     """A topology drawn by hand."""
 
     def __init__(self, partitions: int, consumers: int) -> None:
-        self.status = topology_status(group_status(partitions, consumers, lag=3))
+        away = buffer_place(1, state=WAITING, told="waits for host 10.0.0.2, away for 40 s")
+        self.status = topology_status(
+            group_status(partitions, consumers, lag=3),
+            places=(buffer_place(0), away),
+            uneven=(Step(0, "10.0.0.1", "10.0.0.3"),),
+        )
         self.done: list[tuple[str, str, Any]] = []
 
     def look(self) -> Look:
@@ -92,6 +98,10 @@ def test_the_map_is_readable_at_every_size(
         cells(browser)[3].click()
         chosen = browser.find_element("class name", "chosen")
         wait(browser, lambda _: chosen.text.startswith("P3: billing-3 (owned), epoch 1"))
+        buffers = browser.find_element("css selector", "#buffers tbody").text
+        assert "10.0.0.1 node-0-o disk-0-o at home 9.0 s" in buffers
+        assert "waits for host 10.0.0.2, away for 40 s" in buffers
+        assert "pxrs move 0 10.0.0.3" in browser.find_element("id", "uneven").text
         browser.save_screenshot(str(tmp_path / f"{partitions}.png"))
 
 

@@ -17,8 +17,9 @@ from pxrs_ray.actors.crew import Crew
 from pxrs_ray.actors.hand import Hand
 from pxrs_ray.checkup import DAY_MS, Level, check_topology, check_unused
 from pxrs_ray.cli.root import root
+from pxrs_ray.places import DEPOSED, Step
 from pxrs_ray.stats import GroupStatus, QueueStatus, StoreStatus, TopologyStatus
-from tests.cli.pictures import group_status, topology_status
+from tests.cli.pictures import buffer_place, group_status, topology_status
 
 STORE = topology_status().store
 
@@ -110,7 +111,59 @@ ILLNESSES: list[tuple[TopologyStatus, Level, str]] = [
         Level.PROBLEM,
         "is failed: ImportError",
     ),
+    (
+        topology_status(
+            places=(buffer_place(0), buffer_place(1, host="10.0.0.1")),
+            uneven=(Step(1, "10.0.0.1", "10.0.0.2"),),
+        ),
+        Level.WARNING,
+        "host 10.0.0.1 has 2, host 10.0.0.2 has none",
+    ),
+    (
+        topology_status(
+            places=(buffer_place(0, state=DEPOSED, told="serves coordinator 7 of this topology"),)
+        ),
+        Level.PROBLEM,
+        "serves coordinator 7",
+    ),
+    (
+        topology_status(problems=("buffer 1 waits for host 10.0.0.7, away for 40 s",)),
+        Level.PROBLEM,
+        "away for 40 s",
+    ),
+    (
+        topology_status(problems=("buffer 1 moves from host 10.0.0.7 to 10.0.0.8",)),
+        Level.WARNING,
+        "moves from host",
+    ),
+    (
+        topology_status(
+            problems=("buffer 1 cannot leave host 10.0.0.7, which is drained: no room",)
+        ),
+        Level.PROBLEM,
+        "which is drained",
+    ),
 ]
+
+
+def test_each_state_of_a_home_comes_with_its_own_remedy() -> None:
+    def remedy(problem: str) -> str:
+        (found,) = check_topology(topology_status(problems=(problem,)))
+        return found.remedy
+
+    waits = remedy("buffer 1 waits for host 10.0.0.7, away for 40 s")
+    assert "bring that host back" in waits and "`pxrs accept-loss --buffer 1 -t shop`" in waits
+    assert "restart" not in waits
+    assert "nothing" in remedy("buffer 1 moves from host 10.0.0.7 to 10.0.0.8")
+    leaves = remedy("buffer 1 cannot leave host 10.0.0.7, which is drained: no room. Its logs ...")
+    assert "add a node" in leaves and "`pxrs move 1 -t shop`" in leaves
+
+
+def test_the_moves_that_spread_buffers_are_told_as_commands() -> None:
+    steps = (Step(2, "10.0.0.1", "10.0.0.2"), Step(1, "10.0.0.1", "10.0.0.3"))
+    places = tuple(buffer_place(n, host="10.0.0.1") for n in range(3))
+    (found,) = check_topology(topology_status(places=places, uneven=steps))
+    assert "`pxrs move 2 10.0.0.2 -t shop`, `pxrs move 1 10.0.0.3 -t shop`" in found.remedy
 
 
 @pytest.mark.parametrize(("status", "level", "words"), ILLNESSES)

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from pxrs_ray.cli import _map, _show, lag, seek, status, top, why
 from pxrs_ray.model import Change, Message
+from pxrs_ray.places import WAITING
 from pxrs_ray.rates import Rates
-from tests.cli.pictures import group_status, topology_status
+from tests.cli.pictures import buffer_place, group_status, topology_status
 
 
 def shown(what: object) -> str:
@@ -28,6 +29,21 @@ def test_a_topology_is_told_with_its_file_and_problems() -> None:
     )
     assert "shop" in told and "deployed from a.toml" in told and "PROBLEM: buffer 1" in told
     assert "3 of 3" in told and "240" in told
+
+
+def test_a_topology_shows_where_each_buffer_is_and_how() -> None:
+    away = buffer_place(
+        1, state=WAITING, told="waits for host 10.0.0.2, away for 40 s", lease_left_ms=0, bytes=None
+    )
+    found = topology_status(group_status(), places=(buffer_place(0), away))
+    lines = shown(status.topology_view(found, {})).splitlines()
+    (first,) = [line for line in lines if "10.0.0.1" in line]
+    assert all(word in first for word in ("node-0-o", "disk-0-o", "1.0 MB", "50.0 GB", "at home"))
+    (second,) = [line for line in lines if "10.0.0.2" in line]
+    assert "waits for host 10.0.0.2, away for 40 s" in second and "none" in second
+    told = json.loads(json.dumps(_show.plain(found)))["places"]
+    assert told[0]["disk"] == "disk-0-of-some-length" and told[1]["state"] == "waits"
+    assert "waits for host 10.0.0.2" in repr(found) and "10.0.0.2" in found._repr_html_()
 
 
 @pytest.mark.parametrize(

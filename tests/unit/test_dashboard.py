@@ -17,7 +17,8 @@ from pxrs_ray.dashboard.picture import Look, Story
 from pxrs_ray.dashboard.server import ACTIONS, OWN_HEADER, Server
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Change
-from tests.cli.pictures import buffer_stats, group_status, topology_status
+from pxrs_ray.places import WAITING, Step
+from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
 
 TOKEN = "s3cret"
 OURS = {OWN_HEADER: "1"}
@@ -34,7 +35,13 @@ class Source:
         self.looks += 1
         if self.looks == 2:
             raise NotFound("gone for a moment")
-        return Look(topology_status(group_status()), {0: buffer_stats()})
+        away = buffer_place(1, state=WAITING, told="waits for host 10.0.0.2, away for 40 s")
+        status = topology_status(
+            group_status(),
+            places=(buffer_place(0), away),
+            uneven=(Step(1, "10.0.0.2", "10.0.0.3"),),
+        )
+        return Look(status, {0: buffer_stats()})
 
     def act(self, action: str, group: str, value: Any) -> str:
         if group != "billing":
@@ -76,7 +83,11 @@ def test_a_page_is_told_the_past_then_pictures_and_troubles() -> None:
         assert kinds == ["past", "picture", "trouble", "picture"]
         assert picture["topology"] == "shop" and len(picture["groups"]) == 1
         assert picture["groups"][0]["partitions"]["owner"][:4] == [0, 1, 2, 0]
+        first, second = picture["buffers"]
         assert [b["away"] for b in picture["buffers"]] == [False, True]
+        assert (first["host"], first["state"], first["well"]) == ("10.0.0.1", "at home", True)
+        assert second["state"].startswith("waits for host") and not second["well"]
+        assert picture["uneven"] == ["pxrs move 1 10.0.0.3"]
 
     served(test)
 

@@ -167,9 +167,18 @@ function show(picture) {
   picture.groups.forEach(show_group);
   rows(find(document, "#queues tbody"), picture.queues.map((q) =>
     [q.queue, q.partitions, short(q.messages), size(q.bytes), short(q.rate)]));
-  rows(find(document, "#buffers tbody"), picture.buffers.map((b) => b.away
-    ? [b.buffer, "away", "", "", "", ""]
-    : [b.buffer, size(b.memory), size(b.disk), short(b.messages), b.refused, b.fenced]));
+  const uneven = find(document, "#uneven");
+  uneven.hidden = picture.uneven.length === 0;
+  set(uneven, `not spread as evenly as they could be: ${picture.uneven.join(", ")}`);
+  const buffers = find(document, "#buffers tbody");
+  rows(buffers, picture.buffers.map((b) => [
+    b.buffer, b.host, b.node, b.disk_id, b.state ?? (b.away ? "away" : "-"),
+    b.lease_ms ? span(b.lease_ms) : "none",
+    ...(b.away ? ["", "", "", "", "", ""]
+      : [size(b.disk), size(b.free), size(b.memory), short(b.messages), b.refused, b.fenced])]));
+  picture.buffers.forEach((b, index) => {
+    buffers.rows[index].cells[4].className = b.well ? "good" : "bad";
+  });
 }
 
 function trouble(text) {
