@@ -76,6 +76,31 @@ def test_a_host_that_ray_gave_up_goes_on_when_it_is_back(cluster: Cluster) -> No
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 
 
+def test_the_coordinators_host_goes_and_comes_back(cluster: Cluster) -> None:
+    hosts = cluster.hosts
+    folder = hosts.data / "elsewhere"
+    hosts[0].run(["sh", "-c", f"echo >{folder}"])  # no folder: the head has no disk for it
+    world = cluster.world(data=str(folder), buffers=2)
+    world.start()
+    world.settled()
+    going = world.homes()["coordinator"]
+    assert going != 0
+    every = set(range(world.partitions))
+    with world.load(0):
+        world.until(lambda: len(world.handled()) > 60, 30, "work")
+        hosts.power_off(going)
+        world.until(lambda: going not in world.homes().values(), NOTICED_S, "Ray gives it up")
+        time.sleep(3)
+        assert "coordinator" not in world.homes(), "made where its registry is not"
+        hosts.power_on(going)
+        hosts.ray_again(going)
+        on_s = time.monotonic()
+        world.until(lambda: every <= world.handled_since(on_s), 2 * BACK_S, "everything goes on")
+    assert world.homes()["coordinator"] == going
+    verdict = world.verdict(overlap_s_max=0.5)
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
 def test_a_disk_that_was_emptied_is_told_as_lost(cluster: Cluster) -> None:
     world, hosts = cluster.world(append_timeout_ms=5_000), cluster.hosts
     world.send(0, 60)  # read by nobody yet: checkpoint 0 says nothing of what was there
