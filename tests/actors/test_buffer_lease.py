@@ -209,3 +209,38 @@ def test_known_ends_travel_with_a_ping(tmp_path: Path) -> None:
         assert (await buffer.ping()).ends == {"one": {0: 3}}
 
     use(tmp_path, test)
+
+
+def test_who_is_closed_is_woken_by_its_coordinator_alone(tmp_path: Path) -> None:
+    """While its last bytes are copied to another disk, a consumer that starts asks everybody."""
+
+    async def test(buffer: Buffer) -> None:
+        await let_serve(buffer)
+        await buffer.append("q", [frame(0)], 0)
+        info = await buffer.ping()
+        await buffer.close()
+        with pytest.raises(LeaseOver):
+            await buffer.ping()
+        assert buffer.closed
+        woken = await buffer.ping(Grant(1, 1, LONG_MS, info.monotonic_ms, info.incarnation))
+        assert woken.incarnation != info.incarnation and not buffer.closed
+        assert is_over((await buffer.append("q", [frame(1)], 0))[0]), "the lease was another life's"
+        await buffer.open(SPEC, {0: 1}, make=False)
+        await let_serve(buffer)
+        (answer,) = await buffer.append("q", [frame(1)], 0)
+        assert isinstance(answer, Appended) and answer.base_offset == 1
+
+    use(tmp_path, test)
+
+
+def test_who_is_closed_changes_no_file(tmp_path: Path) -> None:
+    """Its logs are copied then, and a coordinator tells epochs to whoever is there."""
+
+    async def test(buffer: Buffer) -> None:
+        await buffer.fence("q", "g", {0: 1})
+        await buffer.close()
+        before = await buffer.slot_files()
+        await buffer.fence("q", "g", {0: 2})
+        assert await buffer.slot_files() == before != []
+
+    use(tmp_path, test)
