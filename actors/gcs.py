@@ -37,7 +37,7 @@ ANSWER_S = 5.0
 MAKE_S = 600.0
 NOTICE_MS = 2_000
 # As many as there are kinds of calls: a thread is there for each, also when all others are stuck.
-KINDS = ("find", "list", "drains", "make", "kill", "read", "end", "cancel")
+KINDS = ("find", "list", "drains", "nodes", "probe", "make", "kill", "read", "end", "cancel")
 
 
 class _Threads(Executor):

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 
 import ray
+from ray.exceptions import RayError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.calls import runs
@@ -78,7 +79,11 @@ class Heir:
                 continue
             try:
                 self._make_where_it_belongs(will)
-            except PxrsError as error:
+            except (
+                PxrsError,
+                RayError,
+                ValueError,
+            ) as error:  # the GCS is away, or it went just now
                 logger.info("no coordinator of %s can be made: %s", self._topology, told(error))
 
     def _make_where_it_belongs(self, will: Will) -> None:

@@ -78,7 +78,7 @@ class KnownEnds:
                 moved = max(moved, end - (kept[partition] if partition < len(kept) else 0))
         return moved
 
-    async def keep(self, put: Put, now_ms: int) -> None:
+    async def save(self, put: Put, now_ms: int) -> None:
         """Have in the registry what is known now."""
         ends = {queue_id: list(found) for queue_id, found in self._ends.items()}
         await put(DOCUMENT, KNOWN_ENDS.encode_text(ends))
@@ -92,6 +92,6 @@ class KnownEnds:
             if not self.is_due(monotonic_ms()):
                 continue
             try:
-                await self.keep(put, monotonic_ms())
+                await self.save(put, monotonic_ms())
             except Exception as error:  # noqa: BLE001 - tried again in a second
                 logger.info("how far the logs have come is kept later: %s", told(error))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -174,15 +173,7 @@ class Moving:
 
 
 async def _answer(reference: Any, wait_s: float, what: str) -> Any:
-    coming = asyncio.ensure_future(_awaited(reference))
-    done, _ = await asyncio.wait({coming}, timeout=wait_s)
-    if not done:
-        coming.cancel()
-        with suppress(asyncio.CancelledError):
-            await coming
-        raise DeadlineExceeded(f"{what} was not over in {wait_s:g} s")
-    return coming.result()
-
-
-async def _awaited(reference: Any) -> Any:
-    return await reference
+    try:
+        return await asyncio.wait_for(reference, wait_s)
+    except TimeoutError:
+        raise DeadlineExceeded(f"{what} was not over in {wait_s:g} s") from None

@@ -11,16 +11,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pxrs_ray.actors import gcs
 from pxrs_ray.actors.draining import draining_nodes
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.homes import SHOWN, NodeSeen
 from pxrs_ray.supervision import told
 from pxrs_ray.supervisor import Supervisor, off_loop
@@ -95,8 +98,6 @@ class NodeWatch:
     def __init__(self, asked: Asked) -> None:
         self.problem = ""
         self._asked = asked
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="pxrs-nodes")
-        self._asking: asyncio.Future[list[NodeSeen] | str | None] | None = None
         self._looked: dict[str, Looked] = {}
         self._looking: dict[str, tuple[asyncio.Future[Looked | None], float]] = {}
         self._supervisor = Supervisor("nodes")
@@ -105,24 +106,13 @@ class NodeWatch:
 
     async def living(self) -> list[NodeSeen] | None:
         """The living nodes, with the disks that are known; None when nobody tells in time."""
-        if self._asking is None:
-            self._asking = self._supervisor.once("asking for them", self._ask())
-        done, _ = await asyncio.wait({self._asking}, timeout=NODES_WAIT_S)
-        if not done:
-            self.problem = f"Ray's GCS has not said for {NODES_WAIT_S:g} s which nodes live"
-            return None
-        answer, self._asking = self._asking.result(), None
-        if not isinstance(answer, list):
-            self.problem = f"Ray's GCS does not say which nodes live: {answer or 'no answer'}"
+        try:
+            found, _ = await gcs.ask("nodes", living_nodes, NODES_WAIT_S)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody has told
+            self.problem = f"which nodes live is not known: {told(error)}"
             return None
         self.problem = ""
-        return [self._known(node) for node in answer]
-
-    async def _ask(self) -> list[NodeSeen] | str:
-        try:
-            return (await off_loop(living_nodes, threads=self._threads))[0]
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody has told
-            return told(error)
+        return [self._known(node) for node in found]
 
     async def looked(self, nodes: list[NodeSeen]) -> list[NodeSeen]:
         """The same nodes, after those that nobody has looked at were; who is slow comes later."""
@@ -156,8 +146,9 @@ class NodeWatch:
         try:
             if node == self._here:
                 return await off_loop(look_here, self._asked)
-            return await asyncio.wrap_future(begin_probe(node, self._asked))
-        except RayError as error:
+            probe = await gcs.ask("probe", partial(begin_probe, node, self._asked))
+            return await asyncio.wrap_future(probe)
+        except (RayError, DeadlineExceeded) as error:
             return Looked(problem=told(error))
 
     def _note(self, node: str, look: asyncio.Future[Looked | None]) -> None:
@@ -192,4 +183,3 @@ class NodeWatch:
         for look, _ in self._looking.values():
             look.cancel()
         self._looking.clear()
-        self._threads.shutdown(wait=False)

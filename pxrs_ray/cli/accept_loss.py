@@ -51,12 +51,12 @@ def command(
 
 def _give_up(buffer: int, topology: str | None, *, yes: bool, as_json: bool) -> None:
     from pxrs_ray.cli._ray import steady
-    from pxrs_ray.cli._show import answer
+    from pxrs_ray.cli._show import answer, say
 
     found = steady(topology)
     lost = found.plan_buffer_loss(buffer)
     if not yes:
-        typer.echo(lost, err=True)
+        say(lost, error=True)
         typer.confirm("Give it up?", abort=True, err=True)
     found.accept_buffer_loss(buffer)
     answer(

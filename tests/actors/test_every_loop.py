@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib
-from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from pxrs_ray.actors import (
     buffers,
     draining,
     fetching,
+    homing,
     metrics,
     staff,
     store_thread,
@@ -35,9 +35,11 @@ from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.log.wire import BufferInfo
 from pxrs_ray.supervisor import Supervisor, problems_here
+from tests.actors import loops_of_homes
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.in_process import world as world
+from tests.actors.loops_of_homes import answers
 from tests.actors.test_supervision import Fails, run
 from tests.test_tidy import files_of_the_product, name_of
 
@@ -53,7 +55,7 @@ CREW = "test_crew_in_process::test_who_died_is_replaced_whatever_that_meets"
 # (file, what the place is called): the test that lets each kind of end be raised there.
 PLACES = {
     ("actors/autoscale.py", "scaling"): LOOPS,
-    ("actors/buffers.py", "their watch"): LOOPS,
+    ("actors/buffers.py", ""): LOOPS,
     ("actors/call_pool.py", ""): f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",
     ("actors/consumer.py", "its end"): (
         f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
@@ -73,7 +75,15 @@ PLACES = {
     ("actors/fetching.py", "asking for one"): LOOPS,
     ("actors/group_life.py", "its life"): GROUP,
     ("actors/group_shell.py", "telling the logs"): LOOPS,
+    ("actors/heir.py", "its coordinator's watch"): f"{THREADS}test_a_thread_goes_on",
+    ("actors/homing.py", "rounds"): LOOPS,
+    ("actors/homing.py", ""): LOOPS,
+    ("actors/leading.py", "buffers' leases"): LOOPS,
+    ("actors/leading.py", "known ends"): LOOPS,
     ("actors/line.py", "pxrs-line"): f"{THREADS}test_a_line_that_gets_rubbish_answers_every_call",
+    ("actors/moving.py", "leaving nodes"): LOOPS,
+    ("actors/moving.py", ""): LOOPS,
+    ("actors/probing.py", ""): LOOPS,
     ("actors/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
     ("actors/pull.py", ""): f"{SUPERVISION}test_work_done_once_tells_its_fault_and_answers_none",
     (
@@ -85,6 +95,9 @@ PLACES = {
         "keeping the crew",
     ): f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later",
     ("actors/staff.py", "ending orphans"): LOOPS,
+    ("actors/started.py", "pxrs-started"): (
+        f"{THREADS}test_a_buffer_that_cannot_tell_its_start_starts"
+    ),
     ("actors/store_thread.py", "a look"): LOOPS,
     ("actors/store_thread.py", "looks"): LOOPS,
     ("actors/tenant_routes.py", "leases"): LOOPS,
@@ -151,6 +164,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (buffers, ["PING_PAUSE_S"]),
         (draining, ["LOOK_PAUSE_S"]),
         (fetching, ["ASK_AGAIN_S"]),
+        (homing, ["ROUND_PAUSE_S"]),
         (metrics, ["REPORT_EVERY_S"]),
         (store_thread, ["PAUSE_MOST_S", "FRESH_S"]),
         (tenant_routes, ["LOOK_EVERY_S"]),
@@ -162,17 +176,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(module, name, 0.01)
 
 
-def _answers(fails: Fails) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def call(*arguments: Any, **named: Any) -> Any:
-        fails()
-
-    return call
-
-
 async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     host = SimpleNamespace(group="g")
     made: Any = autoscale.Autoscale(SimpleNamespace(crew=1), host, None)  # type: ignore[arg-type]
-    made._look = _answers(fails)
+    made._look = answers(fails)
     made.configure(ScalingConfig())
     return made.close
 
@@ -180,11 +187,20 @@ async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     pool = buffers.BufferPool("t", 1, "")
     patch.setattr(pool, "_call", _pinged)
+    pool._handles[0] = SimpleNamespace()
 
     async def returned(index: int) -> None:
-        await _answers(fails)()
+        await answers(fails)()
 
     pool.watch(returned)
+    return pool.stop_watching
+
+
+async def _buffers_failing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    pool = buffers.BufferPool("t", 1, "")
+    pool._handles[0] = SimpleNamespace()
+    patch.setattr(pool, "_look", answers(fails))
+    pool.keep_granting()
     return pool.stop_watching
 
 
@@ -195,7 +211,7 @@ async def _pinged(*arguments: Any, **named: Any) -> BufferInfo:
 async def _metrics(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made: Any = object.__new__(metrics.TopologyMetrics)
     made._topology, made.report = "t", lambda found: None
-    return Supervisor("t").keep("metrics", partial(made.report_for_ever, _answers(fails))).cancel
+    return Supervisor("t").keep("metrics", partial(made.report_for_ever, answers(fails))).cancel
 
 
 async def _draining(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
@@ -205,7 +221,7 @@ async def _draining(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _leaving(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr(draining, "draining_nodes", lambda: {"n"})
-    one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=_answers(fails))
+    one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=answers(fails))
     return draining.DrainWatch(lambda: [one]).close
 
 
@@ -214,7 +230,7 @@ async def _fetching(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
         return []
 
     handle = SimpleNamespace(
-        line=SimpleNamespace(remote=_answers(fails)),
+        line=SimpleNamespace(remote=answers(fails)),
         fetch=SimpleNamespace(remote=lambda *arguments: never()),
     )
     patch.setattr(fetching, "connect", lambda name: None)
@@ -250,7 +266,7 @@ async def _look_on(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 async def _moves(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     routes: Any = object.__new__(tenant_routes.TenantRoutes)
     routes._queue, routes._operating = "q", asyncio.Lock()
-    routes._supervisor, routes._look = Supervisor("tenants of q"), _answers(fails)
+    routes._supervisor, routes._look = Supervisor("tenants of q"), answers(fails)
     return routes._supervisor.keep("moves", routes._look_for_ever).cancel
 
 
@@ -262,9 +278,9 @@ async def _tenants_leases(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _orphans(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(staff, "kill_orphans", _answers(fails))
+    patch.setattr(staff, "kill_orphans", answers(fails))
     spec: Any = SimpleNamespace(topology="t", group="g")
-    made = staff.Staff(spec, SimpleNamespace(), _answers(fails))  # type: ignore[arg-type]
+    made = staff.Staff(spec, SimpleNamespace(), answers(fails))  # type: ignore[arg-type]
     await made.restore(CrewDocument())
     return made._supervisor.close
 
@@ -283,7 +299,8 @@ async def _telling(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
     patch.setattr(group_shell, "PASSED_PAUSE_S", 0.01)
     shell: Any = object.__new__(group_shell.GroupShell)
-    shell.logs = SimpleNamespace(try_again=_answers(fails))
+    shell.logs = SimpleNamespace(try_again=answers(fails))
+    shell._told, shell.checkpoints = {}, dict
     shell.host = SimpleNamespace(core=SimpleNamespace(state=SimpleNamespace(rows=[], members={})))
     return Supervisor("group t/g").keep("telling the logs", shell._passed_loop).cancel
 
@@ -310,8 +327,10 @@ async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 MADE = {
+    **loops_of_homes.MADE,
     "scaling": _autoscale,
     "their watch": _buffers,
+    "a buffer's watch": _buffers_failing,
     "metrics": _metrics,
     "draining": _draining,
     "leaving nodes": _leaving,

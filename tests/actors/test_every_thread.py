@@ -20,13 +20,16 @@ import pytest
 
 from pxrs_ray.actors import (
     buffers,
+    heir,
     staff,
+    started,
     tenants,
     tending,
     watchdog,
     writer,
 )
 from pxrs_ray.actors.line import Line, LineServer, connect
+from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import BufferAway
 from pxrs_ray.log.wire import BufferInfo
 from pxrs_ray.supervision import RestartRules
@@ -41,7 +44,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
-@pytest.mark.parametrize("place", ["the watchdog", "tenants", "progress of a feed"])
+@pytest.mark.parametrize("place", ["the watchdog", "tenants", "progress of a feed", "an heir"])
 def test_a_thread_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, kind: str
 ) -> None:
@@ -62,11 +65,35 @@ def test_a_thread_goes_on(
         ).start()
         assert fails.worked.wait(10)
         producer._ended.set()
+    elif place == "an heir":
+        monkeypatch.setattr(heir, "LOOK_PAUSE_S", 0.01)
+        monkeypatch.setattr(heir, "QUIET_S_MIN", 0.0)
+        one = heir.Heir("t", 0, 0.0)
+        monkeypatch.setattr(one, "_make_where_it_belongs", fails)
+        one.remember(heir.Will(PxrsConfig(name="t", queues={"q": {}}), 1))
+        assert fails.worked.wait(10)
+        one.close()
     else:
         feed = importlib.import_module("pxrs_ray.spark.feed")
         monkeypatch.setattr(feed, "BAR_EVERY_S", 0.01)
         with feed._watched(fails):
             assert fails.worked.wait(10)
+
+
+@every_kind
+def test_a_buffer_that_cannot_tell_its_start_starts(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    asked = threading.Event()
+
+    def lookup(*arguments: Any, **named: Any) -> None:
+        asked.set()
+        raise KINDS[kind]()
+
+    monkeypatch.setattr(started.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(started.ray, "get_actor", lookup)
+    started.tell_started("t", 0)
+    assert asked.wait(10)
 
 
 @every_kind
@@ -239,7 +266,7 @@ def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
 
 def test_what_is_wrong_with_a_buffers_loops_is_told_by_the_topology() -> None:
     pool = buffers.BufferPool("t", 1, "")
-    pool._note(BufferInfo("t", 0, "i", 7, "node", (), ("retention of q/0: no space",)))
+    pool._note(BufferInfo("t", 0, "i", 7, "node", (), problems=("retention of q/0: no space",)))
     assert pool.problems() == ["buffer 0 (pid 7 on node node): retention of q/0: no space"]
     pool._note(BufferInfo("t", 0, "i", 7, "node", ()))
     assert pool.problems() == []

@@ -24,7 +24,7 @@ def test_it_comes_back_as_it_was_and_only_rises() -> None:
         ends, kept = KnownEnds(), Kept()
         ends.heard({"a": {2: 7}, "b": {0: 1}})
         ends.heard({"a": {0: 5, 2: 6}})
-        await ends.keep(kept.put, 0)
+        await ends.save(kept.put, 0)
         again = KnownEnds()
         again.read(kept.text)
         assert again.of("a") == {0: 5, 1: 0, 2: 7} and again.of("b") == {0: 1}
@@ -40,7 +40,7 @@ def test_it_is_kept_soon_when_it_moved_far_and_in_time_when_it_moved_at_all() ->
         ends, kept = KnownEnds(), Kept()
         assert not ends.is_due(1 << 40), "nothing has moved"
         ends.heard({"a": {0: 1}})
-        await ends.keep(kept.put, 0)
+        await ends.save(kept.put, 0)
         ends.heard({"a": {0: 2}})
         assert not ends.is_due(KEEP_EVERY_MS - 1)
         assert ends.is_due(KEEP_EVERY_MS)
@@ -58,7 +58,7 @@ def test_what_could_not_be_kept_is_still_due() -> None:
         ends = KnownEnds()
         ends.heard({"a": {0: FAR_OFFSETS}})
         with pytest.raises(ConnectionError):
-            await ends.keep(away, 0)
+            await ends.save(away, 0)
         assert ends.is_due(1)
 
     asyncio.run(scene())

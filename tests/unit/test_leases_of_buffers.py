@@ -9,7 +9,6 @@ import asyncio
 import copy
 import shutil
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,12 +16,12 @@ from unittest import mock
 import pytest
 
 from pxrs_ray.actors import buffers as pool_module
-from pxrs_ray.actors import known_ends, making
+from pxrs_ray.actors import known_ends
 from pxrs_ray.actors.known_ends import DOCUMENT
-from pxrs_ray.config import PxrsConfig, QueueConfig
+from pxrs_ray.config import QueueConfig
 from pxrs_ray.errors import LeaseOver, StoreCorrupted
 from pxrs_ray.log.opening import LOSS_MARGIN
-from pxrs_ray.log.wire import Appended, Fetched, Grant, QueueSpec, Refused
+from pxrs_ray.log.wire import Appended, Fetched, Grant, Refused
 from tests.actors.conditions import until
 from tests.faults.control_world import ControlWorld, control_world
 from tests.logs import wire
@@ -132,27 +131,12 @@ def test_a_buffer_that_starts_is_looked_at_at_once(tmp_path: Path) -> None:
         play(tmp_path, scene, 120.0, durability="memory")
 
 
-class Ids:
-    """Queue ids as the topology's document of homes would keep them."""
-
-    def __init__(self) -> None:
-        self.made: set[str] = set()
-        self._specs = making.queue_spec
-
-    def spec(self, config: PxrsConfig, name: str) -> QueueSpec:
-        return replace(self._specs(config, name), queue_id=f"id-of-{name}")
-
-    def is_to_make(self, spec: QueueSpec) -> bool:
-        return spec.queue_id not in self.made
-
-
 @pytest.mark.parametrize("policy", ["stop", "continue"])
 def test_what_nobody_had_read_is_lost_and_never_new_when_its_disk_is(
     tmp_path: Path, policy: str
 ) -> None:
     async def scene(world: ControlWorld) -> None:
         await world.produce("q", 0, 5)
-        ids.made.add("id-of-q")
         await until(lambda: "[5" in world.registry.groups["t"].documents.get(DOCUMENT, ""))
         await world.restart_buffers()
         shutil.rmtree(world.folder)
@@ -168,10 +152,7 @@ def test_what_nobody_had_read_is_lost_and_never_new_when_its_disk_is(
             assert isinstance(answer, Appended)
             assert (answer.base_offset or 0) >= 5 + LOSS_MARGIN
 
-    ids = Ids()
     with (
-        mock.patch.object(making, "queue_spec", ids.spec),
-        mock.patch.object(making.Making, "_is_to_make", ids.is_to_make),
         mock.patch.object(known_ends, "LOOK_PAUSE_S", 0.05),
         mock.patch.object(known_ends, "FAR_OFFSETS", 1),
     ):

@@ -1,0 +1,116 @@
+"""Each loop and task that homes begin, with a fault injected; for `test_every_loop`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors import homing, leading, moving, probing
+from pxrs_ray.homes import Home, NodeSeen
+from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.survey import Asked, Looked
+from tests.actors.test_supervision import Fails
+
+
+def answers(fails: Fails) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """A method that fails as it is told, and then answers None."""
+
+    async def call(*arguments: Any, **named: Any) -> Any:
+        fails()
+
+    return call
+
+
+async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made: Any = object.__new__(homing.Homing)
+    made._supervisor, made.round = Supervisor("homes"), answers(fails)
+    made.keep_on()
+    return made._supervisor.close
+
+
+async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made: Any = object.__new__(homing.Homing)
+    made._supervisor, made._placing, made._troubles = Supervisor("homes"), {}, {}
+    made._pool = SimpleNamespace(place=answers(fails))
+    while not fails.worked.is_set():
+        made._begin_placing(0, None)
+        await asyncio.sleep(0)
+    return made._supervisor.close
+
+
+def _leading(patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(leading.Leading, "__abstractmethods__", frozenset())
+    made: Any = object.__new__(leading.Leading)
+    made._config = SimpleNamespace(name="t", lease_ttl_seconds=0.01)
+    made._pool = SimpleNamespace(known_ends=SimpleNamespace(keep_for_ever=answers(Fails("", 0))))
+    made._put_document, made._queue_ids = None, None
+    made._confirm_leading = answers(Fails("", 0))
+    return made
+
+
+async def _confirming(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made = _leading(patch)
+    made._confirm_leading = answers(fails)
+    return _all_cancelled(made._keep_up())
+
+
+async def _known_ends(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made = _leading(patch)
+    made._pool.known_ends.keep_for_ever = answers(fails)
+    return _all_cancelled(made._keep_up())
+
+
+def _all_cancelled(tasks: list[asyncio.Task[None]]) -> Callable[[], None]:
+    def end() -> None:
+        for task in tasks:
+            task.cancel()
+
+    return end
+
+
+def _moving() -> Any:
+    pool: Any = SimpleNamespace(count=1)
+    return moving.Moving(SimpleNamespace(at_home_on=lambda nodes: [0]), pool, "")  # type: ignore[arg-type]
+
+
+async def _bringing_away(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made = _moving()
+    made.move = answers(fails)
+    while not fails.worked.is_set():
+        made.leave_nodes(["n"])
+        await asyncio.sleep(0)
+    return made.close
+
+
+async def _after_a_move(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    made, done = _moving(), answers(Fails("", 0))
+    patch.setattr(moving, "forget_on", lambda *arguments: fails() or done())
+    home = Home("d", "n", "10.0.0.1")
+    while not fails.worked.is_set():
+        await asyncio.wait({made._supervisor.once("emptying 10.0.0.1", made._forget(0, home))})
+    return made.close
+
+
+async def _looking_at_a_node(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(probing, "node_here", lambda: "here")
+    patch.setattr(probing, "look_here", lambda asked: fails() or Looked("d"))
+    patch.setattr(probing, "AGAIN_S", 0.0)
+    watch = probing.NodeWatch(Asked("t", "", "", "", False))
+    while not fails.worked.is_set():
+        await watch.looked([NodeSeen("here", "10.0.0.1")])
+    return lambda: watch.close()
+
+
+MADE = {
+    "rounds of homes": _rounds,
+    "placing a buffer": _placing,
+    "buffers' leases": _confirming,
+    "known ends": _known_ends,
+    "leaving drained nodes": _bringing_away,
+    "after a move": _after_a_move,
+    "a look at a node": _looking_at_a_node,
+}
