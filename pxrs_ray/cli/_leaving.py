@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,7 +44,8 @@ def drain_node(
     _agree(plans, node, yes=yes)
     began_s = time.monotonic()
     begin_drain(node.node, deadline_s)
-    _wait_until_left(topologies, node, began_s + deadline_s, quiet=as_json)
+    goes = {plan.topology: {move.buffer for move in plan.moves} for plan in plans}
+    _wait_until_left(topologies, node, goes, began_s + deadline_s, quiet=as_json)
     took_s = time.monotonic() - began_s
     answer(
         {"node": node.node, "host": node.host, "took_s": took_s, "plans": plans},
@@ -141,23 +142,32 @@ def _agree(plans: Sequence[Leaving], node: NodeSeen, *, yes: bool) -> None:
 
 
 def _wait_until_left(
-    topologies: Sequence[Topology], node: NodeSeen, end_s: float, *, quiet: bool
+    topologies: Sequence[Topology],
+    node: NodeSeen,
+    goes: Mapping[str, set[int]],
+    end_s: float,
+    *,
+    quiet: bool,
 ) -> None:
     from pxrs_ray.cli._show import say
 
     told = ""
-    while left := _left(topologies, node):
+    while left := _left(topologies, node, goes):
         text = "; ".join(left)
         if time.monotonic() > end_s:
             raise DeadlineExceeded(f"the time of host {node.host} is over, and there are: {text}")
         if text != told and not quiet:
-            say(f"still there: {text}", flush=True)
+            say(f"not done: {text}", flush=True)
         told = text
         time.sleep(LOOK_EVERY_S)
 
 
-def _left(topologies: Sequence[Topology], node: NodeSeen) -> list[str]:
-    """What is on a node yet."""
+def _left(
+    topologies: Sequence[Topology], node: NodeSeen, goes: Mapping[str, set[int]]
+) -> list[str]:
+    """What is on a node yet, or has left it and does not serve elsewhere yet."""
+    from pxrs_ray.places import AT_HOME
+
     found: list[str] = []
     for topology in topologies:
         try:
@@ -166,9 +176,13 @@ def _left(topologies: Sequence[Topology], node: NodeSeen) -> list[str]:
             found.append(f"{topology.name} ({error})")
             continue
         for place in status.places:
+            is_new = place.buffer in goes.get(topology.name, ())
             if place.node == node.node:
                 why = [p for p in status.problems if p.startswith(f"buffer {place.buffer} ")]
                 found.append(f"{topology.name}: {why[0] if why else f'buffer {place.buffer}'}")
+            elif is_new and place.state != AT_HOME:
+                told = f"buffer {place.buffer} on host {place.host}: {place.text}"
+                found.append(f"{topology.name}: {told}")
         found += [
             f"{topology.name}: {group.group}/{consumer.member}"
             for group in status.groups

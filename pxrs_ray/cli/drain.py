@@ -59,7 +59,7 @@ def command(
     """
     from pxrs_ray.cli._show import answer
 
-    if deadline_s is not None or (consumer is None and _is_node(what, topology)):
+    if deadline_s is not None or _is_node(what, topology):
         if consumer is not None or empty:
             raise UsageError("a CONSUMER and --empty are of a GROUP, --deadline is of a NODE")
         from pxrs_ray.cli._leaving import drain_node
