@@ -19,12 +19,14 @@ from pxrs_ray.actors.heir import Will
 from pxrs_ray.actors.high_water import who_accepted
 from pxrs_ray.actors.homing import Homing
 from pxrs_ray.actors.making import Making
+from pxrs_ray.actors.move_planner import MovePlanner
 from pxrs_ray.actors.moving import Moved, Moving
 from pxrs_ray.actors.probing import NodeWatch
 from pxrs_ray.actors.specs import queue_spec
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
 from pxrs_ray.homes import NodeSeen, RegistryHome, homes_from
+from pxrs_ray.leaving import Leaving
 from pxrs_ray.log.limits import Durability
 from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.survey import Place, check_unknown, not_here
@@ -158,6 +160,20 @@ class Founding(Making):
         """Take a buffer with its logs to another node, the emptiest one when none is named."""
         await self._ready()
         return await self._moving.move(index, node)
+
+    async def plan_move(self, index: int, node: str | None, copy_per_s: float) -> Leaving:
+        """What `move_buffer` would mean; changes nothing."""
+        await self._ready()
+        return await self._planner().plan_move(index, node, copy_per_s)
+
+    async def plan_drain(self, node: str, deadline_s: float, copy_per_s: float) -> Leaving:
+        """What it means that a node is drained; changes nothing. Raises NotFound, UsageError."""
+        await self._ready()
+        return await self._planner().plan_drain(node, deadline_s, copy_per_s)
+
+    def _planner(self) -> MovePlanner:
+        staffs = [shell.staff for shell in self._groups.values()]
+        return MovePlanner(self._config, self._homing, self._nodes, self._pool, staffs)
 
     def _leave_will(self, indexes: Iterable[int]) -> None:
         self._pool.leave(Will(self._config, self._pool.count), indexes)

@@ -33,6 +33,7 @@ from pxrs_ray.group_state import GroupSettings
 from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.seal import Seal
+from pxrs_ray.standstill import Standstill
 from pxrs_ray.stats import GroupStatus
 from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.supervisor import Supervisor
@@ -116,6 +117,7 @@ class GroupShell:
         self._told: dict[PartitionId, Offset] = {}
         self.used_ms = wall_ms()
         self.distrusted = ""
+        self.standstill = Standstill()
 
     # --- life -------------------------------------------------------------------------------------
 

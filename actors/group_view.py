@@ -9,8 +9,9 @@ from pxrs_ray.actors.consumer import ConsumerInfo
 from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.log.wire import LogEnds
-from pxrs_ray.model import MemberId, Offset, PartitionId, PartitionRow
+from pxrs_ray.model import Epoch, MemberId, Offset, PartitionId, PartitionRow
 from pxrs_ray.processing.suspects import decode_detail
+from pxrs_ray.standstill import PAUSES, WINDOW_MS, Stands
 from pxrs_ray.stats import ConsumerStatus, GroupStatus, PartitionStatus, QueueStatus
 from pxrs_ray.transitions import PartitionPhase
 from pxrs_ray.write_queue import StoredOwner, stored_owners
@@ -79,6 +80,7 @@ def group_status(
     calls = {call.partition: call for info in infos.values() for call in reversed(info.calls)}
     failures = {f.context.partition: f.error for info in infos.values() for f in info.failures}
     now_ms = wall_ms()
+    stands = _standing(shell, checkpoints, ends)
 
     def partition(row: PartitionRow) -> PartitionStatus:
         end = ends.get(row.partition)
@@ -105,6 +107,8 @@ def group_status(
             or shell.logs.problems.get(row.partition, ""),
             call.seconds if call is not None else None,
             call.offset if call is not None else None,
+            stands.get(row.partition),
+            _fenced_by(row, end, shell.spec.group),
         )
 
     return GroupStatus(
@@ -124,6 +128,31 @@ def group_status(
         records_waiting=sum(record.version > 0 for record in pending),
         registry_away_s=shell.registry_away_s,
     )
+
+
+def _standing(
+    shell: GroupShell,
+    checkpoints: Mapping[PartitionId, Offset],
+    ends: Mapping[PartitionId, LogEnds],
+) -> dict[PartitionId, Stands]:
+    """Which partitions stand still while their lag grows, of those that should not."""
+    core = shell.host.core
+    works = not core.settings.paused and shell.registry_away_s is None
+    seen: dict[PartitionId, tuple[Offset, int | None]] = {}
+    for row in core.state.rows:
+        if works and row.owner is not None:
+            end, checkpoint = ends.get(row.partition), checkpoints[row.partition]
+            lag = max(0, end.end_offset - checkpoint) if end is not None else None
+            seen[row.partition] = checkpoint, lag
+    window_ms = max(WINDOW_MS, PAUSES * core.settings.lease_ms)
+    return shell.standstill.note(monotonic_ms(), seen, window_ms)
+
+
+def _fenced_by(row: PartitionRow, end: LogEnds | None, group: str) -> Epoch | None:
+    """The epoch that a log knows above its owner's: one look is enough, for the rows are read
+    after the log was asked, and no log hears of an epoch before they have it."""
+    known = end.epochs.get(group, 0) if end is not None else 0
+    return known if row.owner is not None and known > row.epoch else None
 
 
 def suspected(row: PartitionRow) -> str:

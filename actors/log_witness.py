@@ -20,6 +20,7 @@ from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.events import Raise
 from pxrs_ray.model import Epoch, PartitionId
+from pxrs_ray.standstill import LOG_REFUSES
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class LogWitness:
         """The logs of these refuse their owner."""
         for partition in partitions:
             self.problems[partition] = (
-                "its log refuses its owner: it has seen a higher epoch than the registry gave out "
+                f"{LOG_REFUSES}: it has seen a higher epoch than the registry gave out "
                 "(the registry has lost accepted writes); it is granted anew"
             )
         await self.try_again()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from pxrs_ray.supervisor import off_loop
 if TYPE_CHECKING:
     from pxrs_ray.actors.reader import Reader
     from pxrs_ray.actors.writer import Writer
+    from pxrs_ray.log.fence import ReadFence
     from pxrs_ray.log.library import LogLibrary
 
 
@@ -44,12 +46,21 @@ class Looking(ABC):
 
     @property
     @abstractmethod
+    def _fence(self) -> ReadFence:
+        """Who may read them."""
+
+    @property
+    @abstractmethod
     def _reader(self) -> Reader:
         """What reads them."""
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
         """Where each log of `queue` on this buffer stands."""
-        return self._library.ends(queue)
+        epochs = self._fence.of_queue(queue)
+        return {
+            partition: replace(end, epochs=epochs.get(partition, {}))
+            for partition, end in self._library.ends(queue).items()
+        }
 
     async def offset_at(
         self, queue: str, timestamp_ms: int, partitions: Sequence[PartitionId] | None = None

@@ -36,6 +36,11 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "arrived": (COUNTER, OF_PARTITION, "Messages appended to the partition: how keys spread."),
     "failed_attempts": (GAUGE, OF_PARTITION, "Failed deliveries of the message at the checkpoint."),
     "partitions_unowned": (GAUGE, OF_GROUP, "Partitions that nobody owns at this moment."),
+    "partitions_stuck": (
+        GAUGE,
+        OF_GROUP,
+        "Owned partitions that get nowhere: fenced at their log, or standing while lag grows.",
+    ),
     "consumer_lag_messages": (
         GAUGE,
         (*OF_GROUP, "consumer"),
@@ -114,7 +119,7 @@ class TopologyMetrics:
         status = found.status
         problems = [*status.problems, *(p for q in status.queues for p in q.problems)]
         problems += [g.problem for g in status.groups if g.problem]
-        problems += [p.problem for g in status.groups for p in g.partitions if p.problem]
+        problems += [p.trouble for g in status.groups for p in g.partitions if p.trouble]
         self._set("problems", len(problems))
         self._set("buffers_away", status.buffers - len(found.buffers))
         self._set("store_down", status.store.down_since_s is not None)
@@ -164,6 +169,7 @@ class TopologyMetrics:
             self._set("consumer_lag_messages", lag, name, owner)
         self._owners[name] = {p.owner for p in group.partitions if p.owner is not None}
         self._set("partitions_unowned", sum(p.owner is None for p in group.partitions), name)
+        self._set("partitions_stuck", sum(bool(p.halt) for p in group.partitions), name)
         self._set("paused", group.paused, name)
         states = [c.state for c in group.consumers]
         for state in {"running", "pending", "silent", "failed", *states}:

@@ -36,6 +36,7 @@ NODES_WAIT_S = 2.0
 PROBE_WAIT_S = 30.0
 # A node that does not tell in this time is waited for in the background.
 FIRST_WAIT_S = 1.5
+ANEW_WAIT_S = 5.0
 AGAIN_S = 5.0
 
 
@@ -159,6 +160,19 @@ class NodeWatch:
             logger.warning("node %s: %s", node[:8], found.problem)
         self._looked[node] = found
 
+    async def looked_anew(self, nodes: list[NodeSeen]) -> list[NodeSeen]:
+        """The same nodes as they are now, for who plans by it; who is slow, as they were."""
+        once = self._supervisor.once
+        looks = {n.node: once(f"a look at {n.node[:SHOWN]}", self._look(n.node)) for n in nodes}
+        if looks:
+            await asyncio.wait(looks.values(), timeout=ANEW_WAIT_S)
+        for node_id, look in looks.items():
+            found = look.result() if look.done() else None
+            look.cancel()
+            if found is not None and found.disk:  # what does not tell now is as it was
+                self._looked[node_id] = found
+        return [self._known(node) for node in nodes]
+
     def has_looked(self, node: str) -> bool:
         """Whether a node has told what is there."""
         return node in self._looked and not self._looked[node].problem
@@ -176,7 +190,14 @@ class NodeWatch:
         if looked is None:
             return node
         slots = tuple(trace.slot for trace in looked.traces)
-        return replace(node, disk=looked.disk, boot=looked.boot, slots=slots, unknown=False)
+        return replace(
+            node,
+            disk=looked.disk,
+            boot=looked.boot,
+            slots=slots,
+            unknown=False,
+            free_bytes=looked.free_bytes,
+        )
 
     def close(self) -> None:
         """Ask no more."""

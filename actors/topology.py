@@ -26,6 +26,7 @@ from pxrs_ray.actors.group import Group
 from pxrs_ray.actors.joining import join
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
+from pxrs_ray.leaving import COPY_BYTES_PER_S
 from pxrs_ray.trouble import passes
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.moving import Moved
     from pxrs_ray.actors.producer import Producer
     from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
+    from pxrs_ray.leaving import Leaving
     from pxrs_ray.log.wire import BufferStats, QueueSpec
     from pxrs_ray.removal import Removal
     from pxrs_ray.stats import TopologyStatus
@@ -174,6 +176,23 @@ class Topology:
         Raises NotFound, UsageError; while anything fails, it stays where it is.
         """
         found: Moved = self._call("move_buffer", buffer, node, timeout_s=MOVE_WAIT_S)
+        return found
+
+    def plan_move(
+        self, buffer: int, node: str | None = None, *, copy_per_s: float = COPY_BYTES_PER_S
+    ) -> Leaving:
+        """What `move_buffer` would mean: what is to be copied, and how long who needs it waits."""
+        found: Leaving = self._call("plan_move", buffer, node, copy_per_s)
+        return found
+
+    def plan_drain(
+        self, node: str, deadline_s: float, *, copy_per_s: float = COPY_BYTES_PER_S
+    ) -> Leaving:
+        """What it means for this topology that Ray drains a node; see `node_drain.begin_drain`.
+
+        Raises NotFound, and UsageError for a node that nothing can leave.
+        """
+        found: Leaving = self._call("plan_drain", node, deadline_s, copy_per_s)
         return found
 
     def accept_buffer_loss(self, buffer: int) -> str:

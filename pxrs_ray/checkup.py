@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.places import DEPOSED, by_host
+from pxrs_ray.standstill import LOG_REFUSES
 from pxrs_ray.stats import GroupStatus, PartitionStatus, TopologyStatus
 
 STORE_SLOW_MS = 100.0
@@ -183,7 +184,19 @@ def _check_group(group: GroupStatus, topology: str) -> Iterator[Finding]:
             "its registry contradicts itself: restore the store, then "
             f"`pxrs restart coordinator -t {topology}`",
         )
-    failing = [p for p in group.partitions if p.problem]
+    refused = [p for p in group.partitions if _is_refused(p)]
+    for p in refused:
+        yield Finding(
+            Level.PROBLEM,
+            f"{subject}, P{p.partition}",
+            p.halt or f"stands still at offset {p.checkpoint}: {p.problem}",
+            "it is granted anew above that epoch by itself, within seconds of its next read; if it "
+            f"stays, `pxrs restart {group.group}/{p.owner} -t {topology}`. Where the registry was "
+            "restored from an older copy, `pxrs recover registry FILE --accept-loss` goes on with "
+            "it",
+        )
+    yield from _check_standing(group, topology)
+    failing = [p for p in group.partitions if p.problem and p not in refused]
     for p in failing:
         yield Finding(
             Level.PROBLEM,
@@ -215,6 +228,27 @@ def _check_group(group: GroupStatus, topology: str) -> Iterator[Finding]:
             f"is {minutes:,.0f} minutes behind ({group.lag:,} messages)",
             f"`pxrs plan {group.group} {len(group.consumers) + 1} -t {topology}` shows what one "
             "more consumer would take",
+        )
+
+
+def _is_refused(partition: PartitionStatus) -> bool:
+    fenced = partition.owner is not None and partition.fenced_by is not None
+    return fenced or partition.problem.startswith(LOG_REFUSES)
+
+
+def _check_standing(group: GroupStatus, topology: str) -> Iterator[Finding]:
+    """Owned partitions that stand while their lag grows, unless it is told already why."""
+    for p in group.partitions:
+        in_a_call = (p.call_s or 0.0) >= CALL_LONG_S
+        if p.stands is None or not p.halt or p.problem or _is_refused(p) or in_a_call:
+            continue
+        yield Finding(
+            Level.PROBLEM,
+            f"group {group.group}, P{p.partition}",
+            p.halt,
+            f"`pxrs why P{p.partition} -g {group.group} -t {topology}` and `ray logs` tell what "
+            f"its owner is at; `pxrs restart {group.group}/{p.owner} -t {topology}` ends that "
+            "process, and the partition goes on from its checkpoint with another",
         )
 
 

@@ -121,7 +121,8 @@ def homes_from(text: str) -> Homes:
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
     """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
-    (`unknown`); `slots` are those whose logs lie there, as the folder says."""
+    (`unknown`); `slots` are those whose logs lie there, as the folder says. `free_bytes` is what
+    its disk had left when somebody looked."""
 
     node: str
     host: str
@@ -131,6 +132,7 @@ class NodeSeen:
     draining: bool = False
     slots: tuple[Slot, ...] = ()
     unknown: bool = False
+    free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from itertools import zip_longest
 
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.places import BufferStatus, Step
+from pxrs_ray.standstill import Stands
 
 # How many of the messages that were given up a table of a group names.
 GIVEN_UP_TOLD = 5
@@ -51,7 +52,9 @@ class PartitionStatus:
     """One partition of one group. `lag_ms` is the age of the oldest message not yet passed.
 
     `call_s` is for how long the handler has been at the message at `call_offset`. Owner and epoch
-    are those that the registry holds.
+    are those that the registry holds. `stands` says that the checkpoint has not moved while the
+    lag grew; `fenced_by` is an epoch that its log knows, and that is above the owner's: the owner
+    can read nothing.
     """
 
     partition: PartitionId
@@ -66,6 +69,31 @@ class PartitionStatus:
     problem: str = ""
     call_s: float | None = None
     call_offset: Offset | None = None
+    stands: Stands | None = None
+    fenced_by: Epoch | None = None
+
+    @property
+    def halt(self) -> str:
+        """Why its owner gets nowhere, though no message fails; '' while it does."""
+        if self.owner is None:
+            return ""
+        if self.fenced_by is not None:
+            return (
+                f"is fenced at its log: {self.owner} owns it under epoch {self.epoch}, and the log "
+                f"knows epoch {self.fenced_by}: it lets {self.owner} read nothing"
+            )
+        if self.stands is not None:
+            return (
+                f"has stood at offset {self.checkpoint} for {self.stands.seconds:.0f} s, and its "
+                f"lag has grown by {self.stands.grown:,} to {self.lag or 0:,}, though {self.owner} "
+                "owns it"
+            )
+        return ""
+
+    @property
+    def trouble(self) -> str:
+        """Whatever is wrong with it; '' when nothing is."""
+        return self.problem or self.halt
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +214,7 @@ class GroupStatus:
                 p.end_offset,
                 p.lag,
                 p.lag_ms,
-                p.problem,
+                p.trouble,
             )
             for p in self.partitions
         ]
@@ -218,7 +246,7 @@ class GroupStatus:
 
 
 def _color(partition: PartitionStatus) -> str:
-    if partition.problem:
+    if partition.trouble:
         return "firebrick"
     return "seagreen" if partition.owner and not partition.lag else "darkorange"
 

@@ -80,6 +80,7 @@ class Looked:
     registry: Registry | None = None
     traces: tuple[Trace, ...] = ()
     problem: str = ""
+    free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,10 @@ def look_here(asked: Asked) -> Looked:
         traces = _traces(files, data_dir / asked.topology / BUFFERS)
     except Exception as error:  # noqa: BLE001 - as above
         problems.append(told(error))
-    return Looked(disk, boot, registry, traces, "; ".join(problems))
+    free: int | None = None
+    with suppress(OSError):
+        free = files.free_bytes(data_dir)
+    return Looked(disk, boot, registry, traces, "; ".join(problems), free)
 
 
 def _registry(asked: Asked) -> Registry | None:

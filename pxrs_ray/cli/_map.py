@@ -14,7 +14,7 @@ LEGEND = "· no lag  ▁ to █ lag, ten times more every second step  ○ no ow
 
 def cell(partition: PartitionStatus) -> tuple[str, str]:
     """The character and the style of one partition."""
-    if partition.problem:
+    if partition.trouble:
         return "✗", "bold red"
     if partition.owner is None:
         return "○", "yellow"

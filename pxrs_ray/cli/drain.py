@@ -7,17 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
-from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.cli._leaving import RATE_USUAL, Rate
+from pxrs_ray.cli._options import AsJson, TopologyName
+from pxrs_ray.cli._removal import Yes
+from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.group import Group
 
 LOOK_EVERY_S = 0.5
+DEADLINE_USUAL_S = 600.0
 
 
 def command(
-    group: GroupName,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUP|NODE",
+            help="A consumer group; or a node, by its host's address or its id.",
+            show_default=False,
+        ),
+    ],
     consumer: Annotated[
         str | None, typer.Argument(help="Only this consumer; all when left out.")
     ] = None,
@@ -27,22 +37,71 @@ def command(
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="With --empty: for how many seconds.")
     ] = 300.0,
+    deadline_s: Annotated[
+        float | None,
+        typer.Option(
+            "--deadline",
+            min=1,
+            help="Of a NODE: after how many seconds its host goes; 600 when left out.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Rate = RATE_USUAL,
+    yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let consumers of GROUP finish, commit, hand over and end; checkpoints stay."""
-    from pxrs_ray.cli._ray import steady
+    """Let consumers of GROUP finish, commit, hand over and end; checkpoints stay.
+
+    With a NODE, have Ray drain it, and wait until nothing is on it: consumers hand over to others
+    elsewhere, buffers take their logs to other disks. What cannot be done is told before, and
+    nothing is begun then without --yes. Ray does not take a drain back.
+    """
     from pxrs_ray.cli._show import answer
 
-    found = steady(topology).group(group)
+    if deadline_s is not None or _is_node(what, topology):
+        if consumer is not None or empty:
+            raise UsageError("a CONSUMER and --empty are of a GROUP, --deadline is of a NODE")
+        from pxrs_ray.cli._leaving import drain_node
+
+        end_s = deadline_s or DEADLINE_USUAL_S
+        drain_node(what, end_s, rate, topology, yes=yes, as_json=as_json)
+        return
+    found = _group(what, topology)
     if empty:
         _wait_until_empty(found, wait_s)
     if consumer is None:
         found.stop()
     else:
         found.remove_consumer(consumer)
-    told = {"group": group, "drained": consumer or "all", "lag": found.lag()}
-    answer(told, as_json, lambda: f"{consumer or group} is drained, lag {told['lag']:,}")
+    told = {"group": what, "drained": consumer or "all", "lag": found.lag()}
+    answer(told, as_json, lambda: f"{consumer or what} is drained, lag {told['lag']:,}")
+
+
+def _is_node(what: str, topology: str | None) -> bool:
+    """Whether a living node is called so, and no group. A group's name goes before an id's."""
+    from pxrs_ray.cli._ray import connect
+
+    connect()
+    from pxrs_ray.actors.calls import running_topologies
+    from pxrs_ray.actors.node_drain import node_called
+    from pxrs_ray.actors.topology import Topology
+
+    if node_called(what) is None:
+        return False
+    names = [topology] if topology is not None else running_topologies()
+    return not any(what == g.group for name in names for g in Topology(name).status().groups)
+
+
+def _group(what: str, topology: str | None) -> Group:
+    from pxrs_ray.actors.node_drain import nodes_told
+    from pxrs_ray.cli._ray import steady
+
+    found = steady(topology)
+    try:
+        return found.group(what)
+    except NotFound as error:
+        raise NotFound(f"{error}; nor is a node called so, of {nodes_told()}") from None
 
 
 def _wait_until_empty(group: Group, wait_s: float) -> None:

@@ -140,7 +140,7 @@ def problems_of(status: TopologyStatus) -> list[str]:
 def group_problems(group: GroupStatus) -> list[str]:
     """Everything that is wrong with a group, but for what its topology tells."""
     found = [f": {group.problem}"] if group.problem else []
-    found += [f", P{p.partition}: {p.problem}" for p in group.partitions if p.problem]
+    found += [f", P{p.partition}: {p.trouble}" for p in group.partitions if p.trouble]
     found += [f", P{p.partition}: {call_text(p)}" for p in group.partitions if is_long(p)]
     found += [
         f", {c.member}#{c.incarnation}: {c.reason}"
@@ -182,6 +182,8 @@ def state_text(group: GroupStatus) -> Any:
         return Text("paused", style="yellow")
     if any(p.problem for p in group.partitions):
         return Text("failing", style="bold red")
+    if any(p.halt for p in group.partitions):
+        return Text("stands still", style="bold red")
     if not group.consumers:
         return Text("no consumers", style="yellow")
     if any(p.owner is None for p in group.partitions):
@@ -226,7 +228,7 @@ def group_view(group: GroupStatus) -> Any:
                 p.end_offset,
                 p.lag,
                 span_text(p.lag_ms),
-                p.problem or (call_text(p) if is_long(p) else ""),
+                p.trouble or (call_text(p) if is_long(p) else ""),
             )
             for p in group.partitions
         ],

@@ -61,7 +61,7 @@ def now_line(group: str, now: PartitionStatus) -> str:
     """Where the partition is now."""
     held = f"is owned by {now.owner}" if now.owner else "has no owner"
     lag = "an unknown lag" if now.lag is None else f"a lag of {now.lag:,}"
-    problem = f"; PROBLEM: {now.problem}" if now.problem else ""
+    problem = f"; PROBLEM: {now.trouble}" if now.trouble else ""
     return (
         f"P{now.partition} of {group} {held} ({now.phase}), epoch {now.epoch}, checkpoint "
         f"{now.checkpoint}, {lag}{problem}"

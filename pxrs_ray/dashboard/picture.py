@@ -130,7 +130,7 @@ class Story:
                 "checkpoint": [p.checkpoint for p in group.partitions],
                 "lag": [p.lag for p in group.partitions],
                 "lag_ms": [p.lag_ms for p in group.partitions],
-                "problem": {p.partition: p.problem for p in group.partitions if p.problem},
+                "problem": {p.partition: p.trouble for p in group.partitions if p.trouble},
             },
             "events": list(self._events.get(group.group, ())),
         }

@@ -74,6 +74,14 @@ class ReadFence:
         """The highest epoch seen of each partition of a group; those never read are left out."""
         return {p[2]: epoch for p, epoch in self._epochs.items() if p[:2] == (queue, group)}
 
+    def of_queue(self, queue: str) -> dict[PartitionId, dict[str, Epoch]]:
+        """The highest epoch seen of each group, by partition of a queue."""
+        found: dict[PartitionId, dict[str, Epoch]] = {}
+        for (name, group, partition), epoch in self._epochs.items():
+            if name == queue:
+                found.setdefault(partition, {})[group] = epoch
+        return found
+
     def drop_group(self, queue: str, group: str) -> None:
         """Forget what is known of a group that is gone."""
         self._keep({p: e for p, e in self._epochs.items() if p[:2] != (queue, group)})

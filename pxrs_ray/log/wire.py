@@ -95,6 +95,9 @@ class Gap:
 class LogEnds:
     """Where one partition log stands. `state` is 'open', 'waiting', 'lost' or 'failed'.
 
+    `groups` is how far each group has come, `epochs` the highest epoch of each that has read here:
+    no reader below it is served.
+
     'waiting' has not been confirmed by `Buffer.open` since its data went missing, 'lost' stands
     still by LossPolicy.STOP, 'failed' could not be opened or written: `problem` says why.
     """
@@ -111,6 +114,7 @@ class LogEnds:
     gaps: tuple[Gap, ...] = ()
     state: str = "open"
     problem: str = ""
+    epochs: Mapping[str, Epoch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -111,6 +112,20 @@ def test_a_stale_epoch_is_refused_also_while_it_waits(tmp_path: Path) -> None:
         assert [type(f) for f in found] == [Refused, Fetched]
         assert (await buffer.fetch("q", "other", {0: (3, 0)}, 1 << 20, 0)) == []
         assert (await buffer.stats()).fenced == 2
+
+    use(tmp_path, test)
+
+
+def test_where_logs_stand_is_told_with_the_epochs_that_have_read_and_the_room_that_is_left(
+    tmp_path: Path,
+) -> None:
+    async def test(buffer: Buffer) -> None:
+        await buffer.fence("q", "g", {0: 4})
+        await buffer.fetch("q", "h", {0: (3, 0)}, 1 << 20, 0)
+        ends = await buffer.ends("q")
+        assert ends[0].epochs == {"g": 4, "h": 3} and ends[2].epochs == {}
+        free = (await buffer.stats()).disk_free_bytes
+        assert 0 < free <= shutil.disk_usage(tmp_path).total
 
     use(tmp_path, test)
 

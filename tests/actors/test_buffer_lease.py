@@ -27,12 +27,17 @@ SPEC = QueueSpec("q", 1, LogLimits(durability=Durability.ALWAYS), queue_id="one"
 Use = Callable[[Buffer], Awaitable[None]]
 
 
+async def made(buffer: Buffer) -> None:
+    for make in (True, False):
+        await buffer.open(SPEC, {}, make=make)
+
+
 def use(folder: Path, test: Use, *, disk_id: str = "", opened: bool = True) -> None:
     async def run() -> None:
         buffer = Buffer("t", 0, 1, str(folder / "t"), disk_id=disk_id)
         try:
             if opened:
-                await buffer.open(SPEC, {}, make=True)
+                await made(buffer)
             await asyncio.wait_for(test(buffer), 60)
         finally:
             await buffer.close()
@@ -173,7 +178,7 @@ def test_a_disk_that_comes_later_is_found_by_the_next_look(tmp_path: Path) -> No
         (tmp_path / "disk.json").write_text('{"disk_id": "late"}')
         info = await buffer.ping()
         assert (info.disk_id, info.problem) == ("late", "")
-        await buffer.open(SPEC, {}, make=True)
+        await made(buffer)
         await let_serve(buffer)
         assert isinstance((await buffer.append("q", [frame(0)], 0))[0], Appended)
 

@@ -24,3 +24,20 @@ def test_buffers_bring_back_a_coordinator_whose_node_is_gone() -> None:
     assert told["buffers_back"]
     assert told["kept"] == told["kept_again"] == 800
     assert told["gaps"] == 0 and told["problems"] == []
+
+
+def test_a_node_is_drained_by_command_and_nothing_is_on_it_afterwards() -> None:
+    told = told_by("drained_node")
+    assert told["buffers_there"] and told["plan"] == [0, told["buffers_there"], []]
+    assert told["consumers_hand_over"] > 0
+    for refused, words in (
+        ("head", "is the head of this Ray cluster"),
+        ("unknown", "nor is a node called so"),
+        ("both", "are of a GROUP"),
+    ):
+        status, _, err = told[refused]
+        assert status == 1 and words in err and len(err.splitlines()) == 1, told[refused]
+    status, out, err = told["drained"]
+    assert status == 0 and "has no consumer and no log any more" in out and err == ""
+    assert told["left"] == [] and told["consumers_left"] == []
+    assert told["processed"] == told["sent"]

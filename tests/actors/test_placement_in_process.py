@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import metrics
+from pxrs_ray.actors import group_view, metrics
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.actors.metrics import METRICS, OF_BUFFER, Sources, TopologyMetrics
-from pxrs_ray.log.wire import BufferInfo
+from pxrs_ray.checkup import Level, check_topology
+from pxrs_ray.clock import monotonic_ms
+from pxrs_ray.log.wire import BufferInfo, LogEnds
 from pxrs_ray.places import AT_HOME, DEPOSED, MOVING, SILENT, WAITING, BufferStatus
+from pxrs_ray.standstill import WINDOW_MS
+from pxrs_ray.stats import PartitionStatus
 from tests.actors.fake_buffers import until
 from tests.actors.test_homes_in_process import Cluster, cluster, coordinator, run
 from tests.cli.pictures import buffer_place, buffer_stats, topology_status
@@ -93,6 +97,60 @@ def test_buffers_on_one_node_are_told_when_another_comes(cluster: Cluster, tmp_p
         await until(lambda: len(found._homing.nodes) == 2)
         (step,) = (await found.status()).uneven
         assert (step.source, step.target) == ("10.0.0.1", "10.0.0.2")
+        await found.shutdown()
+
+    run(scene())
+
+
+def end_of(offset: int, **options: Any) -> LogEnds:
+    return LogEnds(0, 0, offset, offset, 1, 1, 1, 1, **options)
+
+
+async def first_partition(found: Coordinator) -> PartitionStatus:
+    (group,) = (await found.status()).groups
+    return group.partitions[0]
+
+
+def test_an_owner_that_its_log_fences_is_told_though_nobody_complains(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        found = coordinator(tmp_path)
+        await found.group("g", "a", {})
+        await found.member("g", "join", "m", "m-1")
+        epoch = (await first_partition(found)).epoch
+        cluster.fakes[0].answers["ends"] = {0: end_of(5, epochs={"g": epoch, "other": 99})}
+        assert (await first_partition(found)).fenced_by is None
+        cluster.fakes[0].answers["ends"] = {0: end_of(5, epochs={"g": epoch + 2})}
+        first = await first_partition(found)
+        assert first.fenced_by == epoch + 2 and "m owns it under" in first.trouble
+        findings = [each for each in check_topology(await found.status()) if "P0" in each.subject]
+        assert [each.level for each in findings] == [Level.PROBLEM]
+        await found.shutdown()
+
+    run(scene())
+
+
+def test_an_owned_partition_that_stands_while_its_lag_grows_is_told(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        later_ms = 0
+        monkeypatch.setattr(group_view, "monotonic_ms", lambda: monotonic_ms() + later_ms)
+        found = coordinator(tmp_path)
+        await found.group("g", "a", {})
+        await found.member("g", "join", "m", "m-1")
+        cluster.fakes[0].answers["ends"] = {0: end_of(5)}
+        assert (await first_partition(found)).stands is None
+        cluster.fakes[0].answers["ends"] = {0: end_of(50)}
+        assert (await first_partition(found)).stands is None
+        later_ms = WINDOW_MS
+        first = await first_partition(found)
+        assert first.stands is not None and first.stands.grown == 45
+        assert first.stands.seconds >= 60
+        # Paused, it stands rightly.
+        await found.command("g", "pause")
+        assert (await first_partition(found)).stands is None
         await found.shutdown()
 
     run(scene())

@@ -17,6 +17,7 @@ from pxrs_ray.cli.root import root
 
 # What an argument that must be given is called with, by its name.
 VALUES = {
+    "buffer": "0",
     "consumers": "2",
     "file": "desk.toml",
     "folder": ".",
@@ -27,10 +28,13 @@ VALUES = {
     "source": "sqlite:///registry.db",
     "target": "sqlite:///other.db",
     "to": "end",
+    "what": "billing",
     "url": "sqlite:///registry.db",
 }
 # What else makes a command come to an end soon, and of itself.
 FURTHER = {
+    "accept-loss": ["orders"],
+    "plan": ["billing", "2"],
     "bench": ["-n", "1000"],
     "dashboard": ["--port", "0"],
     "group delete": ["--yes"],

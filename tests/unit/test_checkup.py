@@ -18,6 +18,7 @@ from pxrs_ray.actors.hand import Hand
 from pxrs_ray.checkup import DAY_MS, Level, check_topology, check_unused
 from pxrs_ray.cli.root import root
 from pxrs_ray.places import DEPOSED, Step
+from pxrs_ray.standstill import LOG_REFUSES, Stands
 from pxrs_ray.stats import GroupStatus, QueueStatus, StoreStatus, TopologyStatus
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
@@ -127,6 +128,21 @@ ILLNESSES: list[tuple[TopologyStatus, Level, str]] = [
         "serves coordinator 7",
     ),
     (
+        topology_status(first_partition(group_status(), stands=Stands(75.0, 30), lag=40)),
+        Level.PROBLEM,
+        "has stood at offset 100 for 75 s, and its lag has grown by 30 to 40, though billing-0",
+    ),
+    (
+        topology_status(first_partition(group_status(), fenced_by=7)),
+        Level.PROBLEM,
+        "billing-0 owns it under epoch 1, and the log knows epoch 7",
+    ),
+    (
+        topology_status(first_partition(group_status(), problem=f"{LOG_REFUSES}: it has seen 7")),
+        Level.PROBLEM,
+        "its log refuses its owner",
+    ),
+    (
         topology_status(problems=("buffer 1 waits for host 10.0.0.7, away for 40 s",)),
         Level.PROBLEM,
         "away for 40 s",
@@ -144,6 +160,27 @@ ILLNESSES: list[tuple[TopologyStatus, Level, str]] = [
         "which is drained",
     ),
 ]
+
+
+def test_a_partition_that_gets_nowhere_is_told_once_and_by_its_cause() -> None:
+    def found(**changes: object) -> list[str]:
+        status = topology_status(first_partition(group_status(), **{"lag": 40, **changes}))
+        return [each.text for each in check_topology(status) if each.level is not Level.OK]
+
+    stands = Stands(75.0, 30)
+    (fenced,) = found(stands=stands, fenced_by=7)
+    assert "fenced at its log" in fenced
+    (failing,) = found(stands=stands, problem="ValueError()")
+    assert "ValueError()" in failing
+    # A message that is worked at for minutes is told as that.
+    (call,) = found(stands=stands, call_s=80.0, call_offset=100)
+    assert "in the same call" in call
+    (unowned,) = found(stands=stands, fenced_by=7, owner=None)
+    assert "without an owner" in unowned
+    # A log's refusal is no failure of a handler, and is not passed by a seek.
+    refused = topology_status(first_partition(group_status(), problem=f"{LOG_REFUSES}: x"))
+    (finding,) = check_topology(refused)
+    assert "seek" not in finding.remedy and "pxrs recover registry" in finding.remedy
 
 
 def test_each_state_of_a_home_comes_with_its_own_remedy() -> None:

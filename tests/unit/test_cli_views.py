@@ -13,6 +13,8 @@ from pxrs_ray.cli import _map, _show, lag, seek, status, top, why
 from pxrs_ray.model import Change, Message
 from pxrs_ray.places import WAITING
 from pxrs_ray.rates import Rates
+from pxrs_ray.standstill import Stands
+from pxrs_ray.stats import GroupStatus
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 
@@ -20,6 +22,21 @@ def shown(what: object) -> str:
     out = io.StringIO()
     Console(file=out, width=160).print(what)
     return out.getvalue()
+
+
+def stuck(**changes: object) -> GroupStatus:
+    group = group_status()
+    first = replace(group.partitions[0], **changes)  # type: ignore[arg-type]
+    return replace(group, partitions=(first, *group.partitions[1:]))
+
+
+def test_a_partition_that_gets_nowhere_is_a_problem_wherever_it_is_shown() -> None:
+    group = stuck(fenced_by=7)
+    words = "is fenced at its log"
+    assert words in status.problems_of(topology_status(group))[0]
+    assert words in repr(group) and "fenced" in shown(status.group_view(group))
+    assert "firebrick" in group._repr_html_()
+    assert _map.cell(group.partitions[0])[0] == "✗"
 
 
 def test_a_topology_is_told_with_its_file_and_problems() -> None:
@@ -53,6 +70,8 @@ def test_a_topology_shows_where_each_buffer_is_and_how() -> None:
         (group_status(paused=True), "paused"),
         (group_status(problem="x"), "halted"),
         (group_status(consumers=0), "no consumers"),
+        (stuck(fenced_by=7), "stands still"),
+        (stuck(stands=Stands(75.0, 3)), "stands still"),
     ],
 )
 def test_a_group_is_told_in_one_word(group: object, word: str) -> None:
