@@ -243,9 +243,10 @@ class Founding(Making):
         await self._pool.belong_on(index, self._claim(), adopt=self.accepts_loss)
         for shell in self._groups.values():
             shell.tell_buffers()
-        self._leave_will([index])
         specs = [queue_spec(self._config, name) for name in self._config.queues]
         failed = await self._open_on([index], specs)
+        # Now that it serves: to read it, it must import what coordinators are made of.
+        self._leave_will([index])
         for shell in self._groups.values():
             await shell.meet(index)
         async with self._changing:

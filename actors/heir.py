@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import ray
 from ray.exceptions import RayError
@@ -20,10 +21,12 @@ from ray.exceptions import RayError
 from pxrs_ray.actors import names
 from pxrs_ray.actors.calls import runs
 from pxrs_ray.actors.face import make_coordinator
-from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.supervision import told
 from pxrs_ray.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from pxrs_ray.config import PxrsConfig
 
 logger = logging.getLogger(__name__)
 

@@ -20,13 +20,20 @@ def test_every_method_of_the_coordinator_is_there() -> None:
     assert all(inspect.iscoroutinefunction(getattr(CoordinatorActor, name)) for name in METHODS)
 
 
-def test_asking_needs_none_of_what_working_needs() -> None:
-    program = (
-        "import sys, pxrs_ray.actors.face, pxrs_ray.actors.topology, pxrs_ray.cli._ray\n"
-        "from pxrs_ray import stats\n"
-        "print({'numpy', 'pyarrow', 'pydantic'} & set(sys.modules))\n"
-    )
+def loaded(imports: str, *wanted: str) -> str:
+    """Which of the modules that are `wanted` a new process has loaded after these imports."""
+    program = f"import sys, {imports}\nprint(sorted({set(wanted)} & set(sys.modules)))\n"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert ran.stdout == "set()\n"
+    return ran.stdout
+
+
+def test_asking_needs_none_of_what_working_needs() -> None:
+    imports = "pxrs_ray.actors.face, pxrs_ray.actors.topology, pxrs_ray.cli._ray, pxrs_ray.stats"
+    assert loaded(imports, "numpy", "pyarrow", "pydantic") == "[]\n"
+
+
+def test_a_buffer_needs_no_configuration_to_begin() -> None:
+    """Who waits for one that was killed waits for its imports."""
+    assert loaded("pxrs_ray.actors.buffer", "pydantic", "pxrs_ray.config") == "[]\n"
