@@ -73,13 +73,18 @@ class Buffer(Standing, Belongings, Looking):
         disk_id: str = "",
     ) -> None:
         settle()
-        self._watched = watched(Path(folder), f"buffer {index}", lease_s)
         start_journal(topology=topology, actor=f"buffer {index}")
+        self._lease_s = lease_s
+        super().__init__(topology, index, buffers, Path(folder), files or Files(), disk_id)
+
+    def _begin(self) -> None:
+        """See `Standing._begin`."""
+        self._watched = watched(self._folder, f"buffer {self._index}", self._lease_s)
         self._newest_wait: dict[str, Patience] = {}
         self._line = LineServer({"append": self.append, "fetch": self._fetch_little})
-        super().__init__(topology, index, buffers, Path(folder), files or Files(), disk_id)
-        self._heir = Heir(topology, index, lease_s)
-        tell_started(topology, index)
+        super()._begin()
+        self._heir = Heir(self._topology, self._index, self._lease_s)
+        tell_started(self._topology, self._index)
 
     async def ping(self, grant: Grant | None = None) -> BufferInfo:
         """See `Standing.ping`."""
@@ -335,7 +340,8 @@ class Buffer(Standing, Belongings, Looking):
         return log.ends()
 
     async def close(self) -> None:
-        """Sync and close every log; once more is no harm. Kill the actor after it."""
+        """Sync and close every log; once more is no harm. Kill the actor after it, or `ping` it
+        with a grant: then it begins anew."""
         if self.closed:
             return
         self.closed = True
@@ -347,13 +353,13 @@ class Buffer(Standing, Belongings, Looking):
         self._watched.close()
         self._line.close()
         await self._writer.close()
-        if self._parts is None:
-            return
-        try:
-            self._library.close()
-        finally:
-            self._fence.close()
-            self._reader.close()
+        if self._parts is not None:
+            try:
+                self._library.close()
+            finally:
+                self._fence.close()
+                self._reader.close()
+        self._rests = True
 
 
 def make_buffer(

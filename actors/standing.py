@@ -46,14 +46,19 @@ class Standing:
     def __init__(
         self, topology: str, index: int, buffers: int, folder: Path, files: Files, disk_id: str
     ) -> None:
-        self.closed = False
         self._topology, self._index, self._buffers = topology, index, buffers
-        self._incarnation = uuid.uuid4().hex
         self._folder, self._files, self._disk_id = folder, files, disk_id
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a life: the first one, or another after `closed`."""
+        self.closed = self._rests = False
+        self._incarnation = uuid.uuid4().hex
         self._counts: Counter[str] = Counter()
         self._waiting: Waiting = {}
         self._writer = Writer(lambda log: wake(self._waiting, (log.queue, log.partition)))
-        self._gate = Gate(f"buffer {index} of {topology}", self._incarnation, self._waiting)
+        what = f"buffer {self._index} of {self._topology}"
+        self._gate = Gate(what, self._incarnation, self._waiting)
         self._here = ""
         self._parts: Parts | None = None
         self._look_for_disk()
@@ -89,6 +94,16 @@ class Standing:
             f"{found}: it serves nothing"
         )
 
+    def _wake(self) -> None:
+        """Its coordinator goes on with it: a move was given up, or a shutdown cut off.
+
+        In this process: on a node that is drained Ray starts none, and takes the node away with
+        the logs when its last one ends.
+        """
+        if not self._rests:  # cut off while it closed its logs, or they do not close
+            os._exit(1)
+        self._begin()
+
     @property
     def _library(self) -> LogLibrary:
         return self._found().library
@@ -109,11 +124,13 @@ class Standing:
         """Take what is granted, and say who this is.
 
         Another `incarnation` than before means: restarted, call `open`. A higher `generation` than
-        the caller's: a newer coordinator leads, and its grant was not taken.
+        the caller's: a newer coordinator leads, and its grant was not taken. A coordinator, and
+        nobody else, wakes one that is closed. Raises LeaseOver to others then.
         """
         if self.closed:
-            # Its coordinator died while it shut down; the next one goes on: Ray makes it anew.
-            os._exit(1)
+            if grant is None:  # not its coordinator: its logs may be on their way to another disk
+                raise LeaseOver(f"buffer {self._index} has closed its logs, and serves nothing")
+            self._wake()
         if self._parts is None:
             self._look_for_disk()
         if self._parts is not None:

@@ -4,7 +4,8 @@ Rules of this file. Per (queue, group, partition) the highest epoch ever seen co
 below it is refused for ever. What was seen is appended to a small file, so that a restarted
 buffer refuses the same readers; the file is written anew when it has grown. It is not synced: a
 reader that survived a power cut must show an epoch to the coordinator before it can commit. A
-disk that takes nothing holds up no reader: the file is `behind` then, until `catch_up`.
+disk that takes nothing holds up no reader: the file is `behind` then, until `catch_up`. Once it is
+closed the file stays as it is: somebody may be copying it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class ReadFence:
     def __init__(self, path: Path, files: Files | None = None) -> None:
         """Read what `path` holds; a line that was cut by a crash is left out. Raises OSError."""
         self.behind = True
+        self._closed = False
         self._path = path
         self._files = files or Files()
         self._epochs: dict[Place, Epoch] = {}
@@ -111,7 +113,7 @@ class ReadFence:
 
     def catch_up(self) -> None:
         """Write the file anew when it is behind; where the disk refuses, it stays behind."""
-        if not self.behind:
+        if not self.behind or self._closed:
             return
         data = _lines(self._epochs)
         try:
@@ -131,7 +133,8 @@ class ReadFence:
         self.behind = True
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the file back, and write no more."""
+        self._closed = True
         fd, self._fd, self.behind = self._fd, -1, True
         if fd >= 0:
             os.close(fd)

@@ -161,7 +161,8 @@ class LogLibrary:
     ) -> None:
         """Open a queue's logs, confirm where they should end, and set their limits.
 
-        Where one is not there it is lost, unless they are to be made now (`make`).
+        Where one is not there it is lost, unless they are to be made now (`make`). Logs with an id
+        that are made serve nobody until they are opened once more, without `make`.
         """
         known = self._specs.get(spec.queue)
         if known is not None:
@@ -180,7 +181,9 @@ class LogLibrary:
                 self._open(spec, partition, now_ms)
             else:
                 self._confirm_open(place, now_ms)
-            self._unconfirmed.discard(place)
+            # What was only made serves nobody before it is durable elsewhere that it was.
+            waits = make and bool(spec.queue_id)
+            (self._unconfirmed.add if waits else self._unconfirmed.discard)(place)
         self._share_memory()
 
     def _take_id(self, place: Place, queue_id: str) -> None:

@@ -27,12 +27,17 @@ SPEC = QueueSpec("q", 1, LogLimits(durability=Durability.ALWAYS), queue_id="one"
 Use = Callable[[Buffer], Awaitable[None]]
 
 
+async def made(buffer: Buffer) -> None:
+    for make in (True, False):
+        await buffer.open(SPEC, {}, make=make)
+
+
 def use(folder: Path, test: Use, *, disk_id: str = "", opened: bool = True) -> None:
     async def run() -> None:
         buffer = Buffer("t", 0, 1, str(folder / "t"), disk_id=disk_id)
         try:
             if opened:
-                await buffer.open(SPEC, {}, make=True)
+                await made(buffer)
             await asyncio.wait_for(test(buffer), 60)
         finally:
             await buffer.close()
@@ -173,7 +178,7 @@ def test_a_disk_that_comes_later_is_found_by_the_next_look(tmp_path: Path) -> No
         (tmp_path / "disk.json").write_text('{"disk_id": "late"}')
         info = await buffer.ping()
         assert (info.disk_id, info.problem) == ("late", "")
-        await buffer.open(SPEC, {}, make=True)
+        await made(buffer)
         await let_serve(buffer)
         assert isinstance((await buffer.append("q", [frame(0)], 0))[0], Appended)
 
@@ -202,5 +207,40 @@ def test_known_ends_travel_with_a_ping(tmp_path: Path) -> None:
         for sequence in range(3):
             await buffer.append("q", [frame(sequence)], 0)
         assert (await buffer.ping()).ends == {"one": {0: 3}}
+
+    use(tmp_path, test)
+
+
+def test_who_is_closed_is_woken_by_its_coordinator_alone(tmp_path: Path) -> None:
+    """While its last bytes are copied to another disk, a consumer that starts asks everybody."""
+
+    async def test(buffer: Buffer) -> None:
+        await let_serve(buffer)
+        await buffer.append("q", [frame(0)], 0)
+        info = await buffer.ping()
+        await buffer.close()
+        with pytest.raises(LeaseOver):
+            await buffer.ping()
+        assert buffer.closed
+        woken = await buffer.ping(Grant(1, 1, LONG_MS, info.monotonic_ms, info.incarnation))
+        assert woken.incarnation != info.incarnation and not buffer.closed
+        assert is_over((await buffer.append("q", [frame(1)], 0))[0]), "the lease was another life's"
+        await buffer.open(SPEC, {0: 1}, make=False)
+        await let_serve(buffer)
+        (answer,) = await buffer.append("q", [frame(1)], 0)
+        assert isinstance(answer, Appended) and answer.base_offset == 1
+
+    use(tmp_path, test)
+
+
+def test_who_is_closed_changes_no_file(tmp_path: Path) -> None:
+    """Its logs are copied then, and a coordinator tells epochs to whoever is there."""
+
+    async def test(buffer: Buffer) -> None:
+        await buffer.fence("q", "g", {0: 1})
+        await buffer.close()
+        before = await buffer.slot_files()
+        await buffer.fence("q", "g", {0: 2})
+        assert await buffer.slot_files() == before != []
 
     use(tmp_path, test)

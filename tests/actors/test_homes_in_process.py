@@ -253,3 +253,25 @@ def test_a_disk_on_the_network_is_served_from_another_node_when_the_lease_is_ove
         await found.shutdown()
 
     run(scene())
+
+
+def test_several_may_ask_at_once_which_nodes_live(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move that begins asks while a round of homes does."""
+
+    def slow() -> tuple[list[NodeSeen], str]:
+        time.sleep(0.1)
+        return cluster.living()
+
+    monkeypatch.setattr(probing, "living_nodes", slow)
+
+    async def scene() -> None:
+        watch = probing.NodeWatch(
+            probing.asked_of(PxrsConfig(name="shop", data_dir=tmp_path), make=False)
+        )
+        answers = await asyncio.gather(watch.living(), watch.living())
+        watch.close()
+        assert [[node.node for node in nodes or ()] for nodes in answers] == [["here", "there"]] * 2
+
+    run(scene())

@@ -41,6 +41,8 @@ class Cluster:
     def desk(self) -> Desk:
         """A driver on the head."""
         if self._desk is None or not self._desk.is_open:
+            if self._desk is not None:
+                self._desk.close()
             self._desk = Desk(self.hosts[0])
         return self._desk
 

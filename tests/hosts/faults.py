@@ -109,6 +109,7 @@ class World3:
             host.thaw()
         self.hosts.ray_where_missing()
         if not self.world.desk.is_open:
+            self.world.desk.close()
             self.world.desk = Desk(self.hosts[HEAD])
         # A node that Ray took for dead does not come back by itself: its raylet ends when it hears.
         known = self.world.desk("nodes")

@@ -98,3 +98,27 @@ def test_an_upgrade_moves_nothing_and_repeats_nothing(cluster: Cluster) -> None:
             assert all(new >= old for old, new in pairs)
     verdict = world.verdict()
     assert verdict.sound and verdict.handled_again == 0, str(verdict)
+
+
+def test_a_whole_clusters_restart_keeps_the_topology(cluster: Cluster) -> None:
+    world, hosts = cluster.world(), cluster.hosts
+    world.start()
+    for number in range(RESTARTS):
+        world.send(number % COUNT, 120)
+        worked_off(world)
+        before, homes = standing(world), world.homes()
+        for host in hosts:
+            hosts.power_off(host.index)
+        for host in hosts:
+            hosts.power_on(host.index)
+        hosts.ray_where_missing()
+        world.desk = cluster.desk
+        world.deploy()
+        after = standing(world)
+        assert world.homes() == homes, world.told()
+        assert after["ends"] == before["ends"], world.told()
+        assert after["checkpoints"] == before["checkpoints"]
+        assert all(b >= a for a, b in zip(before["epochs"], after["epochs"], strict=True))
+        world.start()
+    verdict = world.verdict()
+    assert verdict.sound and verdict.handled_again == 0, str(verdict)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 import time
 
+from tests.hosts import kernel
 from tests.hosts.conftest import Cluster
+from tests.hosts.world import LEASE_S
 
 TOLD = re.compile(r"\blost\b|waits for")
 NOTICED_S = 20
 BACK_S = 10
+# Between a lease's end and the note of it: a scheduler that is late.
+SLACK_S = 0.5
 
 
 def test_a_host_goes_and_comes_back_with_its_disk(cluster: Cluster) -> None:
@@ -37,6 +41,62 @@ def test_a_host_goes_and_comes_back_with_its_disk(cluster: Cluster) -> None:
         hosts.ray_again(going)
         on_s = time.monotonic()
         world.until(lambda: there <= world.handled_since(on_s), BACK_S, "its partitions go on")
+    verdict = world.verdict(overlap_s_max=0.5)
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_a_host_that_ray_gave_up_goes_on_when_it_is_back(cluster: Cluster) -> None:
+    world, hosts = cluster.world(), cluster.hosts
+    world.start()
+    world.settled()
+    going = world.one_to_lose()
+    there = world.partitions_of(going)
+    behind = world.begin_load(going, "--per-second=60")  # what it runs on ends with its node
+    behind.wait_up()
+    with world.load(0):
+        world.until(lambda: len(world.handled()) > 60, 30, "work")
+        hosts.cut(going)
+        cut_s = time.monotonic()
+        world.until(
+            lambda: hosts[going].address not in world.desk("nodes"), NOTICED_S, "Ray gives it up"
+        )
+        time.sleep(3)
+        healed_s = time.monotonic()
+        hosts.heal()
+        kernel.wait_for(lambda: not hosts[going].find("raylet/raylet"), 30, "its node ends")
+        hosts[going].stop_ray()
+        hosts.ray_again(going)
+        on_s = time.monotonic()
+        world.until(lambda: there <= world.handled_since(on_s), BACK_S, "its partitions go on")
+    behind.end()
+    late = [a for a in world.acknowledged() if a.partition in there]
+    late = [a for a in late if cut_s + LEASE_S + SLACK_S < a.at_s < healed_s]
+    assert not late, f"{len(late)} acknowledged behind the cut, the last {late[-1]}"
+    verdict = world.verdict(overlap_s_max=0.5)
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_the_coordinators_host_goes_and_comes_back(cluster: Cluster) -> None:
+    hosts = cluster.hosts
+    folder = hosts.data / "elsewhere"
+    hosts[0].run(["sh", "-c", f"echo >{folder}"])  # no folder: the head has no disk for it
+    world = cluster.world(data=str(folder), buffers=2)
+    world.start()
+    world.settled()
+    going = world.homes()["coordinator"]
+    assert going != 0
+    every = set(range(world.partitions))
+    with world.load(0):
+        world.until(lambda: len(world.handled()) > 60, 30, "work")
+        hosts.power_off(going)
+        world.until(lambda: going not in world.homes().values(), NOTICED_S, "Ray gives it up")
+        time.sleep(3)
+        assert "coordinator" not in world.homes(), "made where its registry is not"
+        hosts.power_on(going)
+        hosts.ray_again(going)
+        on_s = time.monotonic()
+        world.until(lambda: every <= world.handled_since(on_s), 2 * BACK_S, "everything goes on")
+    assert world.homes()["coordinator"] == going
     verdict = world.verdict(overlap_s_max=0.5)
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 

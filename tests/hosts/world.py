@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, Self
 
 from tests.hosts import kernel, notes
@@ -23,6 +24,7 @@ from tests.hosts.notes import Acknowledged, Handled, Refused
 
 ANSWER_S_MAX = 60
 END_S_MAX = 90
+SAID_CHARS = 3_000
 PARTITIONS = 6
 LEASE_S = 2.0
 
@@ -153,13 +155,13 @@ class World:
             yield
         finally:
             ended = [load.end() for load in every]
-        assert all(ended), "a producer does not know what became of its messages"
+        assert all(ended), "; ".join(load.told() for load in every)
 
     def send(self, host: int, count: int) -> None:
         """Send so many messages, and wait until it is known what became of them."""
         load = self.begin_load(host, f"--count={count}", "--per-second=400")
         load.wait_up()
-        assert load.end(), "a producer does not know what became of its messages"
+        assert load.end(), load.told()
 
     def kill_actor(self, name: str) -> tuple[int, int]:
         """SIGKILL an actor's process; answer its host and pid (inside)."""
@@ -333,3 +335,8 @@ class Load:
         except subprocess.TimeoutExpired:
             kernel.end_family(self._process)
             return False
+
+    def told(self) -> str:
+        """How it ended, and what it said last."""
+        said = Path(self._log.name).read_text(errors="replace")[-SAID_CHARS:]
+        return f"the producer on {self.host.name} ended with {self._process.returncode}: {said}"

@@ -27,6 +27,7 @@ def fill(folder: Path, spec: QueueSpec, count: int = 3, *, make: bool = True) ->
     """A life of a buffer that appends `count` messages, and is killed."""
     library = LogLibrary(folder, 0, 1, NOW_MS)
     library.open(spec, {}, NOW_MS, make=make)
+    library.open(spec, {}, NOW_MS, make=False)
     log = library.log("q", 0)
     for sequence in range(count):
         log.append(*wire([b"%d" % sequence], sequence), NOW_MS)
@@ -52,6 +53,16 @@ def test_a_log_that_is_made_has_the_id_of_its_queue_and_serves_on(
     assert (log.state, log.log_id) == ("open", "one")
     assert log.end_offset >= 3
     assert library.known_ends() == {"one": {0: log.end_offset}}
+    library.close()
+
+
+def test_a_log_that_was_only_made_serves_nobody(tmp_path: Path) -> None:
+    library = LogLibrary(tmp_path, 0, 1, NOW_MS)
+    library.open(spec_of(), {}, NOW_MS, make=True)
+    with pytest.raises(LeaseOver):
+        library.log("q", 0)
+    library.open(spec_of(), {}, NOW_MS, make=False)
+    assert library.log("q", 0).end_offset == 0
     library.close()
 
 
@@ -138,6 +149,7 @@ def test_a_queue_that_is_made_anew_begins_anew_where_its_forerunner_lies(
         shutil.rmtree(tmp_path / ".buffers")
     library = LogLibrary(tmp_path, 0, 1, NOW_MS)
     library.open(spec_of("one"), {}, NOW_MS, make=True)
+    library.open(spec_of("one"), {}, NOW_MS, make=False)
     assert library.log("q", 0).append(*wire([b"x"], 0), NOW_MS).base_offset == 0
     assert len(list((tmp_path / "q").glob("p00000.*"))) == 1
     library.abandon()

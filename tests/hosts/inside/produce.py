@@ -8,6 +8,7 @@ waits for every answer.
 from __future__ import annotations
 
 import argparse
+import os
 import select
 import sys
 import time
@@ -33,12 +34,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--keys", type=int, default=12)
     given = parser.parse_args()
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Ray prints of nodes that die, also when nobody listens any more
     connect()
     from pxrs_ray.actors.topology import Topology
 
     notes = Notes(Path(given.notes), f"producer-{given.prefix}")
     producer = Topology(given.topology).producer("q")
-    print("up", flush=True)
+    print("up", file=out, flush=True)
     waiting: deque[tuple[str, int, Any]] = deque()
     number, due_s = 0, time.monotonic()
     while not (given.count and number >= given.count):
