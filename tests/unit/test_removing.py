@@ -238,7 +238,8 @@ def test_what_cannot_go_yet_is_in_the_way_of_its_own_name_alone(tmp_path: Path) 
             with pytest.raises(SlotWaits):
                 await world.coordinator.delete_queue("r", True)
             await world.call("group", "g", "q", {})
-            await world.call("apply", bare.changed(groups={"g": {"queue": "q", "commit_interval_ms": 40}}))
+            quicker = {"g": {"queue": "q", "commit_interval_ms": 40}}
+            await world.call("apply", bare.changed(groups=quicker))
             with pytest.raises(SlotWaits):
                 await world.coordinator.apply(world.config)
         await world.call("apply", world.config)
