@@ -87,7 +87,7 @@ class BufferPool(Slots):
         if self.confirm is not None:
             await self.confirm()
         else:
-            self.granting.leading(lease_clock_ms())
+            self.granting.leading(self.granting.heard_so_far())
         await asyncio.gather(*(self._ping(index) for index in indexes or self.met()))
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:

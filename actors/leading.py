@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.founding import Founding
-from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted, StoreUnavailable
 from pxrs_ray.supervisor import Supervisor
 from pxrs_ray.write_queue import WriteBatch, check_stored
@@ -71,8 +70,9 @@ class Leading(Founding):
 
     async def _confirm_leading(self) -> None:
         """Ask the registry whether this one leads; only then what buffers told is sent back."""
-        since_ms = lease_clock_ms()
-        wait_s = self._config.lease_ttl_seconds / CONFIRMS_A_LEASE
+        heard = self._pool.granting.heard_so_far()
+        # A registry that is away must leave time for looks and grants within the same lease.
+        wait_s = self._config.lease_ttl_seconds / CONFIRMS_A_LEASE / 2
         try:
             load = self._thread.call(self._store.load, self._config.name)
             stored: Snapshot | None = await asyncio.wait_for(load, wait_s)
@@ -85,4 +85,4 @@ class Leading(Founding):
             return
         except (StoreUnavailable, TimeoutError) as error:
             logger.info("the registry does not say who leads: %s", error)
-        self._pool.granting.leading(since_ms)
+        self._pool.granting.leading(heard)

@@ -22,8 +22,8 @@ PREEMPTION = 2
 
 
 def node_to_drain(wanted: str) -> NodeSeen:
-    """The living node of that host's address or id. Raises NotFound, UsageError for the head, and
-    for one that is drained already."""
+    """The living node of that host's address or id; one that is drained already may be drained
+    again, and is waited for. Raises NotFound, UsageError for the head, or for the only node."""
     nodes, head = living_nodes()
     node = find_node(nodes, wanted)
     if len(nodes) == 1:

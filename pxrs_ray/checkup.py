@@ -170,7 +170,8 @@ def _check_places(status: TopologyStatus) -> Iterator[Finding]:
             f"buffers of {status.topology}",
             f"are not spread as evenly as they could be: {told}. The loss of one host stops more "
             "partitions than it has to",
-            ", ".join(moves[:MOVES_TOLD]) + " (who needs the buffer waits for a moment)",
+            ", ".join(moves[:MOVES_TOLD]) + "; what that means is told before by "
+            f"`pxrs plan --move {status.uneven[0].buffer} -t {status.topology}`",
         )
 
 

@@ -41,7 +41,7 @@ def drain_node(
     topologies = every(name)
     plans = [t.plan_drain(node.node, deadline_s, copy_per_s=rate * MB) for t in topologies]
     tell(plans, node, deadline_s, rate, quiet=as_json)
-    _agree(plans, node, yes=yes)
+    agree(plans, f"host {node.host} is not drained", yes=yes)
     began_s = time.monotonic()
     begin_drain(node.node, deadline_s)
     goes = {plan.topology: {move.buffer for move in plan.moves} for plan in plans}
@@ -68,16 +68,13 @@ def every(name: str | None) -> list[Topology]:
 def tell(
     plans: Sequence[Leaving], node: NodeSeen, deadline_s: float, rate: float, *, quiet: bool
 ) -> None:
-    """What a drain means; what cannot be done goes to stderr, in any case."""
+    """What a drain means, but for what cannot be done: that is told by `agree`."""
     from pxrs_ray.cli._show import console, say
 
     if not quiet:
         say(f"host {node.host} (node {node.node[:8]}) is to go in {deadline_s:,.0f} s:")
         for plan in plans:
             console().print(view(plan, rate))
-    for plan in plans:
-        for text in plan.cannot:
-            say(f"CANNOT BE DONE: {plan.topology}: {text}", error=True)
     needs_s = sum(plan.needs_s for plan in plans)
     if len(plans) > 1 and needs_s > deadline_s and not any(plan.cannot for plan in plans):
         say(
@@ -130,15 +127,21 @@ def _row(move: HomeMove) -> tuple[object, ...]:
     )
 
 
-def _agree(plans: Sequence[Leaving], node: NodeSeen, *, yes: bool) -> None:
-    if yes or not any(plan.cannot for plan in plans):
+def agree(plans: Sequence[Leaving], refused: str, *, yes: bool) -> None:
+    """Tell what cannot be done, if there is anything, and go on when somebody wants it all the
+    same. Raises UsageError that begins with `refused` where nobody can be asked."""
+    from pxrs_ray.cli._show import say
+
+    told = [f"{plan.topology}: {text}" for plan in plans for text in plan.cannot]
+    for text in told:
+        say(f"CANNOT BE DONE: {text}", error=True)
+    if yes or not told:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"host {node.host} is not drained, for not all of it can be done: mend what is named, "
-            "or say --yes"
+            f"{refused}, for not all of it can be done: mend what is named, or say --yes"
         )
-    typer.confirm(f"Drain host {node.host} all the same?", abort=True, err=True)
+    typer.confirm("Begin all the same?", abort=True, err=True)
 
 
 def _wait_until_left(

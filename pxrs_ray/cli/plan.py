@@ -88,7 +88,7 @@ def _of_scale(group: str, consumers: int, topology: str | None, *, as_json: bool
 def _of_drain(
     wanted: str, deadline_s: float, rate: float, topology: str | None, *, as_json: bool
 ) -> None:
-    from pxrs_ray.cli._leaving import MB, every, tell
+    from pxrs_ray.cli._leaving import MB, agree, every, tell
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import print_json
 
@@ -98,6 +98,7 @@ def _of_drain(
     node = node_to_drain(wanted)
     plans = [t.plan_drain(node.node, deadline_s, copy_per_s=rate * MB) for t in every(topology)]
     tell(plans, node, deadline_s, rate, quiet=as_json)
+    agree(plans, "", yes=True)
     if as_json:
         print_json(plans)
 

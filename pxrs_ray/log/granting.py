@@ -22,6 +22,9 @@ class _Reading:
     received_ms: int = 0
 
 
+Heard = tuple[_Reading, ...]
+
+
 @dataclass(slots=True)
 class _Slot:
     newest: _Reading = _Reading()
@@ -51,11 +54,15 @@ class Granting:
         """Nobody gets a lease of this slot until it is allowed again."""
         self._slots[index].allowed = ""
 
-    def leading(self, since_ms: int) -> None:
-        """The registry has confirmed, when asked at `since_ms` or later, that this one leads."""
-        for slot in self._slots:
-            if slot.newest.received_ms <= since_ms:
-                slot.confirmed = slot.newest
+    def heard_so_far(self) -> Heard:
+        """What has been heard now: take it before the registry is asked who leads."""
+        return tuple(slot.newest for slot in self._slots)
+
+    def leading(self, heard: Heard) -> None:
+        """The registry, asked after that was heard, has confirmed that this one leads."""
+        for slot, reading in zip(self._slots, heard, strict=True):
+            if reading.received_ms >= slot.confirmed.received_ms:
+                slot.confirmed = reading
 
     def grant(self, index: int, term: int) -> Grant:
         """What the next ping of a buffer carries."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import make_buffer
 from pxrs_ray.actors.producer import Producer
 from pxrs_ray.batch import batches
+from pxrs_ray.errors import LeaseOver
 from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import Fetched, QueueSpec
+from pxrs_ray.log.wire import Fetched, QueueSpec, Refused
 from pxrs_ray.model import Message
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer import ProducerLimits
@@ -53,12 +55,17 @@ class Buffers:
         handle = self.handles[partition % self.count]
         at = ray.get(handle.ends.remote("q"), timeout=WAIT_S)[partition].start_offset
         found: list[Message] = []
+        end_s = time.monotonic() + WAIT_S
         while True:
             call = handle.fetch.remote("q", "reader", {partition: (0, at)}, 8 << 20, 0)
             answers = ray.get(call, timeout=WAIT_S)
             if not answers:
                 return found
             (fetched,) = answers
+            if isinstance(fetched, Refused) and isinstance(fetched.error, LeaseOver):
+                time.sleep(0.1)  # it was killed a moment ago; its keeper comes round
+                assert time.monotonic() < end_s, fetched
+                continue
             assert isinstance(fetched, Fetched), fetched
             for batch in batches(fetched, at):
                 found.extend(batch)

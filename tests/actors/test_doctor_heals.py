@@ -165,7 +165,7 @@ def test_a_frozen_buffer_is_named_within_seconds(stage: Stage, topology: Topolog
         assert time.monotonic() - began_s < 3.5
         (queue,) = status.queues
         assert queue.partitions == 4
-        assert f"buffer 0 (pid {pid} on node" in queue.problems[0]
+        assert f"buffer 0 (pid {pid} on host" in queue.problems[0]
         assert status.groups[0].unknown and "P0" in status.groups[0].unknown[0]
         heal(topology, "does not answer", most_s=LEASE_S / 2)
     finally:

@@ -11,6 +11,7 @@ import pytest
 
 from pxrs_ray.actors import node_drain
 from pxrs_ray.actors import topology as topology_module
+from pxrs_ray.actors.moving import Moved
 from pxrs_ray.cli import _leaving, _ray, drain
 from pxrs_ray.cli.root import run
 from pxrs_ray.errors import NotFound, PxrsError
@@ -147,6 +148,28 @@ def test_plans_change_nothing(shop: Shop, capsys: pytest.CaptureFixture[str]) ->
     assert shop.drained == [] and shop.asked[-1] == (1, "10.0.0.1", 50e6)
     told = json.loads(pxrs(capsys, "plan", "--move", "1", "--json")[1])
     assert told["moves"][0]["estimate"]["pause_ms"] == 1_010
+
+
+def test_a_move_that_loses_something_is_not_begun_unasked(
+    shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[tuple[int, str | None]] = []
+
+    def move_buffer(buffer: int, node: str | None) -> Moved:
+        moved.append((buffer, node))
+        return Moved(buffer, "10.0.0.2", "10.0.0.1", 7, 40)
+
+    monkeypatch.setattr(shop, "move_buffer", move_buffer, raising=False)
+    monkeypatch.setattr(_ray, "steady", lambda name: shop)
+    shop.plan = replace(PLAN, host="", cannot=("queue clicks keeps its messages in memory",))
+    status, _, err = pxrs(capsys, "move", "1")
+    first, last = err.splitlines()
+    assert status == 1 and "CANNOT BE DONE: shop: queue clicks" in first and "--yes" in last
+    assert moved == [] and pxrs(capsys, "move", "1", "--yes")[0] == 0
+    shop.plan = replace(PLAN, host="")
+    status, out, err = pxrs(capsys, "move", "1", "10.0.0.1")
+    assert status == 0 and err == "" and "it served nobody for 40 ms" in out
+    assert moved == [(1, None), (1, "10.0.0.1")]
 
 
 @pytest.mark.parametrize(

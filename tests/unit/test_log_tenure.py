@@ -78,16 +78,17 @@ def test_a_newer_grant_may_end_the_lease() -> None:
 
 def test_only_what_came_before_the_registry_was_asked_is_sent_back() -> None:
     granting = Granting(1, LEASE_MS, 0)
+    before = granting.heard_so_far()
     granting.heard(0, "me", 70, 100)
     granting.allow(0)
     assert granting.grant(0, 1).incarnation == ""
-    granting.leading(99)
+    granting.leading(before)
     assert granting.grant(0, 1).incarnation == "", "asked before it was heard"
-    granting.leading(100)
+    granting.leading(granting.heard_so_far())
     assert granting.grant(0, 1) == Grant(0, 1, LEASE_MS, 70, "me")
     assert granting.over_ms(0) == 100 + LEASE_MS
     granting.heard(0, "next", 5, 200)
-    granting.leading(300)
+    granting.leading(granting.heard_so_far())
     assert granting.grant(0, 1).incarnation == "", "nobody has looked whose logs that one has"
     granting.allow(0)
     assert granting.grant(0, 1).incarnation == "next"
@@ -113,9 +114,9 @@ def test_nobody_serves_when_somebody_may_take_it_for_over(seed: int) -> None:
                 continue
             if now_ms % 200 == 0 and now_ms < 9_000:
                 if one is old and now_ms < deposed_ms:
-                    one.leading(now_ms)
+                    one.leading(one.heard_so_far())
                 if one is new and now_ms >= silent_ms:
-                    one.leading(now_ms)
+                    one.leading(one.heard_so_far())
                 one.allow(0)
                 grant = one.grant(0, 1)
                 under_way.append((now_ms + rng.randrange(1, late_ms), "ping", one, grant))
@@ -140,3 +141,14 @@ def test_nobody_serves_when_somebody_may_take_it_for_over(seed: int) -> None:
         if now_ms < deposed_ms:
             assert not (serves and now_ms >= old.over_ms(0))
     assert served or late_ms == 1_500
+
+
+def test_a_registry_that_answers_slower_than_buffers_are_looked_at_ends_no_lease() -> None:
+    granting = Granting(1, LEASE_MS, 0)
+    granting.heard(0, "me", 10, 100)
+    granting.allow(0)
+    for now_ms in range(200, 1_000, 100):
+        asked = granting.heard_so_far()
+        granting.heard(0, "me", now_ms - 90, now_ms)
+        granting.leading(asked)
+        assert granting.grant(0, 1).echo_ms == now_ms - 190

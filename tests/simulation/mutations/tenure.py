@@ -89,8 +89,8 @@ TENURE = (
     _one(
         "only who was confirmed as the leading one prolongs a lease",
         "log/granting.py",
-        "if slot.newest.received_ms <= since_ms:",
-        "if True:",
+        "slot.confirmed = reading",
+        "slot.confirmed = slot.newest",
         f"{_TENURE}test_only_what_came_before_the_registry_was_asked_is_sent_back",
     ),
     _one(
