@@ -77,12 +77,12 @@ def make_arrival(node: str, folder: str, index: int) -> Any:
     return made.remote(folder, index)
 
 
-def forget_on(node: str, folder: str, index: int, buffers: int) -> Any:
-    """Begin to remove a slot's logs from the disk of a node that it has left."""
+def forget_on(node: str, folder: str, index: int, buffers: int, left: list[FileState]) -> Any:
+    """Begin to remove what a slot `left` on the disk of a node that it is at home on no more."""
     where = NodeAffinitySchedulingStrategy(node, soft=False)
     task = ray.remote(_forget).options(num_cpus=0, max_retries=0, scheduling_strategy=where)
-    return task.remote(folder, index, buffers)
+    return task.remote(folder, index, buffers, left)
 
 
-def _forget(folder: str, index: int, buffers: int) -> None:
-    remove_slot(Files(), Path(folder), index, buffers)
+def _forget(folder: str, index: int, buffers: int, left: list[FileState]) -> None:
+    remove_slot(Files(), Path(folder), index, buffers, left)

@@ -248,7 +248,8 @@ class Coordinator(Documents, Removing):
 
     async def _apply(self, wanted: PxrsConfig, dry_run: bool) -> tuple[Difference, ...]:
         if not dry_run:
-            await self._finish_removals()
+            names = [*wanted.queues, *wanted.groups]
+            await self._try_to_finish([wanted.full_name(name) for name in names])
         wanted = with_what_stays(wanted, self._config)
         found = self._config.diff(wanted)
         fixed = [str(difference) for difference in found if not difference.allowed]

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.beginning import Floor
@@ -64,12 +64,8 @@ class Making(ABC):
         """Return when this incarnation has recovered."""
 
     @abstractmethod
-    async def _finish_removals(self) -> None:
-        """Bring to its end whatever is going. Raises what is in the way."""
-
-    @abstractmethod
-    async def _try_to_finish(self) -> None:
-        """Go on with what was being removed."""
+    async def _try_to_finish(self, before: Collection[str] = ()) -> None:
+        """Go on with what was being removed. Raises what is in the way of names in `before`."""
 
     @abstractmethod
     async def _keep_config(self, config: PxrsConfig) -> None:
@@ -137,7 +133,8 @@ class Making(ABC):
 
     async def _make_group(self, name: str, queue: str | None, options: Mapping[str, Any]) -> None:
         """Make a group. Cut off anywhere, it is made by the next call, or there already."""
-        await self._finish_removals()
+        names = [self._config.full_name(each) for each in (name, queue) if each is not None]
+        await self._try_to_finish(names)
         config = self._config
         if name not in config.groups:
             if queue is None:

@@ -25,6 +25,7 @@ from pxrs_ray.actors.homing import Homing
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.homes import Home, NodeSeen
+from pxrs_ray.log.copying import FileState
 from pxrs_ray.supervision import told
 from pxrs_ray.supervisor import Supervisor
 
@@ -99,6 +100,7 @@ class Moving:
 
     async def _settle(self, slot: int, before: Home, node: NodeSeen, arrival: Any) -> Moved:
         copied = 0
+        left: list[FileState] = []
         if arrival is not None:
             copied = await self._rounds(slot, arrival)
         source, began_ms = self._pool.hold(slot), monotonic_ms()
@@ -106,6 +108,7 @@ class Moving:
             await _answer(source.close.remote(), STOP_WAIT_S, "closing its logs")
             if arrival is not None:
                 copied += await _answer(arrival.round.remote(source, True), ROUND_WAIT_S, "copying")
+                left = await _answer(source.slot_files.remote(), STOP_WAIT_S, "listing its files")
                 await _answer(arrival.install.remote(), INSTALL_WAIT_S, "installing the copy")
             home = await asyncio.shield(self._homing.moved(slot, node))
         except BaseException:
@@ -117,7 +120,7 @@ class Moving:
         await self._pool.until_met(slot, BACK_WAIT_S)
         pause_ms = monotonic_ms() - began_ms
         if arrival is not None:
-            self._supervisor.once(f"emptying {before.host}", self._forget(slot, before))
+            self._supervisor.once(f"emptying {before.host}", self._forget(slot, before, left))
         return Moved(slot, before.host, home.host, copied, pause_ms)
 
     async def _rounds(self, slot: int, arrival: Any) -> int:
@@ -132,8 +135,9 @@ class Moving:
             last = taken
         return copied
 
-    async def _forget(self, slot: int, before: Home) -> None:
-        forget = partial(forget_on, before.node, self._folder, slot, self._pool.count)
+    async def _forget(self, slot: int, before: Home, left: list[FileState]) -> None:
+        where = (before.node, self._folder, slot, self._pool.count)
+        forget = partial(forget_on, *where, left)
         try:
             await _answer(await gcs.ask("make", forget), INSTALL_WAIT_S, "emptying the old disk")
         except (PxrsError, RayError) as error:

@@ -189,7 +189,7 @@ class NodeWatch:
         looked: Any = self._looked.get(node.node)
         if looked is None:
             return node
-        slots = tuple(trace.slot for trace in looked.traces)
+        slots = {trace.slot: trace.identity.generation for trace in looked.traces}
         return replace(
             node,
             disk=looked.disk,

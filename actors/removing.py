@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from pxrs_ray.actors import crew_document
@@ -229,12 +229,15 @@ class Removing(Leading):
         if left:
             raise left[0]
 
-    async def _try_to_finish(self) -> None:
-        """The same where nobody waits for it: what is in the way now is met again later."""
+    async def _try_to_finish(self, before: Collection[str] = ()) -> None:
+        """The same where nobody waits for it: what is in the way now is met again later.
+
+        Raises what is in the way of those whose full names are to be used again now (`before`).
+        """
         try:
             await self._finish_removals()
         except Exception as error:
-            if not passes(error):
+            if not passes(error) or {*self._ends.groups, *self._ends.queues} & set(before):
                 raise
             logger.warning("what is going from %s goes later: %s", self._config.name, error)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import NotFound, StoreSchemaError, UsageError
+from pxrs_ray.model import Generation
 
 DOCUMENT = "homes"
 FORM = 1
@@ -121,8 +122,9 @@ def homes_from(text: str) -> Homes:
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
     """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
-    (`unknown`); `slots` are those whose logs lie there, as the folder says. `free_bytes` is what
-    its disk had left when somebody looked."""
+    (`unknown`); `slots` are those whose logs lie there, each with the generation of the newest
+    coordinator that its folder has noted. `free_bytes` is what its disk had left when somebody
+    looked."""
 
     node: str
     host: str
@@ -130,7 +132,7 @@ class NodeSeen:
     boot: str = ""
     cpus: float = 1.0
     draining: bool = False
-    slots: tuple[Slot, ...] = ()
+    slots: Mapping[Slot, Generation] = field(default_factory=dict)
     unknown: bool = False
     free_bytes: int | None = None
 
@@ -283,8 +285,14 @@ def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -
 
 
 def _first_home(slot: Slot, homes: Homes, nodes: Sequence[NodeSeen]) -> Home | None:
-    """The node where its logs lie already, or else the one with the fewest slots."""
-    has = [node for node in nodes if slot in node.slots and node.disk]
+    """The node where its logs lie already, or else the one with the fewest slots.
+
+    A move that was cut off leaves a copy; what was served from last is known to a newer one.
+    """
+    newest = max(
+        (node.slots[slot] for node in nodes if slot in node.slots and node.disk), default=0
+    )
+    has = [node for node in nodes if node.disk and node.slots.get(slot) == newest]
     place = _emptiest(homes, has or nodes, but=slot)
     if place is None:
         return None

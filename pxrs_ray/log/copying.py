@@ -65,18 +65,18 @@ def slot_files(files: Files, folder: Path, index: int, buffers: int) -> list[Fil
     """Every file that belongs to slot `index` of `buffers`, of all queues. Raises OSError."""
     found = []
     for place in slot_folders(folder, index, buffers):
-        for path in files.names(place, ""):
-            name = path.name
-            if path.is_file() and not name.endswith(_HALF_WRITTEN) and name not in _LEFT_OUT:
-                stat = path.stat()
-                found.append(
-                    FileState(
-                        path.relative_to(folder).as_posix(),
-                        stat.st_size,
-                        stat.st_mtime_ns,
-                        stat.st_ino,
-                    )
-                )
+        found += _files_in(files, folder, place)
+    return found
+
+
+def _files_in(files: Files, folder: Path, place: Path) -> list[FileState]:
+    found = []
+    for path in files.names(place, ""):
+        name = path.name
+        if path.is_file() and not name.endswith(_HALF_WRITTEN) and name not in _LEFT_OUT:
+            stat = path.stat()
+            where = path.relative_to(folder).as_posix()
+            found.append(FileState(where, stat.st_size, stat.st_mtime_ns, stat.st_ino))
     return found
 
 
@@ -208,10 +208,19 @@ class Arriving:
         self._files.remove_folder(self._staging)
 
 
-def remove_slot(files: Files, folder: Path, index: int, buffers: int) -> None:
-    """Remove the logs of a slot that has another home now. Raises OSError; may be cut off."""
+def remove_slot(
+    files: Files, folder: Path, index: int, buffers: int, left: Iterable[FileState]
+) -> None:
+    """Remove the logs of a slot that has another home now. Raises OSError; may be cut off.
+
+    `left` is what it left when it went. A folder with anything else in it stays: the slot may have
+    come back before this was carried out.
+    """
+    known = frozenset(left)
     for place in reversed(slot_folders(folder, index, buffers)):  # what it remembers goes first
-        files.remove_folder(place)
+        there = _files_in(files, folder, place)
+        if there and known.issuperset(there):
+            files.remove_folder(place)
 
 
 def _within(folder: Path, name: str) -> Path:

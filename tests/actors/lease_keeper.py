@@ -24,18 +24,19 @@ class LeaseKeeper:
 
     def __init__(self, handles: Sequence[Any]) -> None:
         self._over = threading.Event()
-        for handle in handles:
-            _let_serve(handle, BEGIN_WAIT_S)
         self._threads = [
-            threading.Thread(target=self._keep, args=(handle,), daemon=True) for handle in handles
+            threading.Thread(
+                target=self._keep, args=(handle, _let_serve(handle, "", BEGIN_WAIT_S)), daemon=True
+            )
+            for handle in handles
         ]
         for thread in self._threads:
             thread.start()
 
-    def _keep(self, handle: Any) -> None:
+    def _keep(self, handle: Any, granted: str) -> None:
         while not self._over.wait(EVERY_S):
             with suppress(Exception):  # it is being killed: the next look grants it
-                _let_serve(handle, ASK_WAIT_S)
+                granted = _let_serve(handle, granted, ASK_WAIT_S)
 
     def close(self) -> None:
         """Grant no more."""
@@ -44,7 +45,11 @@ class LeaseKeeper:
             thread.join(3 * ASK_WAIT_S)
 
 
-def _let_serve(handle: Any, wait_s: float) -> None:
+def _let_serve(handle: Any, granted: str, wait_s: float) -> str:
+    """Grant the life that answers what none but it can use; answer which one has it."""
     info = ray.get(handle.ping.remote(), timeout=wait_s)
-    if not info.generation:
-        ray.get(handle.ping.remote(for_ever(info)), timeout=wait_s)
+    if info.incarnation == granted:
+        return granted
+    after = ray.get(handle.ping.remote(for_ever(info)), timeout=wait_s)
+    # Killed in between, Ray asks the next life, which takes no other's grant.
+    return granted if after.incarnation != info.incarnation else str(after.incarnation)

@@ -91,7 +91,7 @@ async def _after_a_move(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr(moving, "forget_on", lambda *arguments: fails() or done())
     home = Home("d", "n", "10.0.0.1")
     while not fails.worked.is_set():
-        await asyncio.wait({made._supervisor.once("emptying 10.0.0.1", made._forget(0, home))})
+        await asyncio.wait({made._supervisor.once("emptying 10.0.0.1", made._forget(0, home, []))})
     return made.close
 
 

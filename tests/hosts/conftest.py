@@ -1,4 +1,4 @@
-"""Hosts for the tests: one cluster of three that the tests share, and what is not right yet."""
+"""Hosts for the tests: one cluster of three that the tests share."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.hosts import expected, kernel
+from tests.hosts import kernel
 from tests.hosts.hosts import Hosts
 from tests.hosts.world import Desk, World
 
 COUNT = 3
 # In memory: what is asked here is where data are, not how fast a disk is; and it can be filled.
 DISK_BYTES = 400 << 20
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what `expected.NOT_YET` names, unless it is asked for with --runxfail."""
-    for item in items:
-        reason = expected.NOT_YET.get(item.name)
-        if reason is not None:
-            item.add_marker(pytest.mark.xfail(reason=reason, run=False))
 
 
 class Cluster:

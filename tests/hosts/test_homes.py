@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tests.hosts.conftest import COUNT, Cluster
 from tests.hosts.world import World
 
-RESTARTS = 2
+RESTARTS = int(os.environ.get("HOSTS_RESTARTS", "2"))
 BACK_S = 10
 
 

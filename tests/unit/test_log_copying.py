@@ -119,9 +119,29 @@ def test_a_slot_that_moved_away_leaves_nothing(tmp_path: Path) -> None:
     source_log(tmp_path).close()
     other = tmp_path / "q/p00000"
     other.mkdir()
-    remove_slot(FILES, tmp_path, INDEX, BUFFERS)
+    left = slot_files(FILES, tmp_path, INDEX, BUFFERS)
+    remove_slot(FILES, tmp_path, INDEX, BUFFERS, left)
     assert slot_folders(tmp_path, INDEX, BUFFERS) == []
     assert other.is_dir()
+
+
+def test_a_slot_that_came_back_is_not_removed_by_what_was_meant_for_its_former_life(
+    tmp_path: Path,
+) -> None:
+    """Nobody knows when a node that was cut off does what it was told."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    log = source_log(here)
+    put(log, 0)
+    log.close()
+    left = slot_files(FILES, here, INDEX, BUFFERS)
+    for source, target in ((here, there), (there, here)):
+        arriving = Arriving(FILES, target, INDEX)
+        copy_round(arriving, source, last=True)
+        arriving.install()
+    places = slot_folders(here, INDEX, BUFFERS)
+    remove_slot(FILES, here, INDEX, BUFFERS, left)
+    assert slot_folders(here, INDEX, BUFFERS) == places != []
+    assert contents(open_log(here / "q/p00001")) == contents(open_log(there / "q/p00001"))
 
 
 def test_bytes_that_change_on_their_way_are_refused(tmp_path: Path) -> None:

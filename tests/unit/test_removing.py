@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError
 
 from pxrs_ray.actors import names, removing
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.errors import LogAway, NotFound, UsageError
+from pxrs_ray.errors import LogAway, NotFound, SlotWaits, UsageError
 from pxrs_ray.events import Assignment
 from pxrs_ray.log.files import Files
 from pxrs_ray.store.memory import MemoryStore
@@ -223,6 +223,27 @@ def test_what_a_disk_refuses_to_forget_is_forgotten_when_it_goes_again(tmp_path:
             if queue == "q":
                 assert await known_to_logs(world, "q") == set()
         assert not (tmp_path / "t" / "r").exists()
+
+    play(tmp_path, scene)
+
+
+def test_what_cannot_go_yet_is_in_the_way_of_its_own_name_alone(tmp_path: Path) -> None:
+    """As while one of the hosts is away: whatever else is wanted goes on."""
+
+    async def scene(world: ControlWorld) -> None:
+        bare = world.config.model_copy(update={"queues": {"q": TWO["q"]}, "groups": {}})
+        await world.call("apply", bare)
+        waits = mock.AsyncMock(side_effect=SlotWaits("buffer 1 waits for its host"))
+        with mock.patch.object(world.buffers[1], "drop_queue", waits):
+            with pytest.raises(SlotWaits):
+                await world.coordinator.delete_queue("r", True)
+            await world.call("group", "g", "q", {})
+            quicker = {"g": {"queue": "q", "commit_interval_ms": 40}}
+            await world.call("apply", bare.changed(groups=quicker))
+            with pytest.raises(SlotWaits):
+                await world.coordinator.apply(world.config)
+        await world.call("apply", world.config)
+        assert (await world.buffers[1].ends("r"))[1].end_offset == 0
 
     play(tmp_path, scene)
 

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.partition_client import PartitionClient
 from pxrs_ray.actors.topology import Topology
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.survey import Place
 from tests.hosts.inside.witness import Witness
 
 
-def deploy(name: str, data: str, partitions: int, group: dict[str, Any], **options: Any) -> None:
-    """Deploy a topology of one queue `q` and one group `g`; `options` are the topology's."""
+def deploy(
+    name: str,
+    data: str,
+    partitions: int,
+    group: dict[str, Any],
+    registry_at: str = "",
+    **options: Any,
+) -> None:
+    """Deploy a topology of one queue `q` and one group `g`; `options` are the topology's.
+
+    A registry that is begun is at home on the host `registry_at`; '' is where the product puts it.
+    """
+    from pxrs_ray.actors import coordinator_place
     from pxrs_ray.actors.topology import deploy
+
+    def chosen(places: Sequence[Place], _: str) -> Place:
+        return next(place for place in places if place.host == registry_at)
 
     queue = options.pop("queue", {})
     usual: dict[str, Any] = {"linger_ms": 1, "durability": "always"}
-    deploy(
-        PxrsConfig(
-            name=name,
-            data_dir=Path(data),
-            queues={"q": QueueConfig(partitions=partitions, **queue)},
-            groups={"g": GroupConfig(queue="q", **group)},
-            **{**usual, **options},
-        )
+    config = PxrsConfig(
+        name=name,
+        data_dir=Path(data),
+        queues={"q": QueueConfig(partitions=partitions, **queue)},
+        groups={"g": GroupConfig(queue="q", **group)},
+        **{**usual, **options},
     )
+    elsewhere = mock.patch.object(coordinator_place, "begins_at", chosen)
+    with elsewhere if registry_at else nullcontext():
+        deploy(config)
 
 
 def start(name: str, notes: str, consumers: int, work_s: float, **options: Any) -> None:

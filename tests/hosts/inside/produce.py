@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("prefix")
     parser.add_argument("--per-second", type=float, default=100)
     parser.add_argument("--count", type=int, default=0)
-    parser.add_argument("--keys", type=int, default=12)
+    parser.add_argument("--keys", type=int, default=48)
     given = parser.parse_args()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray prints of nodes that die, also when nobody listens any more
