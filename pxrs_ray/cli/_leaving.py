@@ -90,6 +90,7 @@ def view(plan: Leaving, rate: float) -> Any:
     from rich.text import Text
 
     from pxrs_ray.cli._show import table
+    from pxrs_ray.leaving import STOP_AND_START_MS
 
     lines: list[Any] = []
     if plan.consumers:
@@ -99,9 +100,9 @@ def view(plan: Leaving, rate: float) -> Any:
         head = ("buffer", "from", "to", "to copy", "written", "copied in", "pause", "free there")
         lines.append(table(head, [_row(move) for move in plan.moves]))
         lines.append(
-            f"pause: how long producers and readers of a buffer's partitions wait. It is one "
-            f"second to stop and start, and the copy, at {rate:g} MB/s, of what is written during "
-            "the last round of copying"
+            f"pause: how long producers and readers of a buffer's partitions wait. It is "
+            f"{STOP_AND_START_MS / 1_000:g} seconds to stop and start (more on a busy one), and "
+            f"the copy, at {rate:g} MB/s, of what is written during the last round of copying"
         )
     if not (plan.consumers or plan.moves):
         lines.append(f"{plan.topology}: nothing of it is there")

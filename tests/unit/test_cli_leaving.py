@@ -95,7 +95,7 @@ def test_a_drain_tells_its_plan_begins_and_ends_when_nothing_is_left(
     plan, _, rest = out.partition("not done: ")
     for words in ("1 consumers hand over: billing/billing-0", "1.0 GB", "5.0 MB/s", "about 1.0 s"):
         assert words in plan
-    assert "it is one second to stop and start" in plan.lower() and "at 20 MB/s" in plan
+    assert "it is 2 seconds to stop and start" in plan.lower() and "at 20 MB/s" in plan
     assert "shop: billing/billing-0" in rest and "buffer 1 on host 10.0.0.1: starting" in rest
     assert rest.rstrip().splitlines()[-1].startswith("host 10.0.0.2 has no consumer and no log")
 

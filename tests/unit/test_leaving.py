@@ -80,7 +80,7 @@ def test_each_buffer_goes_to_the_emptiest_node_in_turn() -> None:
     found = plan_leaving("t", homes(1, 1, 1, 1), nodes, dict.fromkeys(range(4)), kept)
     assert [move.target for move in found.moves] == ["10.0.0.2", "10.0.0.3"] * 2
     assert found.cannot == ()
-    assert found.needs_s == pytest.approx(4 * 21.0)
+    assert found.needs_s == pytest.approx(4 * 22.0)
 
 
 def test_what_does_not_fit_before_the_deadline_is_told() -> None:
@@ -88,7 +88,7 @@ def test_what_does_not_fit_before_the_deadline_is_told() -> None:
     plan = dict.fromkeys(range(2))
     found = plan_leaving("t", homes(1, 1), [node(1), node(2)], plan, kept, deadline_s=30)
     (told,) = found.cannot
-    assert "buffer 1 has 1,000.0 MB to copy" in told and "after about 42 s" in told
+    assert "buffer 1 has 1,000.0 MB to copy" in told and "after about 44 s" in told
     assert "the deadline is 30 s" in told
     assert not plan_leaving("t", homes(1, 1), [node(1), node(2)], plan, kept, deadline_s=60).cannot
 
@@ -136,7 +136,8 @@ def test_a_place_that_is_named_must_do() -> None:
 
 def test_a_node_is_found_by_host_id_and_the_beginning_of_it() -> None:
     nodes = [node(1), node(2)]
-    assert {find_node(nodes, w) for w in ("10.0.0.2", node(2).node, "222222")} == {node(2)}
+    for wanted in ("10.0.0.2", node(2).node, "222222"):
+        assert find_node(nodes, wanted) == node(2)
     for wanted in ("2222", "nonsense", ""):
         with pytest.raises(NotFound, match=r"no living node is called .*10\.0\.0\.1 \(11111111\)"):
             find_node(nodes, wanted)
