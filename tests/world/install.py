@@ -36,10 +36,12 @@ from pxrs_ray.actors import (
     line,
     memory,
     metrics,
+    probing,
     process_end,
     termination,
     watchdog,
 )
+from pxrs_ray.survey import Asked, Looked, look_here
 from tests.world import sync
 from tests.world.cluster import Cluster
 from tests.world.kernel import PROCESS, Kernel, Process, ProcessGone, SimThread, alive
@@ -161,6 +163,26 @@ class _Context:
         return process.node if process is not None else NODES[0]
 
 
+def _nodes() -> list[dict[str, Any]]:
+    """As ray.nodes(): the first is the head."""
+    return [
+        {
+            "NodeID": node,
+            "Alive": True,
+            "NodeManagerAddress": f"10.0.0.{number}",
+            "Resources": {"CPU": 2.0, **({} if number > 1 else {probing.HEAD: 1.0})},
+        }
+        for number, node in enumerate(NODES, 1)
+    ]
+
+
+def _begin_probe(_: str, asked: Asked) -> concurrent.futures.Future[Looked]:
+    """All nodes of this machine have one disk, as on a network: who looks sees the same."""
+    answer: concurrent.futures.Future[Looked] = concurrent.futures.Future()
+    answer.set_result(look_here(asked))
+    return answer
+
+
 def _ray(cluster: Cluster) -> Stand:
     util = Stand(ray.util, list_named_actors=cluster.list_named_actors)
     return Stand(
@@ -172,7 +194,7 @@ def _ray(cluster: Cluster) -> Stand:
         wait=cluster.wait,
         is_initialized=lambda: True,
         cluster_resources=lambda: {"CPU": 2.0},
-        nodes=lambda: [{"NodeID": node, "Alive": True} for node in NODES],
+        nodes=_nodes,
         get_runtime_context=_Context,
         util=util,
     )
@@ -305,6 +327,7 @@ def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, A
         (watchdog.Watchdog, _Unwatched),
         (socket, _Sockets()),
         (draining.draining_nodes, set),
+        (probing.begin_probe, _begin_probe),
         (gcs.calls_here, _calls_of_processes()),
     ]
     pairs += [(getattr(time, name), stand) for name, stand in times.items()]
