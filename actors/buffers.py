@@ -226,12 +226,13 @@ class BufferPool(Slots):
         """Tell the logs how far a group has come; those that come back are told then."""
         if queue in self._external:
             return
-        met = set(self.met())
+        # Also who is to be looked at anew: only because a queue could not be opened there.
+        there = {index for index in self.hosted() if index not in self._away}
         await asyncio.gather(
             *(
                 self._call(index, "passed", queue, group, mine)
                 for index, mine in self._by_buffer(checkpoints)
-                if index in met
+                if index in there
             )
         )
 

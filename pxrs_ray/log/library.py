@@ -26,14 +26,13 @@ from pxrs_ray.errors import (
     LogReplaced,
     NotFound,
     PxrsError,
-    UsageError,
 )
 from pxrs_ray.log.files import Files
 from pxrs_ray.log.limits import Durability, LossPolicy
 from pxrs_ray.log.opening import log_folder
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
-from pxrs_ray.log.queues_file import logs_in, put_aside, read_queues, write_queues
+from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
 from pxrs_ray.log.wire import LogEnds, QueueSpec
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.trouble import Pauses, passes
@@ -162,18 +161,22 @@ class LogLibrary:
         """Open a queue's logs, confirm where they should end, and set their limits.
 
         Where one is not there it is lost, unless they are to be made now (`make`). Logs with an id
-        that are made serve nobody until they are opened once more, without `make`.
+        that are made serve nobody until they are opened once more, without `make`. Raises why one
+        could not be made, after trying all.
         """
         known = self._specs.get(spec.queue)
         if known is not None:
             if not spec.queue_id:
                 spec = replace(spec, queue_id=known.queue_id)
             if known.queue_id in ("", spec.queue_id):
-                self._check_change(known, spec)
+                check_change(known, spec)
         if known != spec:
             self._remember({**self._specs, spec.queue: spec})
+        same = known is not None and known.queue_id == spec.queue_id
         for partition in self._partitions(spec):
             place = (spec.queue, partition)
+            if same and place in self._expected and place not in self._to_make:
+                make = False  # a call that comes late, or twice: it was made, and is served
             self._expected[place] = expected_ends.get(partition, 0)
             (self._to_make.add if make else self._to_make.discard)(place)
             self._take_id(place, spec.queue_id)
@@ -185,6 +188,17 @@ class LogLibrary:
             waits = make and bool(spec.queue_id)
             (self._unconfirmed.add if waits else self._unconfirmed.discard)(place)
         self._share_memory()
+        if make and spec.queue_id:
+            self._check_made(spec)
+
+    def _check_made(self, spec: QueueSpec) -> None:
+        """Raise why a log is not made yet: nobody may note that it is."""
+        for partition in self._partitions(spec):
+            place = (spec.queue, partition)
+            if place in self._broken:
+                raise self._broken[place]
+            if self._logs[place].state == "waiting":
+                raise LogAway(f"partition {partition} of {spec.queue!r} could not be made yet")
 
     def _take_id(self, place: Place, queue_id: str) -> None:
         """Let an open log have its id; one that has another is let go of."""
@@ -214,20 +228,6 @@ class LogLibrary:
         reach = max(expected or 0, owed)
         if reach > log.end_offset or (log.state == "waiting" and expected is not None):
             log.confirm(reach, now_ms, make=place in self._to_make)
-
-    def _check_change(self, known: QueueSpec, spec: QueueSpec) -> None:
-        if known.partitions != spec.partitions:
-            raise UsageError(
-                f"queue {spec.queue!r} has {known.partitions} partitions, not {spec.partitions}: "
-                "their number never changes"
-            )
-        if (known.limits.durability is Durability.MEMORY) != (
-            spec.limits.durability is Durability.MEMORY
-        ):
-            raise UsageError(
-                f"queue {spec.queue!r} has durability {known.limits.durability}: make a new queue "
-                f"for {spec.limits.durability}"
-            )
 
     def _open(self, spec: QueueSpec, partition: PartitionId, now_ms: int) -> None:
         place = (spec.queue, partition)

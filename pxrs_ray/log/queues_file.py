@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import cast
 
 from pxrs_ray.codec import json_codec
-from pxrs_ray.errors import LogAway
+from pxrs_ray.errors import LogAway, UsageError
 from pxrs_ray.log.files import Files
+from pxrs_ray.log.limits import Durability
 from pxrs_ray.log.wire import QueueSpec
 
 logger = logging.getLogger(__name__)
@@ -55,3 +56,19 @@ def logs_in(queue: Path, index: int, buffers: int) -> list[Path]:
     """The folders of one buffer's logs of a queue, with what was put aside."""
     found = [*sorted(queue.glob(_LOG)), *sorted(queue.glob(f"{_LOG}.*{_ASIDE}"))]
     return [folder for folder in found if int(folder.name[1:6]) % buffers == index]
+
+
+def check_change(known: QueueSpec, spec: QueueSpec) -> None:
+    """Raise UsageError when a queue that is here cannot become `spec`."""
+    if known.partitions != spec.partitions:
+        raise UsageError(
+            f"queue {spec.queue!r} has {known.partitions} partitions, not {spec.partitions}: "
+            "their number never changes"
+        )
+    if (known.limits.durability is Durability.MEMORY) != (
+        spec.limits.durability is Durability.MEMORY
+    ):
+        raise UsageError(
+            f"queue {spec.queue!r} has durability {known.limits.durability}: make a new queue "
+            f"for {spec.limits.durability}"
+        )

@@ -146,7 +146,9 @@ async def fed(world: ControlWorld) -> None:
     """A group that has passed everything of a queue that a feed knows."""
     await worked(world)
     spec, _, _ = await world.call("queue", "q")
-    await world.buffers[0].open(replace(spec, queue=feeds_of("q"), partitions=1), {})
+    for make in (True, False):
+        of_feeds = replace(spec, queue=feeds_of("q"), partitions=1)
+        await world.buffers[0].open(of_feeds, {}, make=make)
     await world.produce(feeds_of("q"), 0, 1)
     world.old_identity = (await world.call("group_spec", "g")).topology_id  # type: ignore[attr-defined]
 

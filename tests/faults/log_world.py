@@ -277,7 +277,8 @@ class World:
         """A second queue comes, takes a message, is removed, and comes again."""
         spec = replace(self.spec, queue=OTHER, partitions=1)
         for _ in range(2):
-            await self.insist(lambda: self.alive.open(spec, {}))
+            for make in (True, False):
+                await self.insist(lambda m=make: self.alive.open(spec, {}, make=m))  # type: ignore[misc]
             frame = Batch.of([b"k"], [b"x"], timestamp_ms=1).to_wire(b"o" * 16, 0, 0)
             answer = await self.insist(lambda frame=frame: self._append_other(frame))
             if answer.base_offset != 0:

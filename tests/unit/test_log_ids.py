@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from pxrs_ray.errors import LeaseOver, LogLost, LogReplaced
+from pxrs_ray.errors import LeaseOver, LogLost, LogReplaced, PxrsError
+from pxrs_ray.log.files import Files
 from pxrs_ray.log.library import LogLibrary
 from pxrs_ray.log.limits import Durability, LogLimits, LossPolicy
 from pxrs_ray.log.manifest import MANIFEST, Manifest
@@ -63,6 +66,26 @@ def test_a_log_that_was_only_made_serves_nobody(tmp_path: Path) -> None:
         library.log("q", 0)
     library.open(spec_of(), {}, NOW_MS, make=False)
     assert library.log("q", 0).end_offset == 0
+    library.close()
+
+
+def test_a_call_to_make_that_comes_late_or_twice_changes_nothing(tmp_path: Path) -> None:
+    library = LogLibrary(tmp_path, 0, 1, NOW_MS)
+    for make in (True, False, True):
+        library.open(spec_of(), {}, NOW_MS, make=make)
+    assert library.log("q", 0).append(*wire([b"x"], 0), NOW_MS).base_offset == 0
+    library.close()
+
+
+def test_what_could_not_be_made_is_never_taken_for_made(tmp_path: Path) -> None:
+    files = Files()
+    library = LogLibrary(tmp_path, 0, 1, NOW_MS, files=files)
+    refuses = mock.Mock(side_effect=OSError(errno.ENOSPC, "no space"))
+    with mock.patch.object(files, "make_folder", refuses), pytest.raises(PxrsError):
+        library.open(spec_of(), {}, NOW_MS, make=True)
+    for make in (True, False):
+        library.open(spec_of(), {}, NOW_MS, make=make)
+    assert library.log("q", 0).state == "open"
     library.close()
 
 

@@ -98,7 +98,7 @@ CONTROL = (
         "an accepted registry goes on under the identity of its logs",
         (
             Change(
-                "actors/coordinator.py",
+                "actors/founding.py",
                 "made = self._high_water.topology_id or uuid.uuid4().hex",
                 "made = uuid.uuid4().hex",
             ),
@@ -155,7 +155,7 @@ CONTROL = (
         "what could not be removed is removed when its buffer is back",
         (
             Change(
-                "actors/making.py",
+                "actors/founding.py",
                 "        async with self._changing:\n            await self._try_to_finish()\n",
                 "",
             ),
