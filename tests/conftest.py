@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import hypothesis
@@ -38,7 +38,7 @@ def pytest_collection_finish() -> None:
 AnyServer = TypeVar("AnyServer", EtcdServer, PostgresServer, RedisServer)
 
 
-def _running(kind: type[AnyServer]) -> Iterator[AnyServer]:
+def _running(kind: Callable[[], AnyServer]) -> Iterator[AnyServer]:
     try:
         server = kind()
     except ServiceMissing as missing:
@@ -62,5 +62,9 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """A Redis server for the whole run; a test that breaks it calls `heal()` at its end."""
-    yield from _running(RedisServer)
+    """A Redis server for the whole run; a test that breaks it calls `heal()` at its end.
+
+    It is killed amid writes, and what it accepted must be there: with `everysec` it keeps up to
+    two seconds to itself while the disk is slow, and takes that with it.
+    """
+    yield from _running(lambda: RedisServer("--appendfsync", "always"))
