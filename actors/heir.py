@@ -82,11 +82,8 @@ class Heir:
                 continue
             try:
                 self._make_where_it_belongs(will)
-            except (
-                PxrsError,
-                RayError,
-                ValueError,
-            ) as error:  # the GCS is away, or it went just now
+            # Also when the GCS is away, or the one that it named went just now.
+            except (PxrsError, RayError, ValueError) as error:
                 logger.info("no coordinator of %s can be made: %s", self._topology, told(error))
 
     def _make_where_it_belongs(self, will: Will) -> None:

@@ -155,9 +155,10 @@ class Homing:
             if found.waits or self._has_to_look(nodes):
                 nodes = await self._watch.looked(nodes)
                 found = self._settled(nodes)
-            if found.homes != self.homes:
-                slots = found.homes.slots
-                await self._keep(lambda homes: replace(homes, slots=slots))
+            # And no other slot: a move that ends meanwhile has written a home, which holds.
+            before = self.homes.slots
+            new = {s: home for s, home in found.homes.slots.items() if before.get(s) != home}
+            await self._keep(lambda homes: replace(homes, slots={**homes.slots, **new}))
             self._pool.wait_for(found.waits)
             for slot in found.starts:
                 self._begin_placing(slot, found.homes.slots[slot])

@@ -275,3 +275,41 @@ def test_several_may_ask_at_once_which_nodes_live(
         assert [[node.node for node in nodes or ()] for nodes in answers] == [["here", "there"]] * 2
 
     run(scene())
+
+
+def test_a_round_takes_back_no_home_that_a_move_writes_meanwhile(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The registry is slow: the move writes while the round waits to write of another slot."""
+
+    async def scene() -> None:
+        found = coordinator(tmp_path)
+        await found.ping()
+        homing, go_on, writing = found._homing, asyncio.Event(), asyncio.Event()
+        put = homing._put
+
+        async def slowly(name: str, text: str) -> None:
+            writing.set()
+            await go_on.wait()
+            await put(name, text)
+
+        homing._put = slowly
+        by_host = {home.host: slot for slot, home in homing.homes.slots.items()}
+        moves, goes = by_host["10.0.0.1"], by_host["10.0.0.2"]
+        homing.hold(moves)
+        third = NodeSeen("third", "10.0.0.3", disk="d-third")
+        move = asyncio.create_task(homing.moved(moves, third))
+        await writing.wait()
+        cluster.nodes.pop()
+        cluster.fakes[goes].faults["ping"] = [ConnectionError("gone")] * 1_000
+        one = asyncio.create_task(homing.round())
+        await asyncio.sleep(1.0)  # a round that has to look does not wait for longer
+        go_on.set()
+        await asyncio.gather(move, one)
+        await homing.round()
+        homes = await stored(found)
+        await found.shutdown()
+        assert homes.slots[moves].disk == "d-third"
+        assert homes.slots[goes].away_since_ms is not None
+
+    run(scene())
