@@ -8,37 +8,18 @@ simply done again.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from pxrs_ray.actors.patience import Waiting, wake
+from pxrs_ray.actors.patience import wake
+from pxrs_ray.actors.standing import Standing
 from pxrs_ray.errors import LogAway
 from pxrs_ray.log.identity import Identity, read_identity, write_identity
 from pxrs_ray.model import Epoch, PartitionId
 
-if TYPE_CHECKING:
-    from pxrs_ray.actors.writer import Writer
-    from pxrs_ray.log.fence import ReadFence
-    from pxrs_ray.log.library import LogLibrary
 
-
-class Belongings(ABC):
+class Belongings(Standing):
     """A part of `Buffer`. See the rules at the head of this file."""
-
-    _writer: Writer
-    _waiting: Waiting
-
-    @property
-    @abstractmethod
-    def _library(self) -> LogLibrary:
-        """The logs. Raises LeaseOver where they are not."""
-
-    @property
-    @abstractmethod
-    def _fence(self) -> ReadFence:
-        """Which readers are over."""
 
     async def belong(self, claim: Identity, adopt: bool) -> Identity:
         """Note whose logs these are, and who leads; with `adopt` in place of what is noted.

@@ -25,7 +25,6 @@ from pxrs_ray.actors.looking import Looking
 from pxrs_ray.actors.memory import settle
 from pxrs_ray.actors.patience import Patience, wake
 from pxrs_ray.actors.reader import append_frame, may_pass, refused
-from pxrs_ray.actors.standing import Standing
 from pxrs_ray.actors.started import tell_started
 from pxrs_ray.actors.watchdog import watched
 from pxrs_ray.clock import wall_ms
@@ -52,7 +51,7 @@ LEASE_S = 10.0
 CALLS_MAX = 10_000
 
 
-class Buffer(Standing, Belongings, Looking):
+class Buffer(Belongings, Looking):
     """One buffer of a topology: several (queue, partition) logs under one data folder.
 
     A restarted buffer opens what its folder holds, and serves it once its coordinator has granted

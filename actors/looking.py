@@ -6,53 +6,21 @@ a lease would have to guard.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.buffer_stats import stats_of
 from pxrs_ray.actors.reader import message_at
+from pxrs_ray.actors.standing import Standing
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.log.copying import Bytes, FileState, Piece, read_piece, slot_files
-from pxrs_ray.log.files import Files
 from pxrs_ray.log.wire import BufferStats, LogEnds
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.supervisor import off_loop
 
-if TYPE_CHECKING:
-    from pxrs_ray.actors.reader import Reader
-    from pxrs_ray.actors.writer import Writer
-    from pxrs_ray.log.fence import ReadFence
-    from pxrs_ray.log.library import LogLibrary
 
-
-class Looking(ABC):
+class Looking(Standing):
     """A part of `Buffer`. See the rules at the head of this file."""
-
-    _writer: Writer
-    _counts: Counter[str]
-    _files: Files
-    _folder: Path
-    _index: int
-    _buffers: int
-
-    @property
-    @abstractmethod
-    def _library(self) -> LogLibrary:
-        """The logs. Raises LeaseOver where they are not."""
-
-    @property
-    @abstractmethod
-    def _fence(self) -> ReadFence:
-        """Who may read them."""
-
-    @property
-    @abstractmethod
-    def _reader(self) -> Reader:
-        """What reads them."""
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
         """Where each log of `queue` on this buffer stands."""

@@ -22,6 +22,15 @@ def standing(world: World) -> dict[str, Any]:
     }
 
 
+def check_it_stands(world: World, before: dict[str, Any], homes: dict[str, int]) -> None:
+    """Everything is as `before`, and where it was; epochs may have risen."""
+    after = standing(world)
+    assert world.homes() == homes, world.told()
+    assert after["ends"] == before["ends"], world.told()
+    assert after["checkpoints"] == before["checkpoints"]
+    assert all(b >= a for a, b in zip(before["epochs"], after["epochs"], strict=True))
+
+
 def worked_off(world: World) -> None:
     """Wait until the group has passed everything, and has committed that."""
     world.rest()
@@ -42,11 +51,7 @@ def test_shutdown_and_deploy_keep_the_topology(cluster: Cluster) -> None:
         before, homes = standing(world), world.homes()
         world.shutdown()
         world.deploy()
-        after = standing(world)
-        assert world.homes() == homes, world.told()
-        assert after["ends"] == before["ends"], world.told()
-        assert after["checkpoints"] == before["checkpoints"]
-        assert all(b >= a for a, b in zip(before["epochs"], after["epochs"], strict=True))
+        check_it_stands(world, before, homes)
         world.start()
     verdict = world.verdict()
     assert verdict.sound and verdict.handled_again == 0, str(verdict)
@@ -115,11 +120,7 @@ def test_a_whole_clusters_restart_keeps_the_topology(cluster: Cluster) -> None:
         hosts.ray_where_missing()
         world.desk = cluster.desk
         world.deploy()
-        after = standing(world)
-        assert world.homes() == homes, world.told()
-        assert after["ends"] == before["ends"], world.told()
-        assert after["checkpoints"] == before["checkpoints"]
-        assert all(b >= a for a, b in zip(before["epochs"], after["epochs"], strict=True))
+        check_it_stands(world, before, homes)
         world.start()
     verdict = world.verdict()
     assert verdict.sound and verdict.handled_again == 0, str(verdict)
