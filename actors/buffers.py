@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import ray
 
@@ -15,21 +14,18 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer import LEASE_S
 from pxrs_ray.actors.heir import Will
 from pxrs_ray.actors.known_ends import KnownEnds
-from pxrs_ray.actors.slots import Slots
+from pxrs_ray.actors.slot_calls import PING_WAIT_S, SlotCalls
 from pxrs_ray.clock import lease_clock_ms
-from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.log.granting import Granting
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.wire import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor, is_asked_for
+from pxrs_ray.supervisor import Supervisor, is_asked_for, within
 
 logger = logging.getLogger(__name__)
 
-CALL_WAIT_S = 30.0
 PING_PAUSE_S = 1.0
-PING_WAIT_S = 5.0
 TOLD_CHARS = 300
 # A buffer that lives answers a look in milliseconds: what takes longer is told of within seconds.
 LOOK_WAIT_S = 2.0
@@ -41,7 +37,7 @@ FOREIGN_REMEDY = (
 )
 
 
-class BufferPool(Slots):
+class BufferPool(SlotCalls):
     """All buffers of one topology. Partition p lives on buffer p % count."""
 
     def __init__(self, topology: str, count: int, folder: str, lease_s: float = LEASE_S) -> None:
@@ -81,14 +77,17 @@ class BufferPool(Slots):
     async def grant(self, *indexes: int) -> None:
         """Let these buffers (none named: all) serve at once; a look renews it from then on.
 
-        Who has other logs than ours, or another disk, gets nothing. Raises when one of them cannot
-        be asked.
+        Who has other logs than ours, or another disk, gets nothing. Raises when one that is named
+        cannot be asked.
         """
         if self.confirm is not None:
             await self.confirm()
         else:
             self.granting.leading(self.granting.heard_so_far())
-        await asyncio.gather(*(self._ping(index) for index in indexes or self.met()))
+        if indexes:
+            await asyncio.gather(*(self._ping(index) for index in indexes))
+        else:
+            await self._of_met(self._ping)
 
     def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
         """Call `returned` with the number of each buffer that has started anew."""
@@ -255,8 +254,8 @@ class BufferPool(Slots):
         """
         found: dict[PartitionId, Epoch] = {}
         if queue not in self._external:
-            calls = (self._call(index, "fences", queue, group) for index in self.met())
-            for answer in await asyncio.gather(*calls):
+            answers = await self._of_met(lambda i: self._call(i, "fences", queue, group))
+            for answer in answers.values():
                 found.update(answer)
         return found
 
@@ -265,12 +264,10 @@ class BufferPool(Slots):
 
         Those that come back are asked then.
         """
-        there = self.met()
-        calls = (self._call(index, "belong", claim, adopt) for index in there)
-        found: list[Identity] = await asyncio.gather(*calls)
-        known = dict(zip(there, found, strict=True))
+        known: dict[int, Identity]
+        known = await self._of_met(lambda i: self._call(i, "belong", claim, adopt))
         against = {index: noted for index, noted in known.items() if _against(noted, claim)}
-        for index in there:
+        for index in known:
             if adopt or index not in against:
                 self.granting.allow(index)
         return against
@@ -309,45 +306,11 @@ class BufferPool(Slots):
         self._external.discard(queue)
         self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
 
-    async def _all(self, method: str, *arguments: object, again: bool = False) -> list[Any]:
-        """Call a method of every buffer; raises when one does not answer, after all have tried.
-
-        With `again` those that failed are looked at anew, as when they had started anew.
-        """
-        calls = (self._call(index, method, *arguments) for index in range(self.count))
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        failed = {i: each for i, each in enumerate(answers) if isinstance(each, BaseException)}
-        for index in failed if again else ():
-            self._incarnations.pop(index, None)
-        for error in failed.values():
-            raise error
-        return list(answers)
-
-    def _by_buffer(
-        self, values: Mapping[PartitionId, int]
-    ) -> Sequence[tuple[int, dict[PartitionId, int]]]:
-        split: dict[int, dict[PartitionId, int]] = {}
-        for partition, value in values.items():
-            split.setdefault(partition % self.count, {})[partition] = value
-        return list(split.items())
-
-    async def _call(
-        self, index: int, method: str, *arguments: object, timeout_s: float | None = None
-    ) -> Any:
-        timeout_s = CALL_WAIT_S if timeout_s is None else timeout_s
-        reference = getattr(self._handle(index), method).remote(*arguments)
-        try:
-            return await asyncio.wait_for(reference, timeout_s)
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"buffer {index} of {self._topology} did not answer {method} in {timeout_s:g} s"
-            ) from None
-
     async def _watch_loop(self, index: int) -> None:
         soon = self._soon[index]
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(soon.wait(), min(PING_PAUSE_S, self._lease_s / 5))
+                await within(min(PING_PAUSE_S, self._lease_s / 5), soon.wait())
             soon.clear()
             if index in self._handles and index not in self._held:
                 await self._look(index)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import ActorDiedError, ActorUnschedulableError
 
 from pxrs_ray.actors import probing, slots
 from pxrs_ray.actors.coordinator import Coordinator
@@ -16,6 +17,7 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, SlotWaits, UsageError
 from pxrs_ray.homes import Home, NodeSeen, homes_from
 from pxrs_ray.log.identity import Identity
+from pxrs_ray.places import AT_HOME
 from pxrs_ray.survey import Looked, Trace
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 
@@ -311,5 +313,40 @@ def test_a_round_takes_back_no_home_that_a_move_writes_meanwhile(
         await found.shutdown()
         assert homes.slots[moves].disk == "d-third"
         assert homes.slots[goes].away_since_ms is not None
+
+    run(scene())
+
+
+@pytest.mark.parametrize("method", ["fences", "passed", "open"])
+@pytest.mark.parametrize("gone", [ActorDiedError(), ActorUnschedulableError("its node is gone")])
+def test_a_buffer_that_goes_away_while_a_group_is_made_is_asked_when_it_is_back(
+    cluster: Cluster, tmp_path: Path, method: str, gone: BaseException
+) -> None:
+    async def scene() -> None:
+        found = coordinator(tmp_path)
+        await found.ping()
+        cluster.fakes[1].faults[method] = [gone]
+        assert await found.group("g", "a", {}) == "g"
+        assert not cluster.fakes[1].faults[method]
+        asked = len(cluster.fakes[1].calls)
+        await until(lambda: "fences" in cluster.fakes[1].calls[asked:])
+        await until(lambda: found._pool.state(1)[0] == AT_HOME)
+        assert not found._pool.problems()
+        await found.shutdown()
+
+    run(scene())
+
+
+def test_a_buffer_that_goes_away_while_a_coordinator_starts_does_not_hold_it_up(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        cluster.fakes[1].faults["belong"] = [ActorUnschedulableError("its node is gone")]
+        found = coordinator(tmp_path)
+        await found.ping()
+        assert cluster.fakes[0].calls.count("belong") == 1, "it started more than once"
+        await until(lambda: cluster.fakes[1].calls.count("belong") == 2)
+        await until(lambda: found._pool.state(1)[0] == AT_HOME)
+        await found.shutdown()
 
     run(scene())
