@@ -51,7 +51,7 @@ from pxrs_ray.own_assignor import check_assignor
 from pxrs_ray.seal import Seal, new_key, seal_of
 from pxrs_ray.stats import GroupStatus, History, TopologyStatus
 from pxrs_ray.store.base import RegistryStore
-from pxrs_ray.supervisor import Supervisor, problems_here
+from pxrs_ray.supervisor import Supervisor, problems_here, within
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class Coordinator(Documents, Removing):
             self._pool.stop_watching()
         if hasattr(self, "_thread"):
             with suppress(TimeoutError, StoreError):
-                await asyncio.wait_for(self._thread.close(), UNDO_WAIT_S)
+                await within(UNDO_WAIT_S, self._thread.close())
 
     async def _start(self) -> None:
         config = self._config

@@ -35,7 +35,7 @@ from pxrs_ray.events import Died, Dismiss, Join, Leave
 from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor, beside, is_asked_for
+from pxrs_ray.supervisor import Supervisor, beside, is_asked_for, within
 
 logger = logging.getLogger(__name__)
 
@@ -263,7 +263,7 @@ class Crew:
         try:
             first = self._host.core.assignment(hand.member)
             begun = hand.handle.begin.remote(hand.incarnation, first)
-            hand.pid, hand.node = await asyncio.wait_for(begun, BEGIN_WAIT_S)
+            hand.pid, hand.node = await within(BEGIN_WAIT_S, begun)
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
@@ -352,8 +352,8 @@ class Crew:
         deadline_s = self._host.core.settings.hand_over_ms / 1_000 + FINISH_WAIT_S
         try:
             await self._host.submit(Leave(hand.member, hand.incarnation, cause))
-            await asyncio.wait_for(self._left(hand), deadline_s)
-            await asyncio.wait_for(hand.handle.finish.remote(), FINISH_WAIT_S)
+            await within(deadline_s, self._left(hand))
+            await within(FINISH_WAIT_S, hand.handle.finish.remote())
         except (PxrsError, RayError, TimeoutError) as error:
             logger.warning("%s did not end gracefully: %r", hand.member, error)
             self._kill(hand, hard=True)

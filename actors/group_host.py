@@ -50,6 +50,7 @@ from pxrs_ray.journal import tell_changes
 from pxrs_ray.model import Generation, MemberId, Outcome, Snapshot
 from pxrs_ray.registry_watch import notice_ms
 from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.supervisor import within
 from pxrs_ray.tally import Tally
 from pxrs_ray.write_queue import WriteBatch, WriteQueue, check_stored
 
@@ -258,7 +259,7 @@ class GroupHost:
                 return newest
             event = self._watchers.setdefault(member, asyncio.Event())
             event.clear()
-            await asyncio.wait_for(event.wait(), wait_ms / 1_000)
+            await within(wait_ms / 1_000, event.wait())
             return (await self.hear(heartbeat, WATCH_AGAIN_S)).assignment
         except (TimeoutError, StoreUnavailable):
             return None

@@ -18,7 +18,7 @@ from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.events import Dismiss
 from pxrs_ray.model import Generation, Snapshot
 from pxrs_ray.supervision import RestartRules
-from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.supervisor import Supervisor, within
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class GroupLife:
     async def until_well(self, end_s: float) -> None:
         """Wait until the group is well or over. Raises DeadlineExceeded at `end_s`."""
         try:
-            await asyncio.wait_for(self._well.wait(), max(0.0, end_s - time.monotonic()))
+            await within(max(0.0, end_s - time.monotonic()), self._well.wait())
         except TimeoutError:
             raise DeadlineExceeded(
                 f"group {self._group} {self._told or 'has failed'}: ask again"

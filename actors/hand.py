@@ -14,6 +14,7 @@ from pxrs_ray.actors.group_host import GroupHost
 from pxrs_ray.incarnations import next_above
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.supervision import Faults, RestartRules
+from pxrs_ray.supervisor import within
 
 INFO_WAIT_S = 0.5
 
@@ -41,7 +42,7 @@ async def infos_of(hands: Iterable[Hand]) -> dict[MemberId, ConsumerInfo]:
 
     async def ask(hand: Hand) -> ConsumerInfo | None:
         try:
-            answer: ConsumerInfo = await asyncio.wait_for(hand.handle.info.remote(), INFO_WAIT_S)
+            answer: ConsumerInfo = await within(INFO_WAIT_S, hand.handle.info.remote())
         except (RayError, TimeoutError):
             return None
         return answer

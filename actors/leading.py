@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.founding import Founding
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted, StoreUnavailable
-from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.supervisor import Supervisor, within
 from pxrs_ray.write_queue import WriteBatch, check_stored
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Leading(Founding):
         wait_s = self._config.lease_ttl_seconds / CONFIRMS_A_LEASE / 2
         try:
             load = self._thread.call(self._store.load, self._config.name)
-            stored: Snapshot | None = await asyncio.wait_for(load, wait_s)
+            stored: Snapshot | None = await within(wait_s, load)
             check_stored(WriteBatch((), 0), stored, self._generation)
         except CoordinatorDeposed as error:
             self.deposed(self._config.name, error)

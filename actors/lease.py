@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from pxrs_ray.forks import in_children, leave_if_child
 from pxrs_ray.lease import MemberLease
+from pxrs_ray.supervisor import within
 
 LOOK_PAUSE_S = 0.01
 RENEWAL_LOOK_S = 0.1
@@ -48,7 +49,7 @@ class LeaseGate:
         """Return when something was answered, or after a short while: look again then."""
         self._renewed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._renewed.wait(), RENEWAL_LOOK_S)
+            await within(RENEWAL_LOOK_S, self._renewed.wait())
 
     def may_begin(self, stopping: threading.Event) -> bool:
         """Whether work may begin, as soon as that is sure; False when `stopping` comes first."""

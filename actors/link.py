@@ -17,6 +17,7 @@ from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import gcs, names
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
+from pxrs_ray.supervisor import within
 
 FIND_S = 1.0
 RETRY_FIRST_S = 0.02
@@ -61,7 +62,7 @@ class CoordinatorLink:
                 handle = await self._known(left_s)
                 reference = getattr(handle, method).remote(*arguments)
                 left_s = max(0.0, end_s - time.monotonic())
-                return await asyncio.wait_for(reference, left_s)
+                return await within(left_s, reference)
             except RayTaskError as error:
                 answer = answer_of(error)
                 if isinstance(answer, CoordinatorDeposed):

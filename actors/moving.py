@@ -27,7 +27,7 @@ from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.homes import Home, NodeSeen
 from pxrs_ray.log.copying import FileState
 from pxrs_ray.supervision import told
-from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.supervisor import Supervisor, within
 
 logger = logging.getLogger(__name__)
 
@@ -178,6 +178,6 @@ class Moving:
 
 async def _answer(reference: Any, wait_s: float, what: str) -> Any:
     try:
-        return await asyncio.wait_for(reference, wait_s)
+        return await within(wait_s, reference)
     except TimeoutError:
         raise DeadlineExceeded(f"{what} was not over in {wait_s:g} s") from None

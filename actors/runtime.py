@@ -29,7 +29,7 @@ from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, StoreUnavaila
 from pxrs_ray.events import Assignment, Progress
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 from pxrs_ray.supervision import RestartRules, told
-from pxrs_ray.supervisor import Supervisor
+from pxrs_ray.supervisor import Supervisor, within
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class ConsumerRuntime:
         session = self.session
         await self._call("leave", session.member, session.incarnation, cause, timeout_s=timeout_s)
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
+            await within(timeout_s, self._idle.wait())
         except TimeoutError:
             return False
         return True
@@ -200,7 +200,7 @@ class ConsumerRuntime:
             # From one to the next, however long the answer takes: a lease is three of them.
             left_s = min(self.lease_s / 3, due_s - time.monotonic())
             try:
-                await asyncio.wait_for(self._heartbeat_wake.wait(), max(AT_ONCE_S, left_s))
+                await within(max(AT_ONCE_S, left_s), self._heartbeat_wake.wait())
             except TimeoutError:
                 pass
             self._heartbeat_wake.clear()
@@ -333,7 +333,7 @@ class ConsumerRuntime:
         interval_s = self.spec.config.commit_interval_ms / 1_000
         while not self.ended.is_set():
             try:
-                await asyncio.wait_for(self._commit_wake.wait(), interval_s)
+                await within(interval_s, self._commit_wake.wait())
             except TimeoutError:
                 pass
             self._commit_wake.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from pxrs_ray.actors.buffers import BufferPool
@@ -12,6 +11,7 @@ from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.events import Seek
 from pxrs_ray.log.wire import LogEnds
 from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.supervisor import within
 
 SEEK_MARGIN_S = 15.0
 
@@ -40,7 +40,7 @@ async def seek(
     await host.submit(Seek(offsets, cause))
     deadline_s = host.core.settings.revoke_deadline_ms / 1_000 + SEEK_MARGIN_S
     try:
-        await asyncio.wait_for(_seeks_done(host, offsets), deadline_s)
+        await within(deadline_s, _seeks_done(host, offsets))
     except TimeoutError:
         raise DeadlineExceeded(
             f"seek of {spec.group}: not all partitions were handed back in {deadline_s:g} s; "

@@ -22,7 +22,7 @@ from pxrs_ray.errors import SlotWaits
 from pxrs_ray.homes import Home, SlotSeen
 from pxrs_ray.model import Generation
 from pxrs_ray.places import AT_HOME, DEPOSED, ELSEWHERE, SILENT, STARTING, WAITING
-from pxrs_ray.supervisor import off_loop
+from pxrs_ray.supervisor import off_loop, within
 
 if TYPE_CHECKING:
     from pxrs_ray.log.granting import Granting
@@ -100,7 +100,7 @@ class Slots(ABC):
         """Return when a buffer that was placed has been met; False when not in time."""
         coming = self._coming.setdefault(index, asyncio.Event())
         with suppress(TimeoutError):
-            await asyncio.wait_for(coming.wait(), wait_s)
+            await within(wait_s, coming.wait())
         return coming.is_set()
 
     def release(self, index: int) -> None:

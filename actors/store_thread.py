@@ -17,7 +17,7 @@ from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.registry_watch import NOTICE_MS_MAX, RegistryWatch
 from pxrs_ray.stats import StoreStatus
 from pxrs_ray.store.base import RegistryStore, StoreInfo
-from pxrs_ray.supervisor import Supervisor, off_loop
+from pxrs_ray.supervisor import Supervisor, off_loop, within
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class StoreThread:
                 # Whoever else is answered tells that it is worth another try.
                 self._answered.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._answered.wait(), pause_s)
+                    await within(pause_s, self._answered.wait())
                 pause_s = min(pause_s * 2, PAUSE_MOST_S)
 
     # --- whether it is there ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, TypeVar
@@ -233,6 +233,16 @@ def beside(call: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> asyn
         return await contained(call(*arguments))
 
     return asyncio.get_running_loop().create_task(made())
+
+
+async def within(wait_s: float | None, work: Awaitable[T]) -> T:
+    """Await `work` for so long at most. Raises TimeoutError; whoever is cancelled meanwhile ends.
+
+    `asyncio.wait_for` of Python 3.11 forgets a cancellation that comes as its work is done: a loop
+    that awaits with it may then go on for ever, and whoever waits for its end as well.
+    """
+    async with asyncio.timeout(wait_s):
+        return await work
 
 
 async def off_loop(call: Callable[..., T], *arguments: Any, threads: Executor | None = None) -> T:
