@@ -137,7 +137,7 @@ CONTROL = (
         "what a disk refused to forget is forgotten by itself",
         (
             Change(
-                "actors/buffers.py",
+                "actors/slot_calls.py",
                 "for index in failed if again else ():",
                 "for index in ():",
             ),
