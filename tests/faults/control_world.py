@@ -19,7 +19,7 @@ from unittest import mock
 from ray.exceptions import RayActorError
 
 from pxrs_ray.actors import buffer as buffer_module
-from pxrs_ray.actors import buffers, coordinator, crew_document, probing, slots, staff
+from pxrs_ray.actors import coordinator, crew_document, probing, slot_calls, slots, staff
 from pxrs_ray.actors.buffer import Buffer
 from pxrs_ray.actors.coordinator import Coordinator
 from pxrs_ray.actors.store_thread import StoreThread
@@ -188,7 +188,7 @@ class ControlWorld:
         here = [NodeSeen("here", "10.0.0.1")]
         patch(mock.patch.object(probing, "node_here", lambda: "here"))
         patch(mock.patch.object(probing, "living_nodes", lambda: (here, "here")))
-        patch(mock.patch.object(buffers, "CALL_WAIT_S", CALL_WAIT_S))
+        patch(mock.patch.object(slot_calls, "CALL_WAIT_S", CALL_WAIT_S))
         patch(mock.patch.object(coordinator, "DrainWatch", Still))
         patch(mock.patch.object(coordinator, "TopologyMetrics", Still))
         # One process plays them all: nobody of it may be ended for being frozen.
