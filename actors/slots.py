@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.actors.failures import is_gone
 from pxrs_ray.actors.placing import buffer_at_home
 from pxrs_ray.clock import lease_clock_ms
-from pxrs_ray.errors import SlotWaits
+from pxrs_ray.errors import BufferAway, SlotWaits
 from pxrs_ray.homes import Home, SlotSeen
 from pxrs_ray.model import Generation
 from pxrs_ray.places import AT_HOME, DEPOSED, ELSEWHERE, SILENT, STARTING, WAITING
@@ -191,6 +191,8 @@ class Slots(ABC):
     def _failed(self, index: int, error: BaseException) -> None:
         """A look has failed. Who is gone for good is made anew, where its disk is."""
         self._answered.discard(index)
+        if isinstance(error, BufferAway) and error.__cause__ is not None:
+            error = error.__cause__
         if is_gone(error):
             self._let_go(index)
         if index not in self._waits:
