@@ -26,7 +26,7 @@ from pxrs_ray.actors.store_thread import StoreThread
 from pxrs_ray.actors.watchdog import Unwatched
 from pxrs_ray.batch import Batch
 from pxrs_ray.config import PxrsConfig
-from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.errors import BufferAway, StoreUnavailable
 from pxrs_ray.homes import Home, NodeSeen
 from pxrs_ray.log.wire import Appended
 from pxrs_ray.store.base import RegistryStore
@@ -272,7 +272,7 @@ class ControlWorld:
         """As `call`, once more where it fails for a passing reason."""
         try:
             return await self.call(method, *arguments)
-        except (RayActorError, StoreUnavailable, TimeoutError):
+        except (BufferAway, StoreUnavailable, TimeoutError):
             return await self.call(method, *arguments)
 
     @property
