@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pxrs_ray.actors.handler import HandlerRef
+from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.config import GroupConfig, PxrsConfig
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.model import Incarnation, MemberId
-from pxrs_ray.sources.opening import SourceSpec
+from pxrs_ray.sources.open_source import SourceSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import ray
 
 from pxrs_ray import PxrsConfig, QueueConfig
-from pxrs_ray.actors.topology import Topology, attach, deploy
+from pxrs_ray.actors.client.topology import Topology, attach, deploy
 from pxrs_ray.spark import partition_column, read_queue, spark_on_ray, write_dataframe
 
 ROWS = 50_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import ray
 
 from pxrs_ray import PxrsConfig, QueueConfig
-from pxrs_ray.actors.topology import deploy
+from pxrs_ray.actors.client.topology import deploy
 from pxrs_ray.spark import read_queue, spark_on_ray, write_stream
 
 FILES, ROWS = 6, 500

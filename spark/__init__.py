@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pxrs_ray.spark.columns import WholeRow as WholeRow
     from pxrs_ray.spark.columns import decode_arrow_row as decode_arrow_row
-    from pxrs_ray.spark.feed import write_dataframe as write_dataframe
-    from pxrs_ray.spark.feed import write_dataset as write_dataset
-    from pxrs_ray.spark.partitioning import partition_column as partition_column
+    from pxrs_ray.spark.partition_column import partition_column as partition_column
+    from pxrs_ray.spark.progress import FeedReport as FeedReport
     from pxrs_ray.spark.read import read_queue as read_queue
-    from pxrs_ray.spark.report import FeedReport as FeedReport
     from pxrs_ray.spark.session import spark_local as spark_local
     from pxrs_ray.spark.session import spark_on_ray as spark_on_ray
     from pxrs_ray.spark.stream import StreamFeed as StreamFeed
     from pxrs_ray.spark.stream import write_stream as write_stream
+    from pxrs_ray.spark.write import write_dataframe as write_dataframe
+    from pxrs_ray.spark.write import write_dataset as write_dataset
 
 _HOMES = {
     "FeedReport": "report",

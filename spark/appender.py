@@ -18,7 +18,8 @@ import ray
 from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.link import answer_of
+from pxrs_ray.actors.cluster.coordinator_client import answer_of
+from pxrs_ray.data.protocol import Appended, OutFrame, Refused
 from pxrs_ray.errors import (
     DeadlineExceeded,
     LeaseOver,
@@ -27,8 +28,7 @@ from pxrs_ray.errors import (
     PxrsError,
     SequenceGap,
 )
-from pxrs_ray.log.wire import Appended, OutFrame, Refused
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.queue_ref import Target
 
 APPEND_WAIT_MS = 5_000
 ANSWER_S = 5.0

@@ -17,15 +17,15 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.served import served
-from pxrs_ray.batch import Batch, batches
+from pxrs_ray.actors.buffer.retry_until_served import served
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.codec import Codec, from_json, register
+from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.frame import producer_id
+from pxrs_ray.data.protocol import Fetched, Refused
 from pxrs_ray.errors import FeedConflict, PxrsError, SequenceConflict
-from pxrs_ray.log.frame import producer_id
-from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.spark.appender import Appender
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.queue_ref import Target
 
 # Sorted, for the log compares a repeat byte by byte with what it has.
 FACT_CODEC: Codec[dict[str, Any]] = register(
@@ -43,7 +43,7 @@ READER = "_feeds"
 
 
 @dataclass(slots=True)
-class Told:
+class KnownProgress:
     """What the ledger says of one Spark partition: fingerprints after some chunks, and the end."""
 
     marks: dict[int, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class FeedState:
     """All that the ledger says of one feed; `plan` is None for a feed that never began."""
 
     plan: dict[str, Any] | None = None
-    partitions: dict[int, Told] = field(default_factory=dict)
+    partitions: dict[int, KnownProgress] = field(default_factory=dict)
 
 
 class Ledger:
@@ -88,7 +88,7 @@ class Ledger:
             if "plan" in fact:
                 state.plan = fact["plan"]
                 continue
-            told = state.partitions.setdefault(fact["number"], Told())
+            told = state.partitions.setdefault(fact["number"], KnownProgress())
             if "digest" in fact:
                 told.marks[fact["step"]] = fact["digest"]
             else:

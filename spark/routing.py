@@ -16,20 +16,20 @@ from typing import Any
 import pyarrow as pa
 
 from pxrs_ray.clock import wall_ms
+from pxrs_ray.data.frame import producer_id
+from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import FeedConflict, SequenceConflict, UsageError
-from pxrs_ray.log.frame import producer_id
-from pxrs_ray.log.wire import OutFrame
 from pxrs_ray.spark.appender import Appender
-from pxrs_ray.spark.chunks import CHUNK_BYTES_MAX, CHUNK_ROWS_MAX, Framer, chunks
-from pxrs_ray.spark.ledger import Ledger, Told
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.frames import CHUNK_BYTES_MAX, CHUNK_ROWS_MAX, Framer, chunks
+from pxrs_ray.spark.ledger import KnownProgress, Ledger
+from pxrs_ray.spark.queue_ref import Target
 
 # What a log remembers of a producer (producer_state.ANSWERS_MAX), for want of a ledger.
 CHUNKS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RoutedRows:
     """What became of one Spark partition: plain numbers. `added` is 0 for a mere repeat."""
 
     number: int
@@ -57,7 +57,7 @@ class Feed:
     called: Mapping[str, str] = field(default_factory=dict)
 
 
-def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told) -> None:
+def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: KnownProgress) -> None:
     """Find what is wrong with the rows, and tell their fingerprint, before any of them is appended.
 
     For rows that are at hand as a whole, and can be read again by `route` afterwards. Raises as
@@ -75,8 +75,13 @@ def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told) -
 
 
 def route(
-    feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told, *, checked: bool = False
-) -> Routed:
+    feed: Feed,
+    number: int,
+    rows: Iterable[pa.RecordBatch],
+    told: KnownProgress,
+    *,
+    checked: bool = False,
+) -> RoutedRows:
     """Append the rows of Spark partition `number`, or find that all of them are there already.
 
     Rows that were not `checked` are as they come, so what they are is told piece by piece.
@@ -110,7 +115,7 @@ def route(
         raise changed(feed, number, f"it had {told.done['rows']} rows, now {done['rows']}")
     if ledger is not None and told.done is None:
         ledger.tell_done(number, done)
-    return Routed(
+    return RoutedRows(
         number,
         framer.rows,
         framer.payload_bytes,
@@ -147,7 +152,9 @@ def _batch_too_large(number: int) -> UsageError:
     )
 
 
-def _mark(feed: Feed, ledger: Ledger, told: Told, number: int, step: int, digest: str) -> None:
+def _mark(
+    feed: Feed, ledger: Ledger, told: KnownProgress, number: int, step: int, digest: str
+) -> None:
     """Send the ledger a fingerprint, unless it knows it. Raises FeedConflict."""
     known = told.marks.get(step)
     if known is None and told.done is None:

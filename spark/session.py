@@ -23,7 +23,7 @@ import ray
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pxrs_ray.actors.joining import join_or_start
+from pxrs_ray.actors.cluster.join import join_or_start
 from pxrs_ray.errors import AlreadyExists, DependencyMissing, UsageError
 from pxrs_ray.spark.java import OPTIONS, check_java
 

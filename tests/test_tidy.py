@@ -45,17 +45,17 @@ WALL |= dict.fromkeys(("datetime", "date", "Timestamp"), ("now", "utcnow", "toda
 PRODUCT = ("pxrs_ray", "actors", "spark")
 HOME_OF_TIME = ("pxrs_ray/clock.py", "pxrs_ray/testing/wrong_clock.py")  # ... and who falsifies it
 
-# Whoever writes files asks `pxrs_ray.log.files`: what is not asked there meets no fault in tests,
+# Whoever writes files asks `pxrs_ray.files`: what is not asked there meets no fault in tests,
 # and is not for its owner alone. The others, and why they may:
-HOME_OF_FILES = "pxrs_ray/log/files.py"
+HOME_OF_FILES = "pxrs_ray/files.py"
 MAY_WRITE = {
-    "actors/death_record.py": "a few bytes that a process writes before each message, into its map",
-    "actors/in_hand.py": "the same: a record in memory of what is in a handler's hands",
+    "actors/consumer/call_record_file.py": "a few bytes that a process writes into its map",
+    "actors/consumer/call_record.py": "the same: what a handler has in hand",
     "pxrs_ray/cli/init.py": "a user's project, by the user's umask",
     "pxrs_ray/cli/root.py": "/dev/null",
-    "pxrs_ray/store/sqlite.py": "an empty file with its mode; what is in it is SQLite's",
-    "spark/balances.py": "the demonstration's results",
-    "spark/demo.py": "the demonstration's results",
+    "pxrs_ray/store/sql/sqlite.py": "an empty file with its mode; what is in it is SQLite's",
+    "pxrs_ray/demo/balances.py": "the demonstration's results",
+    "pxrs_ray/demo/run.py": "the demonstration's results",
     "spark/session.py": "settings of Spark's own logging, in a scratch folder",
 }
 WRITING = ("write_text", "write_bytes", "mkdir", "makedirs", "rename", "renames", "O_CREAT")
@@ -242,9 +242,9 @@ def test_nobody_imports_against_the_layers(path: Path) -> None:
         ("pxrs_ray/store/x.py", "from pxrs_ray import actors"),
         ("pxrs_ray/cli/log.py", "import ray"),
         ("pxrs_ray/__init__.py", "from pxrs_ray.actors.api import deploy"),
-        ("actors/buffer.py", "import pxrs_ray.spark.feed"),
-        ("actors/buffer.py", "import actors"),
-        ("spark/feed.py", "from spark.session import start"),
+        ("actors/buffer/buffer_actor.py", "import pxrs_ray.spark.write"),
+        ("actors/buffer/buffer_actor.py", "import actors"),
+        ("spark/write.py", "from spark.session import start"),
         ("tests/unit/test_x.py", "import actors.buffer"),
     ],
 )
@@ -261,8 +261,8 @@ def test_the_layering_check_sees(name: str, source: str) -> None:
             "pxrs_ray/__init__.py",
             "if TYPE_CHECKING:\n    from pxrs_ray.actors.api import deploy as deploy",
         ),
-        ("actors/buffer.py", "import ray\nfrom pxrs_ray.actors import names"),
-        ("spark/feed.py", "import ray, pyspark\nfrom pxrs_ray.actors import names"),
+        ("actors/buffer/buffer_actor.py", "import ray\nfrom pxrs_ray.actors import names"),
+        ("spark/write.py", "import ray, pyspark\nfrom pxrs_ray.actors import names"),
     ],
 )
 def test_the_layering_check_lets_pass(name: str, source: str) -> None:
@@ -327,15 +327,21 @@ BEGINS |= {"ThreadPoolExecutor", "ProcessPoolExecutor", "Timer"}
 # File: how often, and why that cannot end silently: each is awaited where it is begun, and what it
 # raises is raised there.
 BEGINS_HERE = {
-    "actors/source_reading.py": (1, "a source's calls, each awaited by off_loop"),
-    "actors/starting.py": (1, "the start, awaited by every call"),
-    "actors/gcs.py": (1, "a call off the loop, awaited with a deadline; its end is looked at"),
-    "actors/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
-    "actors/group_life.py": (1, "a group's loops: its life loads what fails anew"),
-    "actors/reader.py": (1, "reads, each awaited by off_loop"),
-    "actors/reading.py": (2, "a fetch and a wake, of which one is awaited"),
-    "actors/writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
-    "pxrs_ray/supervisor.py": (4, "the supervisor"),
+    "actors/consumer/source_fetcher.py": (1, "a source's calls, each awaited by off_loop"),
+    "actors/coordinator/startup.py": (1, "the start, awaited by every call"),
+    "actors/cluster/gcs.py": (
+        1,
+        "a call off the loop, awaited with a deadline; its end is looked at",
+    ),
+    "actors/coordinator/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
+    "actors/coordinator/group_supervision.py": (
+        1,
+        "a group's loops: its life loads what fails anew",
+    ),
+    "actors/buffer/log_reader.py": (1, "reads, each awaited by off_loop"),
+    "actors/consumer/fetcher.py": (2, "a fetch and a wake, of which one is awaited"),
+    "actors/buffer/log_writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
+    "pxrs_ray/supervision/supervisor.py": (4, "the supervisor"),
 }
 
 

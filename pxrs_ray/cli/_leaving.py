@@ -12,9 +12,9 @@ import typer
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.topology import Topology
-    from pxrs_ray.homes import NodeSeen
-    from pxrs_ray.leaving import HomeMove, Leaving
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.topology.homes import NodeSeen
+    from pxrs_ray.topology.move_plan import HomeMove, Leaving
 
 LOOK_EVERY_S = 0.5
 MB = 1_000_000
@@ -32,7 +32,7 @@ def drain_node(
     wanted: str, deadline_s: float, rate: float, name: str | None, *, yes: bool, as_json: bool
 ) -> None:
     """Say what happens, ask where something cannot be done, begin, and wait until it is done."""
-    from pxrs_ray.actors.node_drain import begin_drain, node_to_drain
+    from pxrs_ray.actors.cluster.node_drain import begin_drain, node_to_drain
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import answer
 
@@ -56,7 +56,7 @@ def drain_node(
 
 def every(name: str | None) -> list[Topology]:
     """All topologies of the cluster, or the one that is named: a drain concerns them all."""
-    from pxrs_ray.actors.calls import running_topologies
+    from pxrs_ray.actors.cluster.blocking_client import running_topologies
     from pxrs_ray.cli._ray import steady
 
     names = [name] if name is not None else running_topologies()
@@ -90,7 +90,7 @@ def view(plan: Leaving, rate: float) -> Any:
     from rich.text import Text
 
     from pxrs_ray.cli._show import table
-    from pxrs_ray.leaving import STOP_AND_START_MS
+    from pxrs_ray.topology.move_plan import STOP_AND_START_MS
 
     lines: list[Any] = []
     if plan.consumers:
@@ -170,7 +170,7 @@ def _left(
     topologies: Sequence[Topology], node: NodeSeen, goes: Mapping[str, set[int]]
 ) -> list[str]:
     """What is on a node yet, or has left it and does not serve elsewhere yet."""
-    from pxrs_ray.places import AT_HOME
+    from pxrs_ray.status.places import AT_HOME
 
     found: list[str] = []
     for topology in topologies:

@@ -11,7 +11,7 @@ import typer
 from pxrs_ray.errors import UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.removal import Removal
+    from pxrs_ray.topology.removal import Removal
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it.")]
 Force = Annotated[bool, typer.Option("--force", help="Also while it is in use.")]

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from pxrs_ray.codec import from_json
 from pxrs_ray.errors import UsageError
-from pxrs_ray.supervision import told
+from pxrs_ray.supervision.restart_rules import told
 
 Columns = tuple[list[bytes | None], list[bytes], list[str | None]]
 Row = tuple[bytes | None, bytes, str | None]

@@ -42,7 +42,7 @@ def command(
     from pxrs_ray.cli._show import answer, table
 
     found = running(topology)
-    from pxrs_ray.actors.losses import accept_losses
+    from pxrs_ray.actors.client.accept_loss import accept_losses
 
     ends = accept_losses(found, str(queue), partition or ())
     rows = [(f"P{p}", end.state, end.start_offset, end.end_offset) for p, end in ends.items()]

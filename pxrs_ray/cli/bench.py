@@ -23,7 +23,7 @@ def command(
     from pxrs_ray.cli._show import answer, table
 
     connect()
-    from pxrs_ray.actors.trial import run_trial
+    from pxrs_ray.actors.client.cluster_benchmark import run_trial
 
     with tempfile.TemporaryDirectory(prefix="pxrs-bench-") as folder:
         found = run_trial(messages, payload_bytes, partitions, consumers, Path(folder))

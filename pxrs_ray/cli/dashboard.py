@@ -10,8 +10,8 @@ from pxrs_ray.cli._options import TopologyName
 from pxrs_ray.errors import UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.topology import Topology
-    from pxrs_ray.dashboard.picture import Look
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.dashboard.page_state import PageState
     from pxrs_ray.model import Change
 
 # Two rebalances of some thousand partitions: fewer would tell a part of one as the whole.
@@ -69,10 +69,10 @@ class RaySource:
         self._topology = topology
         self._seen: dict[str, int] = {}
 
-    def look(self) -> Look:
+    def look(self) -> PageState:
         """The topology now, and what changed since the last look."""
-        from pxrs_ray.actors.group import Group
-        from pxrs_ray.dashboard.picture import Look
+        from pxrs_ray.actors.client.group import Group
+        from pxrs_ray.dashboard.page_state import PageState
 
         status = self._topology.status()
         changes: dict[str, tuple[Change, ...]] = {}
@@ -82,11 +82,11 @@ class RaySource:
                 name = group.group
                 changes[name] = Group(status.topology, name).history(seen, CHANGES_MAX).changes
                 self._seen[name] = max((c.version for c in changes[name]), default=seen)
-        return Look(status, self._topology.buffer_stats(), changes)
+        return PageState(status, self._topology.buffer_stats(), changes)
 
     def act(self, action: str, group: str, value: Any) -> str:
         """Carry out an action on a group."""
-        from pxrs_ray.actors.group import Group
+        from pxrs_ray.actors.client.group import Group
         from pxrs_ray.cli.seek import place
 
         found = Group(self._topology.name, group)

@@ -45,8 +45,8 @@ def command(
         return
     if now and name:
         connect()
-        from pxrs_ray.actors.calls import actors_of
-        from pxrs_ray.actors.topology import Topology, attach
+        from pxrs_ray.actors.client.topology import Topology, attach
+        from pxrs_ray.actors.cluster.blocking_client import actors_of
 
         found = Topology(name) if actors_of(name) else attach(name)
     elif now:
@@ -65,11 +65,11 @@ def command(
 
 def _delete(name: str | None, *, yes: bool, as_json: bool) -> None:
     from pxrs_ray.cli._ray import connect, running
-    from pxrs_ray.removal import Removal
+    from pxrs_ray.topology.removal import Removal
 
     connect()
-    from pxrs_ray.actors.calls import actors_of
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.actors.cluster.blocking_client import actors_of
 
     found = Topology(name) if name and actors_of(name) else running(name)
     try:

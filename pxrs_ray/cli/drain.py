@@ -13,7 +13,7 @@ from pxrs_ray.cli._removal import Yes
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.group import Group
+    from pxrs_ray.actors.client.group import Group
 
 LOOK_EVERY_S = 0.5
 DEADLINE_USUAL_S = 600.0
@@ -83,9 +83,9 @@ def _is_node(what: str, topology: str | None) -> bool:
     from pxrs_ray.cli._ray import connect
 
     connect()
-    from pxrs_ray.actors.calls import running_topologies
-    from pxrs_ray.actors.node_drain import node_called
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.actors.cluster.blocking_client import running_topologies
+    from pxrs_ray.actors.cluster.node_drain import node_called
 
     if node_called(what) is None:
         return False
@@ -94,7 +94,7 @@ def _is_node(what: str, topology: str | None) -> bool:
 
 
 def _group(what: str, topology: str | None) -> Group:
-    from pxrs_ray.actors.node_drain import nodes_told
+    from pxrs_ray.actors.cluster.node_drain import nodes_told
     from pxrs_ray.cli._ray import steady
 
     found = steady(topology)

@@ -17,7 +17,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Write the messages of QUEUE into FOLDER, a file each, and the offsets of its groups."""
-    from pxrs_ray.actors.folder_transfer import export_folder
+    from pxrs_ray.actors.client.folder_transfer import export_folder
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer
 

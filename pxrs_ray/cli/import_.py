@@ -20,7 +20,7 @@ def command(
 
     Goes on where an earlier import ended, and adds nothing twice.
     """
-    from pxrs_ray.actors.folder_transfer import import_folder
+    from pxrs_ray.actors.client.folder_transfer import import_folder
     from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
 

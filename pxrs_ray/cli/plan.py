@@ -93,7 +93,7 @@ def _of_drain(
     from pxrs_ray.cli._show import print_json
 
     connect()
-    from pxrs_ray.actors.node_drain import node_to_drain
+    from pxrs_ray.actors.cluster.node_drain import node_to_drain
 
     node = node_to_drain(wanted)
     plans = [t.plan_drain(node.node, deadline_s, copy_per_s=rate * MB) for t in every(topology)]

@@ -12,7 +12,7 @@ from pxrs_ray.cli._show import answer, table, text_of
 from pxrs_ray.errors import DeadlineExceeded, UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.quarantine import KeysAside
+    from pxrs_ray.actors.client.group_quarantine import KeysAside
 
 app = typer.Typer(
     help="Look at the keys that a group has put aside, and re-drive or give up their messages.",

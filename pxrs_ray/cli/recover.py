@@ -48,7 +48,7 @@ def registry(
 
     config = PxrsConfig.from_toml(file)
     connect()
-    from pxrs_ray.actors.topology import recover_registry
+    from pxrs_ray.actors.client.topology import recover_registry
 
     found = recover_registry(config, accept_loss=accept_loss, host=host)
     rows = [(n, len(one.epochs), sum(one.repeated.values())) for n, one in sorted(found.items())]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.cli._options import AsJson, MaybeGroup, TopologyName
 
 if TYPE_CHECKING:
-    from pxrs_ray.stats import GroupStatus, PartitionStatus, TopologyStatus
+    from pxrs_ray.status.answers import GroupStatus, PartitionStatus, TopologyStatus
 
 # A handler may take its time: what calls a paid service takes seconds, a hang does not end.
 CALL_LONG_S = 10.0
@@ -98,7 +98,7 @@ def topology_view(status: TopologyStatus, deployed: dict[str, Any]) -> Any:
 def _places(status: TopologyStatus) -> Any:
     """Where each buffer is, and how."""
     from pxrs_ray.cli._show import size_text, span_text, table
-    from pxrs_ray.places import AT_HOME
+    from pxrs_ray.status.places import AT_HOME
 
     return table(
         ("buffer", "host", "node", "disk", "size", "free", "term", "lease", "state"),

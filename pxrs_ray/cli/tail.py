@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pxrs_ray.cli._harmless import one_line
 from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
-from pxrs_ray.harmless import one_line
 
 if TYPE_CHECKING:
     from pxrs_ray.model import Message
@@ -32,9 +32,9 @@ def command(
     from pxrs_ray.cli._show import say
 
     found = running(topology)
-    from pxrs_ray.actors.peek import Peek
+    from pxrs_ray.actors.client.queue_reader import QueueReader
 
-    peek = Peek.of(found, queue)
+    peek = QueueReader.of(found, queue)
     if partition:
         peek.only({p: peek.positions.get(p, 0) for p in partition})
     if start is not None:

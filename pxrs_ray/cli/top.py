@@ -12,8 +12,8 @@ from pxrs_ray.cli._options import TopologyName
 from pxrs_ray.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
-    from pxrs_ray.rates import Rates
-    from pxrs_ray.stats import GroupStatus, TopologyStatus
+    from pxrs_ray.status.answers import GroupStatus, TopologyStatus
+    from pxrs_ray.status.rates import Rates
 
 CONSUMERS_SHOWN = 12
 
@@ -32,7 +32,7 @@ def command(
 
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import console
-    from pxrs_ray.rates import Rates
+    from pxrs_ray.status.rates import Rates
 
     found = running(topology)
     rates = Rates()

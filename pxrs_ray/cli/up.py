@@ -38,7 +38,7 @@ def command(
 
     config = PxrsConfig.from_toml(file)
     connect(working_dir or folder_of_handlers(config))
-    from pxrs_ray.actors.deployment import Deployment
+    from pxrs_ray.actors.client.deployment import Deployment
 
     deployment = Deployment.of(file)
     changes, stays = deployment.changes(), deployment.stays()

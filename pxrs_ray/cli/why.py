@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pxrs_ray.model import Change
-    from pxrs_ray.stats import PartitionStatus
+    from pxrs_ray.status.answers import PartitionStatus
 
 LOOK_BACK = 10_000
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray.codec import Codec, register
-from pxrs_ray.config.base import Options
-from pxrs_ray.config.reading import TABLES
+from pxrs_ray.config.declare import Options
+from pxrs_ray.config.sources import TABLES
 from pxrs_ray.config.topology import PxrsConfig
 
 NOT_WRITTEN = "store"

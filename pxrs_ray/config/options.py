@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pxrs_ray.config.base import (
+from pxrs_ray.config.declare import (
     CONSUMERS_MAX,
     MIB,
     PARTITIONS_MAX,
     Assignor,
     Bytes,
-    Change,
     CommitMode,
     Durability,
+    Effect,
     FailurePolicy,
     Hash,
     ImportPath,
@@ -37,26 +37,26 @@ from pxrs_ray.config.base import (
     Weight,
     option,
 )
-from pxrs_ray.config.secrets import without_secrets
+from pxrs_ray.config.redact import without_secrets
 
 if TYPE_CHECKING:
-    from pxrs_ray.log.limits import LogLimits
-    from pxrs_ray.partitioning import Spread
+    from pxrs_ray.data.log_limits import LogLimits
+    from pxrs_ray.partitioning import PartitioningSpec
     from pxrs_ray.scaling import ScalerSettings
-    from pxrs_ray.sources.opening import SourceSpec
+    from pxrs_ray.sources.open_source import SourceSpec
 
 
 class QueueOptions(Options):
     """What a topology says of its queues, and a queue may say otherwise."""
 
-    strategy: Strategy = option("modulo", "How a key finds its partition.", Change.FIXED)
-    hash: Hash = option("xxh64", "The hash function under the strategy.", Change.FIXED)
-    hash_seed: int = option(42, "The hash's seed; 42 is Spark's.", Change.FIXED, ge=0, lt=1 << 64)
+    strategy: Strategy = option("modulo", "How a key finds its partition.", Effect.FIXED)
+    hash: Hash = option("xxh64", "The hash function under the strategy.", Effect.FIXED)
+    hash_seed: int = option(42, "The hash's seed; 42 is Spark's.", Effect.FIXED, ge=0, lt=1 << 64)
     durability: Durability = option(
         "interval",
         "When an append is acknowledged: memory (never on disk), interval (synced every "
         "fsync_interval_ms), always (synced before it); a queue stays in memory, or on disk.",
-        Change.RESTART,
+        Effect.RESTART,
         apart=("memory",),
     )
     fsync_interval_ms: Milliseconds = option(50, "The longest time between two syncs to disk.")
@@ -87,21 +87,21 @@ class QueueConfig(QueueOptions):
     """One queue. In a `PxrsConfig` it is resolved: what it left out is what the topology says."""
 
     partitions: int = option(
-        16, "How many partitions; never changes afterwards.", Change.FIXED, ge=1, le=PARTITIONS_MAX
+        16, "How many partitions; never changes afterwards.", Effect.FIXED, ge=1, le=PARTITIONS_MAX
     )
 
     tenant_span: int = option(
         1,
         "With strategy 'tenant': over how many partitions one tenant's messages spread; with 1 "
         "they are in order.",
-        Change.FIXED,
+        Effect.FIXED,
         ge=1,
         le=PARTITIONS_MAX,
     )
     labels: dict[str, int] | None = option(
         None,
         "With strategy 'label': each label's number of partitions, in this order, all of them.",
-        Change.FIXED,
+        Effect.FIXED,
         ordered=True,
         examples=[{"gpu": 4, "cpu": 12}],
     )
@@ -110,7 +110,7 @@ class QueueConfig(QueueOptions):
         None,
         "Where the messages are when they are not ours: file:///path?key=field, "
         "redis://host/0?stream=name&key=field, or module:function; see docs/sources.md.",
-        Change.FIXED,
+        Effect.FIXED,
         pattern=r"^(file:///.+|rediss?://.+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
         examples=["file:///data/orders.jsonl?key=account", "shop.sources:open_orders"],
     )
@@ -129,17 +129,17 @@ class QueueConfig(QueueOptions):
 
     def source_spec(self) -> SourceSpec | None:
         """The same, as readers of an external queue take it."""
-        from pxrs_ray.sources.opening import SourceSpec
+        from pxrs_ray.sources.open_source import SourceSpec
 
         if self.source is None:
             return None
         return SourceSpec(self.source, self.spread())
 
-    def spread(self) -> Spread:
+    def spread(self) -> PartitioningSpec:
         """How messages spread over the partitions, as producers and readers take it."""
-        from pxrs_ray.partitioning import Spread
+        from pxrs_ray.partitioning import PartitioningSpec
 
-        return Spread(
+        return PartitioningSpec(
             self.partitions,
             self.strategy,
             self.hash,
@@ -168,8 +168,8 @@ class QueueConfig(QueueOptions):
 
     def log_limits(self) -> LogLimits:
         """The same, as the partition logs take it."""
-        from pxrs_ray.log.limits import Durability as LogDurability
-        from pxrs_ray.log.limits import LogLimits, LossPolicy
+        from pxrs_ray.data.log_limits import Durability as LogDurability
+        from pxrs_ray.data.log_limits import LogLimits, LossPolicy
 
         return LogLimits(
             durability=LogDurability(self.durability),
@@ -234,9 +234,9 @@ class ScalingConfig(Options):
 class GroupConfig(GroupOptions):
     """One consumer group. In a `PxrsConfig` it is resolved, as queues are."""
 
-    queue: Name = option(..., "The queue that the group reads.", Change.FIXED)
+    queue: Name = option(..., "The queue that the group reads.", Effect.FIXED)
     handler: ImportPath | None = option(
-        None, "What is called with each message or batch: 'module:name'.", Change.RESTART
+        None, "What is called with each message or batch: 'module:name'.", Effect.RESTART
     )
     consumers: int = option(1, "How many consumers to start with.", ge=0, le=CONSUMERS_MAX)
     scaling: ScalingConfig | None = option(
@@ -275,13 +275,13 @@ class GroupConfig(GroupOptions):
     quarantine_queue: Name | None = option(
         None,
         "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'.",
-        Change.FIXED,
+        Effect.FIXED,
     )
     consumer_per_partition: bool = option(
         True,
         "Work each partition of a consumer on its own; False: one message at a time, whichever "
         "of its partitions it is of.",
-        Change.RESTART,
+        Effect.RESTART,
     )
     parallelism: int | None = option(
         None,
@@ -325,10 +325,10 @@ class GroupConfig(GroupOptions):
     )
     respawn: bool = option(True, "Start a new consumer in the place of one that died.")
     ray_options: dict[str, Any] = option(
-        {}, "Ray's options of the consumer actors: num_cpus, resources, ...", Change.RESTART
+        {}, "Ray's options of the consumer actors: num_cpus, resources, ...", Effect.RESTART
     )
     pull_bytes_max: Bytes = option(MIB, "The most that one read brings.")
-    start: Start = option("start", "Where a group that has never committed begins.", Change.FIXED)
+    start: Start = option("start", "Where a group that has never committed begins.", Effect.FIXED)
 
     @property
     def lease_ms(self) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 
 NAME = "disk.json"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 from pxrs_ray.model import Generation
 
 NAME = "identity.json"

@@ -16,12 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pxrs_ray.errors import (
-    MessageTooLarge,
-    UsageError,
-)
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.frame import (
+from pxrs_ray.data.frame import (
     FrameHeader,
     check_body,
     decode_body,
@@ -29,18 +24,16 @@ from pxrs_ray.log.frame import (
     pack_header,
     unpack_header,
 )
-from pxrs_ray.log.limits import LogLimits, LossPolicy
-from pxrs_ray.log.opening import (
-    LOSS_MARGIN,
-    NEW,
-    POWER,
-    RESERVE_OFFSETS,
-    note_gap,
-    open_parts,
+from pxrs_ray.data.log_limits import LogLimits, LossPolicy
+from pxrs_ray.data.protocol import Appended, Gap, Heard
+from pxrs_ray.errors import (
+    MessageTooLarge,
+    UsageError,
 )
+from pxrs_ray.files import Files
+from pxrs_ray.log.log_opening import LOSS_MARGIN, NEW, POWER, RESERVE_OFFSETS, note_gap, open_parts
 from pxrs_ray.log.retained import RetainedLog
-from pxrs_ray.log.synced import write_note
-from pxrs_ray.log.wire import Appended, Gap, Heard
+from pxrs_ray.log.synced_mark import write_note
 from pxrs_ray.model import Offset, PartitionId
 
 

@@ -14,9 +14,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
+from pxrs_ray.data.frame import PRODUCER_ID_BYTES, producer_of
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, UsageError
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.frame import PRODUCER_ID_BYTES, producer_of
+from pxrs_ray.files import Files
 
 PRODUCERS_MAX = 100_000
 PREFIX_BYTES = 10

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import cast
 
 from pxrs_ray.codec import json_codec
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LogAway, UsageError
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.files import Files
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 from pxrs_ray.log.index import SparseIndex
 from pxrs_ray.log.scan import Damage, scan, whole_frame_after
 from pxrs_ray.log.segment import (
@@ -25,7 +25,7 @@ from pxrs_ray.log.segment import (
     check_file_header,
     segment_paths,
 )
-from pxrs_ray.log.synced import Synced
+from pxrs_ray.log.synced_mark import Synced
 from pxrs_ray.model import Offset
 
 NOTHING_SYNCED = Synced()
@@ -43,7 +43,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredSegments:
     """What the folder holds now, in order; the last segment may be written on."""
 
     segments: list[Segment]
@@ -57,7 +57,7 @@ def recover(
     *,
     repair: bool = True,
     synced: Synced = NOTHING_SYNCED,
-) -> Recovered:
+) -> RecoveredSegments:
     """Open every segment of `folder`, cutting a torn tail unless not to `repair`.
 
     Raises LogCorrupted naming file, position and offset.
@@ -83,7 +83,7 @@ def recover(
         segments.append(segment)
     while repair and len(segments) > 1 and segments[-1].empty and cut is not None:
         files.unlink(segments.pop().path)
-    return Recovered(segments, cut)
+    return RecoveredSegments(segments, cut)
 
 
 def _remove_unborn(files: Files, paths: list[Path]) -> None:

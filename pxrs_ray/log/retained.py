@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from pxrs_ray.errors import LogAway, LogError, PartitionFull, RetentionBlocked
-from pxrs_ray.log.opening import SNAPSHOT
+from pxrs_ray.log.log_opening import SNAPSHOT
+from pxrs_ray.log.log_view import LogView
 from pxrs_ray.log.retention import Part, droppable
-from pxrs_ray.log.synced import write_note
-from pxrs_ray.log.view import LogView
+from pxrs_ray.log.synced_mark import write_note
 from pxrs_ray.model import Offset
 
 _PARTS_MAX = 256

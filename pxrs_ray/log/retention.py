@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pxrs_ray.log.limits import LogLimits
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.model import Offset
 
 

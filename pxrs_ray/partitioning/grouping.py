@@ -13,7 +13,7 @@ import pyarrow as pa
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import PartitionId
 from pxrs_ray.partitioning.hashes import Key, key_bytes
-from pxrs_ray.partitioning.lanes import Ints
+from pxrs_ray.partitioning.key_columns import Ints
 from pxrs_ray.partitioning.partitioner import Partitioner
 
 

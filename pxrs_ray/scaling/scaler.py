@@ -21,8 +21,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from pxrs_ray.model import PartitionId
-from pxrs_ray.scaling.model import Advice, Observation, ScalerSettings
-from pxrs_ray.scaling.rates import RateMeter, Rates
+from pxrs_ray.scaling.observation import Advice, Observation, ScalerSettings
+from pxrs_ray.scaling.rate_meter import ObservedRates, RateMeter
 
 SKEW_SHARE = 0.5
 STEP_FACTOR_MAX = 4
@@ -80,7 +80,9 @@ class Scaler:
 
     # --- demand -----------------------------------------------------------------------------------
 
-    def _needed_now(self, seen: Observation, rates: Rates) -> tuple[int, PartitionId | None]:
+    def _needed_now(
+        self, seen: Observation, rates: ObservedRates
+    ) -> tuple[int, PartitionId | None]:
         """The crew that this load asks for, and the partition that is late alone."""
         late = [p for p in seen.partitions if p.lag and p.lag_ms > self.settings.target_lag_ms]
         skew = None
@@ -124,7 +126,7 @@ class Scaler:
     # --- change -----------------------------------------------------------------------------------
 
     def _judge_trial(
-        self, seen: Observation, rates: Rates, needed: int, skew: PartitionId | None
+        self, seen: Observation, rates: ObservedRates, needed: int, skew: PartitionId | None
     ) -> Advice | None:
         """See what the last change outwards has brought; None when there is nothing to say."""
         trial = self._trial
@@ -166,7 +168,7 @@ class Scaler:
         )
 
     def _change(
-        self, seen: Observation, rates: Rates, needed: int, skew: PartitionId | None
+        self, seen: Observation, rates: ObservedRates, needed: int, skew: PartitionId | None
     ) -> Advice:
         settings, now_ms = self.settings, seen.at_ms
         if not seen.lag and rates.arriving == 0 and settings.consumers_min == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.store.sql_dialect import pyformat
+from pxrs_ray.store.sql.dialect import pyformat
 
 
 class SinkDialect:

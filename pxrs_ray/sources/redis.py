@@ -11,7 +11,7 @@ from typing import Any
 
 from pxrs_ray.errors import DependencyMissing, UsageError
 from pxrs_ray.model import Offset
-from pxrs_ray.sources.base import Source, SourceRecord
+from pxrs_ray.sources.source import Source, SourceRecord
 
 NUMBER_BITS = 20
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pxrs_ray.data.message_form import TIMESTAMP_MS_MAX
 from pxrs_ray.errors import BadRecord
-from pxrs_ray.message_form import TIMESTAMP_MS_MAX
 from pxrs_ray.model import Message
-from pxrs_ray.sources.base import SourceRecord
-from pxrs_ray.supervision import told
+from pxrs_ray.sources.source import SourceRecord
+from pxrs_ray.supervision.restart_rules import told
 
 ERROR_HEADER = "pxrs-source-error"
 OFFSET_MAX = 1 << 62

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pxrs_ray.errors import ConfigError, DependencyMissing
-from pxrs_ray.store.base import RegistryStore, StoreInfo
+from pxrs_ray.store.registry import RegistryStore, StoreInfo
 from pxrs_ray.store.url import StoreUrl, parse_store_url
 
 __all__ = ["RegistryStore", "StoreInfo", "open_store", "parse_store_url"]
@@ -19,13 +19,13 @@ __all__ = ["RegistryStore", "StoreInfo", "open_store", "parse_store_url"]
 DEADLINE_MS_MIN = 100
 
 _SQL_BACKENDS = {
-    "sqlite": ("pxrs_ray.store.sqlite", "SqliteDatabase", "sqlite3"),
-    "postgresql": ("pxrs_ray.store.postgres", "PostgresDatabase", "psycopg"),
-    "oracle": ("pxrs_ray.store.oracle", "OracleDatabase", "oracledb"),
+    "sqlite": ("pxrs_ray.store.sql.sqlite", "SqliteDatabase", "sqlite3"),
+    "postgresql": ("pxrs_ray.store.sql.postgres", "PostgresDatabase", "psycopg"),
+    "oracle": ("pxrs_ray.store.sql.oracle", "OracleDatabase", "oracledb"),
 }
 _KEY_BACKENDS = {
-    "redis": ("pxrs_ray.store.redis", "RedisStore", "redis"),
-    "etcd": ("pxrs_ray.store.etcd", "EtcdStore", "etcd3"),
+    "redis": ("pxrs_ray.store.redis.redis_store", "RedisStore", "redis"),
+    "etcd": ("pxrs_ray.store.etcd.etcd_store", "EtcdStore", "etcd3"),
 }
 _INSTALL = {"psycopg": "psycopg[binary]"}
 
@@ -58,7 +58,7 @@ def open_store(
         parsed.check_options(())
         return MemoryStore()
     if parsed.scheme in _SQL_BACKENDS:
-        from pxrs_ray.store.sql import SqlStore
+        from pxrs_ray.store.sql.sql_store import SqlStore
 
         database = _backend(_SQL_BACKENDS[parsed.scheme], parsed)(parsed, deadline_ms)
         return SqlStore(database, prefix=prefix)

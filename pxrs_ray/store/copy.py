@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pxrs_ray.errors import NotFound, StoreCorrupted, UsageError
 from pxrs_ray.model import Change
-from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.store.registry import RegistryStore
 
 PAGE = 1_000
 

@@ -26,7 +26,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.store.base import (
+from pxrs_ray.store.registry import (
     DETAIL_CHARS_MAX,
     DOCUMENT_CHARS_MAX,
     GROUP_CHARS_MAX,
@@ -233,7 +233,7 @@ def check_records(records: Sequence[Record]) -> None:
     """Refuse a batch with a record over a limit, before anything of it is written.
 
     A coordinator checks what it is asked with these same rules before it applies anything (see
-    `pxrs_ray.door`): here is the second line.
+    `pxrs_ray.group.event_checks`): here is the second line.
     """
     for record in records:
         if isinstance(record, Write):

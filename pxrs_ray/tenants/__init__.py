@@ -6,7 +6,7 @@ others') or isolated (it has a queue and consumers of its own).
 
 from __future__ import annotations
 
-from pxrs_ray.tenants.move import Route, TenantMove
-from pxrs_ray.tenants.resolve import Place, Service, TenantDirectory, TenantProfile
+from pxrs_ray.tenants.migration import Route, TenantMove
+from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
 
 __all__ = ["Place", "Route", "Service", "TenantDirectory", "TenantMove", "TenantProfile"]

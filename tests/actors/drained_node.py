@@ -18,7 +18,7 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from pxrs_ray.actors.topology import deploy
+from pxrs_ray.actors.client.topology import deploy
 from pxrs_ray.cli.root import run
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from tests.actors.load import Load

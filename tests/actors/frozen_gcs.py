@@ -17,7 +17,7 @@ from typing import Any
 
 import ray
 
-from pxrs_ray.actors.topology import deploy
+from pxrs_ray.actors.client.topology import deploy
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from tests.actors.load import Load
 from tests.actors.recording import Notebook, Recorder, eventually

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.batch import batches
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.data.batch import batches
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import Appended, Fetched, QueueSpec, Refused
 from pxrs_ray.errors import (
     Fenced,
     LogLost,
@@ -22,8 +24,6 @@ from pxrs_ray.errors import (
     SequenceGap,
     UsageError,
 )
-from pxrs_ray.log.limits import Durability, LogLimits
-from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire

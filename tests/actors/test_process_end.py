@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors.process_end import NO_PROCESS, process_end
+from pxrs_ray.actors.cluster.process_end import NO_PROCESS, process_end
 
 
 def open_descriptors() -> int:

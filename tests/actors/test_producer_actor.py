@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 import ray
 
-from pxrs_ray.actors.line import Line
-from pxrs_ray.actors.producer import Producer
-from pxrs_ray.actors.router import RouterSpec, route_block, route_blocks
+from pxrs_ray.actors.buffer.local_socket import SocketClient
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.actors.client.router import RouterSpec, route_block, route_blocks
+from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.errors import (
     DeadlineExceeded,
     NotFound,
@@ -27,12 +28,11 @@ from pxrs_ray.errors import (
     SequenceConflict,
     UsageError,
 )
-from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.model import Message
-from pxrs_ray.outbox import OutboxLimits
-from pxrs_ray.partitioning import Partitioner, Spread
-from pxrs_ray.producer import ProducerLimits
-from pxrs_ray.receipt import Place, Receipt
+from pxrs_ray.partitioning import Partitioner, PartitioningSpec
+from pxrs_ray.producer.accumulator import ProducerLimits
+from pxrs_ray.producer.receipt import MessagePlace, Receipt
+from pxrs_ray.producer.sender import SenderLimits
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -136,7 +136,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
             linger_ms=0,
             batch_bytes_max=10_000,
             pending_bytes_max=60_000,
-            outbox=OutboxLimits(append_timeout_ms=5_000),
+            outbox=SenderLimits(append_timeout_ms=5_000),
         ) as producer,
     ):
         receipts: list[Receipt] = []
@@ -150,7 +150,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
 
 
 def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
-    limits = ProducerLimits(outbox=OutboxLimits(append_timeout_ms=300))
+    limits = ProducerLimits(outbox=SenderLimits(append_timeout_ms=300))
     with Producer("nowhere", "q", 1, Partitioner(1), limits) as producer:
         with pytest.raises(NotFound, match="deploy topology 'nowhere' first"):
             producer.latest_offset(0)
@@ -184,7 +184,7 @@ def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Dura
         found = everything(buffers)
         assert len(found) == sent, "lost or doubled"
         _check_order(found)
-        by_place = {Place(m.partition, m.offset): m.payload for m in found}
+        by_place = {MessagePlace(m.partition, m.offset): m.payload for m in found}
         for number, receipt in enumerate(receipts):
             place = receipt.result(0)
             assert by_place[place] == b"%d" % number
@@ -193,7 +193,7 @@ def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Dura
 def test_small_messages_take_a_line_and_another_one_after_a_restart(tmp_path: Path) -> None:
     with running_buffers(tmp_path, 1, 1) as buffers, buffers.producer(linger_ms=0) as producer:
         sent = 0
-        line: Line | None = None
+        line: SocketClient | None = None
         for pid in (buffers.pids()[0], None):
             before, deadline = line, time.monotonic() + WAIT_S
             while line is before or line is None or line.broken:
@@ -227,7 +227,9 @@ def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> Non
 
 def test_a_block_that_is_routed_again_adds_nothing(tmp_path: Path) -> None:
     with running_buffers(tmp_path) as buffers:
-        spec = RouterSpec(buffers.topology, "q", buffers.count, Spread(buffers.partitions))
+        spec = RouterSpec(
+            buffers.topology, "q", buffers.count, PartitioningSpec(buffers.partitions)
+        )
         tables = [
             pa.table({"key": [f"{i}" for i in range(500)], "payload": [f"{b}" for _ in range(500)]})
             for b in range(6)

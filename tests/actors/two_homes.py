@@ -16,10 +16,10 @@ import ray
 from ray.cluster_utils import Cluster
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.ending import whereabouts
-from pxrs_ray.actors.face import make_coordinator
-from pxrs_ray.actors.peek import Peek
-from pxrs_ray.actors.topology import deploy
+from pxrs_ray.actors.client.queue_reader import QueueReader
+from pxrs_ray.actors.client.topology import deploy
+from pxrs_ray.actors.cluster.actor_process import whereabouts
+from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from tests.actors.recording import eventually
 from tests.actors.two_nodes import NOTICE
@@ -76,13 +76,13 @@ def lose_the_coordinators_node(cluster: Cluster) -> dict[str, Any]:
             for receipt in more:
                 receipt.result(WAIT_S)
         told["buffers_back"] = all(node_of(each) not in ("", second.node_id) for each in buffers)
-        ends = Peek.of(topology, "q").ends()
+        ends = QueueReader.of(topology, "q").ends()
         told["kept"] = sum(end.end_offset - end.start_offset for end in ends.values())
         told["gaps"] = sum(len(end.gaps) for end in ends.values())
         told["problems"] = eventually(lambda: [list(topology.status().problems)], WAIT_S)[0]
         topology.shutdown()
         # The whole of it again, by what lies on the disk.
-        ends = Peek.of(deploy(config), "q").ends()
+        ends = QueueReader.of(deploy(config), "q").ends()
         told["kept_again"] = sum(end.end_offset - end.start_offset for end in ends.values())
         topology.shutdown()
     return told

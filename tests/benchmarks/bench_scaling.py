@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from pxrs_ray.assignment import assign, minimum_movement, movement
+from pxrs_ray.group.assignors import assign, minimum_movement, movement
 from pxrs_ray.model import Member
-from pxrs_ray.testing.scaling_world import compare
 from tests.benchmarks.harness import figure
+from tests.simulation.scaling_world import compare
 
 MOVES = [(2, 3), (3, 4), (8, 9), (31, 32), (3, 2), (4, 3), (9, 8), (32, 31)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray import errors
-from pxrs_ray.actors.metrics import METRICS, MS_BOUNDARIES
+from pxrs_ray.actors.coordinator.metrics import METRICS, MS_BOUNDARIES
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.config.options import GroupOptions, QueueOptions, ScalingConfig
 from tests.docs.remedies import REMEDIES

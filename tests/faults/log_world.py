@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.batch import Batch, batches
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import Appended, Fetched, LogEnds, QueueSpec, Refused
 from pxrs_ray.errors import LogLost, NotFound, PxrsError
 from pxrs_ray.log.identity import Identity
-from pxrs_ray.log.limits import Durability, LogLimits
-from pxrs_ray.log.wire import Appended, Fetched, LogEnds, QueueSpec, Refused
-from pxrs_ray.trouble import passes
+from pxrs_ray.supervision.passing_trouble import passes
 from tests.faults.faulty_files import Ended, FaultyFiles
 from tests.leases import let_serve
 

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.errors import LogAway
-from pxrs_ray.log.limits import Durability
 from tests.faults.faulty_files import KINDS, Fault
 from tests.faults.files import BURSTS, Case, QuickAndQuiet, play, sweep
 from tests.faults.log_world import OTHER, QUEUE, World

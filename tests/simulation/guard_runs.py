@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pxrs_ray
-from pxrs_ray.testing.simulator.run import run
 from tests.simulation.mutations import Mutation
+from tests.simulation.simulator.run import run
 
 PACKAGE = Path(pxrs_ray.__file__).parent
 ROOT = PACKAGE.parent
@@ -23,7 +23,7 @@ TIMEOUT_S = 240
 # one that who must notice has noticed; at the latest some runs after the first that fails.
 LOOK = """
 import json, sys
-from pxrs_ray.testing.simulator.run import run
+from tests.simulation.simulator.run import run
 settings = {name: float(value) for name, _, value in (
     setting.partition("=") for setting in json.loads(sys.argv[1]))}
 wanted, seed, last = set(json.load(sys.stdin)), 0, int(sys.argv[2])

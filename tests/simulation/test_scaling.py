@@ -7,7 +7,7 @@ import math
 import pytest
 
 from pxrs_ray.scaling import Observation, PartitionLoad, Scaler, ScalerSettings
-from pxrs_ray.testing.scaling_world import Scenario, ThresholdRule, Trace, compare, run, scenarios
+from tests.simulation.scaling_world import Scenario, ThresholdRule, Trace, compare, run, scenarios
 
 WORLDS = scenarios()
 RESULTS = compare()

@@ -20,7 +20,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.spark import WholeRow, decode_arrow_row, write_dataframe, write_dataset
 from pxrs_ray.spark.ledger import Ledger
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.queue_ref import Target
 from tests.spark.helpers import QUEUE, BuffersOnly, check_numbered, numbered
 
 pytestmark = pytest.mark.spark

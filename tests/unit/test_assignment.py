@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.assignment import (
+from pxrs_ray.errors import UsageError
+from pxrs_ray.group.assignors import (
     ASSIGNORS,
     Assignment,
-    Move,
+    PartitionMove,
     assign,
     minimum_movement,
     movement,
     shares,
 )
-from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Member
 
 FAIR = ("sticky", "range", "round_robin", "tenant")
@@ -139,9 +139,9 @@ def test_no_members_no_assignment() -> None:
 
 def test_movement_names_both_sides() -> None:
     assert movement({0: "A", 1: "A"}, {1: "B", 2: "B"}) == (
-        Move(0, "A", None),
-        Move(1, "A", "B"),
-        Move(2, None, "B"),
+        PartitionMove(0, "A", None),
+        PartitionMove(1, "A", "B"),
+        PartitionMove(2, None, "B"),
     )
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import node_drain
-from pxrs_ray.actors import topology as topology_module
-from pxrs_ray.actors.moving import Moved
+from pxrs_ray.actors.client import topology as topology_module
+from pxrs_ray.actors.cluster import node_drain
+from pxrs_ray.actors.coordinator.buffer_moves import Moved
 from pxrs_ray.cli import _leaving, _ray, drain
 from pxrs_ray.cli.root import run
 from pxrs_ray.errors import NotFound, PxrsError
-from pxrs_ray.homes import NodeSeen
-from pxrs_ray.leaving import Estimate, HomeMove, Leaving
-from pxrs_ray.stats import TopologyStatus
+from pxrs_ray.status.answers import TopologyStatus
+from pxrs_ray.topology.homes import NodeSeen
+from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 GOES = NodeSeen("node-1-of-some-length", "10.0.0.2", "d2")
@@ -76,7 +76,9 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     monkeypatch.setattr(
         node_drain, "begin_drain", lambda node, deadline_s: made.drained.append((node, deadline_s))
     )
-    monkeypatch.setattr("pxrs_ray.actors.calls.running_topologies", lambda: ["shop"])
+    monkeypatch.setattr(
+        "pxrs_ray.actors.cluster.blocking_client.running_topologies", lambda: ["shop"]
+    )
     monkeypatch.setattr(topology_module, "Topology", lambda name: Shop())
     yield made
 

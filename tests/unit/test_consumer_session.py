@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.consumer import Changes, ConsumerSession
-from pxrs_ray.events import Assignment, Progress
+from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
+from pxrs_ray.group.events import Assignment, Progress
 from pxrs_ray.model import Grant, Outcome
 
 APPLIED, FENCED, BEHIND = Outcome.APPLIED, Outcome.FENCED, Outcome.BEHIND
@@ -43,7 +43,7 @@ def session_with(*grants: Grant) -> ConsumerSession:
 def test_a_grant_starts_at_its_checkpoint() -> None:
     session = ConsumerSession("A", 1)
     grant = Grant(3, 7, 42, attempts=2, detail="d")
-    assert session.assign(told(grant)) == Changes(started=(grant,))
+    assert session.assign(told(grant)) == SessionChanges(started=(grant,))
     assert session.to_fetch(1) == {3: (7, 42)}
     assert session.holds(3, 7) and not session.holds(3, 6) and not session.holds(2, 7)
     assert session.to_commit() == ()
@@ -64,7 +64,7 @@ def test_a_grant_starts_at_its_checkpoint() -> None:
 def test_an_assignment_that_is_not_newer_or_not_ours_is_ignored(stale: Assignment) -> None:
     session = ConsumerSession("A", 1)
     session.assign(told(Grant(0, 1, 0), sequence=2))
-    assert session.assign(stale) == Changes()
+    assert session.assign(stale) == SessionChanges()
     assert session.holds(0, 1) and session.seen == (1, 2)
 
 
@@ -160,7 +160,7 @@ def test_an_assignment_from_before_a_refusal_does_not_begin_it_again(
     session.processed(0, 1, 1)
     session.committed(session.to_commit(), [FENCED])
     late = told(Grant(0, 1, 0), sequence=2, revoking=revoking)
-    assert session.assign(late) == Changes() and session.seen == (1, 2)
+    assert session.assign(late) == SessionChanges() and session.seen == (1, 2)
     assert not session.processed(0, 1, 2), "a handler that is still at it ends without harm"
     assert session.assign(told(Grant(0, 3, 1), sequence=3)).started == (Grant(0, 3, 1),)
 
@@ -170,13 +170,13 @@ def test_what_was_handed_back_is_not_begun_again_by_an_older_word() -> None:
     session.assign(told(Grant(0, 1, 0), sequence=2, revoking=(0,)))
     session.stopped(0, 1)
     session.released(session.to_release())
-    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == Changes()
+    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == SessionChanges()
     assert session.to_release() == ()
 
 
 def test_an_answer_about_an_older_epoch_touches_nothing() -> None:
     session = session_with(Grant(0, 3, 0))
-    assert session.committed([Progress(0, 1, 5)], [FENCED]) == Changes()
+    assert session.committed([Progress(0, 1, 5)], [FENCED]) == SessionChanges()
     assert session.holds(0, 3)
 
 
@@ -198,7 +198,7 @@ def test_a_partition_that_is_asked_for_drains_stops_and_is_released() -> None:
 def test_being_asked_twice_is_being_asked_once() -> None:
     session = session_with(Grant(0, 1, 0))
     session.assign(told(Grant(0, 1, 0), sequence=2, revoking=(0,)))
-    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == Changes()
+    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == SessionChanges()
 
 
 def test_what_is_asked_back_before_it_was_begun_is_released_as_it_is() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.errors import CoordinatorDeposed, NotFound
-from pxrs_ray.events import (
+from pxrs_ray.group.events import (
     Assignment,
     Commit,
     Configure,
@@ -16,8 +16,8 @@ from pxrs_ray.events import (
     Rebalance,
     Seek,
 )
+from pxrs_ray.group.transitions import MemberPhase
 from pxrs_ray.model import Member, MemberWrite, Outcome, WriteKind
-from pxrs_ray.transitions import MemberPhase
 from tests.unit.driven_group import DrivenGroup, group_of
 
 # --- static membership ----------------------------------------------------------------------------

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.data.frame import unpack_header
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.frame import unpack_header
-from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.producer_state import ProducerStates
 from pxrs_ray.log.segment import segment_paths
-from pxrs_ray.processing.course import Item, Standing
-from pxrs_ray.processing.lanes import KeyLanes, LaneRules
-from pxrs_ray.retry import FailurePolicy, RetryRules
+from pxrs_ray.processing.key_ordered import KeyLanes, LaneRules
+from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
+from pxrs_ray.processing.scheduler import Item, Standing
 from tests.logs import NOW_MS, contents, open_log, put, wire
 
 ONE_SEGMENT = LogLimits(hot_bytes_max=1)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import NotFound, UsageError
-from pxrs_ray.homes import Home, Homes, NodeSeen, RegistryHome
-from pxrs_ray.leaving import (
+from pxrs_ray.topology.homes import Home, Homes, NodeSeen, RegistryHome
+from pxrs_ray.topology.move_plan import (
     COPY_BYTES_PER_S,
     LITTLE_BYTES,
     STOP_AND_START_MS,

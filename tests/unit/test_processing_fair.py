@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import ConfigError
-from pxrs_ray.processing.course import Item, Standing, Task
-from pxrs_ray.processing.fair import FairQueue
-from pxrs_ray.processing.lanes import KeyLanes, LaneRules
-from pxrs_ray.retry import RetryRules
+from pxrs_ray.processing.fair_queue import FairQueue
+from pxrs_ray.processing.key_ordered import KeyLanes, LaneRules
+from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.scheduler import Item, Standing, Task
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5)), min_size=1, max_size=30))

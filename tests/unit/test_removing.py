@@ -13,11 +13,12 @@ from unittest import mock
 import pytest
 from ray.exceptions import RayActorError
 
-from pxrs_ray.actors import names, removing
+from pxrs_ray.actors import names
+from pxrs_ray.actors.coordinator import deletion
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import LogAway, NotFound, SlotWaits, UsageError
-from pxrs_ray.events import Assignment
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
@@ -273,7 +274,7 @@ def test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call(
         remove(files, folder)
 
     async def scene(world: ControlWorld) -> None:
-        monkeypatch.setattr(removing, "FOLDER_PAUSES_S", (0.01,))
+        monkeypatch.setattr(deletion, "FOLDER_PAUSES_S", (0.01,))
         monkeypatch.setattr(Files, "remove_folder", cannot)
         with pytest.raises(LogAway, match="busy"):
             await world.call("delete_topology")

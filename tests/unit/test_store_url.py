@@ -158,7 +158,7 @@ def test_sqlite_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_path_of_an_etcd_url_stands_before_the_prefix(
     path: str, prefix: str, whole: str
 ) -> None:
-    from pxrs_ray.store.etcd import _whole_prefix
+    from pxrs_ray.store.etcd.etcd_store import _whole_prefix
 
     assert _whole_prefix(path, prefix) == whole
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pxrs_ray.errors import ConfigError, IllegalTransition, NotFound
-from pxrs_ray.tenants.move import Phase, Route, TenantMove
-from pxrs_ray.tenants.resolve import Place, Service, TenantDirectory, TenantProfile
+from pxrs_ray.tenants.migration import Phase, Route, TenantMove
+from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
 
 DIRECTORY = TenantDirectory(
     services={

@@ -1,0 +1,29 @@
+"""A buffer that starts tells its coordinator at once, which looks at it out of turn."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import ray
+
+from pxrs_ray.actors import names
+from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.supervision.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+def tell_started(topology: str, index: int) -> None:
+    """Tell it from a thread, once; who does not hear it looks within a second anyway."""
+    if ray.is_initialized():
+        tell = partial(_tell, topology, index)
+        Supervisor("its start").thread("pxrs-started", tell).start()
+
+
+def _tell(topology: str, index: int) -> None:
+    try:
+        found = ray.get_actor(names.coordinator(topology), namespace=names.NAMESPACE)
+        found.buffer_started.remote(index)
+    except Exception as error:  # noqa: BLE001 - nobody waits for it
+        logger.info("the coordinator of %s was not told: %s", topology, told(error))

@@ -1,0 +1,2 @@
+"""What travels: messages in columns, frames as they lie on disk, and what buffers are asked and
+say."""

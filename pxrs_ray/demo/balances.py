@@ -1,0 +1,97 @@
+"""The handler of the demonstration: a balance per account, right whatever crashes.
+
+Rules of this file. Balances, and the offset that they are valid for, stand in one file per
+partition and change in one transaction: a payment that is delivered twice, or to two consumers,
+is counted once. No Spark is imported here, for consumers need none.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pxrs_ray.consumer.delivery import DeliveredBatch
+from pxrs_ray.errors import Fenced
+
+BUSY_MS_MAX = 5_000
+FOLDER_VARIABLE = "PXRS_BALANCES"
+DEFAULT_FOLDER = "~/.pxrs/balances"
+
+_SCHEMA = """
+create table if not exists balances (account text primary key, cents integer, payments integer);
+create table if not exists progress (one integer primary key, offset integer, epoch integer);
+insert or ignore into progress values (1, 0, 0);
+"""
+
+
+class Balances:
+    """The handler: adds up each account's payments in a file per partition.
+
+    The files are in `folder`; left out, in the folder that PXRS_BALANCES names.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = Path(folder or os.environ.get(FOLDER_VARIABLE, DEFAULT_FOLDER)).expanduser()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._files: dict[int, sqlite3.Connection] = {}
+
+    def handle_batch(self, batch: DeliveredBatch) -> None:
+        """Count what of the batch was not counted before, and how far that is, in one step."""
+        context = batch.context
+        database = self._file(context.partition)
+        with database:
+            database.execute("begin immediate")
+            counted, epoch = database.execute("select offset, epoch from progress").fetchone()
+            if epoch > context.epoch:
+                raise Fenced(f"epoch {epoch} has taken over from {context.epoch}")
+            new = batch.batch.slice(min(len(batch), max(0, counted - context.offset)))
+            database.executemany(
+                """insert into balances values (?, ?, ?) on conflict (account) do update
+                set cents = cents + excluded.cents, payments = payments + excluded.payments""",
+                _sums(new.keys, new.payloads),
+            )
+            end = max(counted, batch.batch.end_offset)
+            database.execute("update progress set offset = ?, epoch = ?", (end, context.epoch))
+
+    def _file(self, partition: int) -> sqlite3.Connection:
+        if partition not in self._files:
+            path = self._folder / f"balances-{partition}.db"
+            self._files[partition] = database = sqlite3.connect(
+                path, timeout=BUSY_MS_MAX / 1_000, isolation_level=None, check_same_thread=False
+            )
+            database.execute("pragma journal_mode = wal")
+            database.executescript(_SCHEMA)
+        return self._files[partition]
+
+
+_handlers: dict[str, Balances] = {}
+
+
+def count_payments(folder: str, batch: DeliveredBatch) -> None:
+    """Count a batch, with one `Balances` a process."""
+    _handlers.setdefault(folder, Balances(folder)).handle_batch(batch)
+
+
+def kept_balances(folder: Path) -> dict[str, tuple[int, int]]:
+    """What the consumers have kept: (cents, payments) by account."""
+    found: dict[str, tuple[int, int]] = {}
+    for path in folder.glob("balances-*.db"):
+        with closing(sqlite3.connect(path)) as database:
+            for account, cents, payments in database.execute("select * from balances"):
+                assert account not in found, "an account is on one partition"
+                found[account] = (cents, payments)
+    return found
+
+
+def _sums(keys: pa.Array, payloads: pa.Array) -> list[tuple[Any, ...]]:
+    cents = pc.cast(pc.cast(payloads, pa.string()), pa.int64())
+    table = pa.table({"account": pc.cast(keys, pa.string()), "cents": cents})
+    sums = table.group_by("account").aggregate([("cents", "sum"), ("cents", "count")])
+    order = ["account", "cents_sum", "cents_count"]
+    return list(zip(*(sums.column(name).to_pylist() for name in order), strict=True))

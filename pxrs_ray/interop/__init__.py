@@ -1,0 +1,1 @@
+"""Formats of other systems that messages come from and go to."""

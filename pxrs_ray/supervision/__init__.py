@@ -1,0 +1,1 @@
+"""What becomes of loops, threads and processes that fail, hang or are frozen."""

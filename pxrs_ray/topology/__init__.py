@@ -1,0 +1,1 @@
+"""Where a topology lives: homes of logs and of the registry, moves between disks, and removals."""
