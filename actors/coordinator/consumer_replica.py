@@ -1,9 +1,13 @@
-"""`ConsumerReplica`: one consumer that a crew wants to have, and what is asked of several."""
+"""`ConsumerReplica`: one consumer that a group is to have, and what is asked of several."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +16,7 @@ from ray.exceptions import RayError
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.group.incarnations import next_above
-from pxrs_ray.model import Incarnation, MemberId
+from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.supervision.restart_rules import Faults, RestartRules
 from pxrs_ray.supervision.supervisor import within
 
@@ -36,6 +40,23 @@ class ConsumerReplica:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     faults: Faults = field(default_factory=lambda: Faults(RestartRules()))
 
+    def starts(self, incarnation: Incarnation, actor: str) -> None:
+        """Another actor is made for it."""
+        self.incarnation, self.actor = incarnation, actor
+        self.state, self.reason, self.born_s = "starting", "", time.monotonic()
+        self.pid, self.node = 0, ""
+
+    def kill_process(self) -> None:
+        """Kill its process, which is on this machine."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def as_member(self, grace_ms: int) -> Member:
+        """The member as the group should know it; its actor's name is what it will show."""
+        label = f"session:{self.actor}"
+        return Member(self.member, self.incarnation, grace_ms=grace_ms, labels=(label,))
+
 
 async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, ConsumerInfo]:
     """What each says of itself, leaving out those that do not answer."""
@@ -56,3 +77,15 @@ def next_incarnation(
 ) -> Incarnation:
     """A number above every incarnation of `member` that anybody has seen, been given or `lost`."""
     return next_above(given, member, max(host.core.newest_incarnation(member), lost))
+
+
+def is_member(host: GroupRuntime, replica: ConsumerReplica) -> bool:
+    """Whether the group has this very incarnation for a member now."""
+    known = host.core.state.members.get(replica.member)
+    return known is not None and known.member.incarnation == replica.incarnation
+
+
+async def until_left(host: GroupRuntime, replica: ConsumerReplica) -> None:
+    """Return when it is no member any more."""
+    while is_member(host, replica):
+        await host.change()

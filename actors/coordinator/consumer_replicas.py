@@ -132,9 +132,8 @@ class ConsumerReplicas:
         async with self._changing:
             crew = self._running()
             if member not in crew.replicas:
-                raise NotFound(
-                    f"no consumer {member!r} in {self.spec.group}; there are {sorted(crew.replicas)}"
-                )
+                known = sorted(crew.replicas)
+                raise NotFound(f"no consumer {member!r} in {self.spec.group}; there are {known}")
             await crew.remove([member], "removed")
 
     async def restart_consumer(self, member: MemberId) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -34,12 +32,18 @@ from pxrs_ray.actors.coordinator.consumer_autopsy import (
     end_of,
     last_line,
 )
-from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica, infos_of, next_incarnation
+from pxrs_ray.actors.coordinator.consumer_replica import (
+    ConsumerReplica,
+    infos_of,
+    is_member,
+    next_incarnation,
+    until_left,
+)
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.group.events import Died, Dismiss, Join, Leave
-from pxrs_ray.model import Incarnation, Member, MemberId
+from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, beside, is_asked_for, within
@@ -76,8 +80,6 @@ class ConsumerSupervisor:
         self._stopping = False
         self._leaving: list[ConsumerReplica] = []
         self._supervisor = Supervisor("the crew")
-
-    # --- what is wanted ---------------------------------------------------------------------------
 
     async def add(self, members: Sequence[MemberId]) -> None:
         """Spawn these members; they join together, or as they come when one is slow to start.
@@ -183,9 +185,7 @@ class ConsumerSupervisor:
 
     async def infos(self) -> dict[MemberId, ConsumerInfo]:
         """What each running consumer says of itself, leaving out those that do not answer."""
-        return await infos_of(
-            replica for replica in self.replicas.values() if replica.state == "running"
-        )
+        return await infos_of(each for each in self.replicas.values() if each.state == "running")
 
     # --- spawning ---------------------------------------------------------------------------------
 
@@ -213,15 +213,11 @@ class ConsumerSupervisor:
             raise HandlerError(f"consumer {failed[0].member} cannot start: {failed[0].reason}")
 
     async def _make(self, replica: ConsumerReplica) -> None:
-        replica.incarnation = next_incarnation(self._host, self._incarnations, replica.member)
-        replica.actor = names.consumer(
-            self.spec.topology, self.spec.group, replica.member, replica.incarnation
-        )
-        replica.state, replica.reason, replica.born_s = "starting", "", time.monotonic()
-        replica.pid, replica.node = 0, ""
-        spec = ConsumerSpec(
-            self.spec, replica.member, replica.incarnation, self.handler, replica.actor
-        )
+        member = replica.member
+        incarnation = next_incarnation(self._host, self._incarnations, member)
+        topology, group = self.spec.topology, self.spec.group
+        replica.starts(incarnation, names.consumer(topology, group, member, incarnation))
+        spec = ConsumerSpec(self.spec, member, incarnation, self.handler, replica.actor)
         replica.handle = await gcs.ask("make", partial(make_consumer, spec), gcs.MAKE_S)
         if self.replicas.get(replica.member) is not replica:
             self._kill(replica)  # it was let go meanwhile
@@ -232,10 +228,8 @@ class ConsumerSupervisor:
         done, _ = await asyncio.wait([ready], timeout=PENDING_AFTER_S)
         if not done:
             replica.state = "pending"
-            replica.reason = (
-                f"no node has room for {self.spec.config.ray_options or 'it'} yet, or it is slow "
-                "to start"
-            )
+            needs = self.spec.config.ray_options or "it"
+            replica.reason = f"no node has room for {needs} yet, or it is slow to start"
         try:
             replica.pid, replica.node = await ready
         except RayActorError as error:
@@ -255,11 +249,12 @@ class ConsumerSupervisor:
             await self._join([replica])
 
     async def _join(self, replicas: Sequence[ConsumerReplica]) -> None:
-        wanted = [replica for replica in replicas if self.replicas.get(replica.member) is replica]
+        wanted = [each for each in replicas if self.replicas.get(each.member) is each]
+        wanted.sort(key=lambda each: each.member)
         if not wanted:
             return
-        wanted.sort(key=lambda replica: replica.member)
-        await self._host.submit(Join(tuple(self._member(replica) for replica in wanted)))
+        grace_ms = self.spec.config.grace_ms
+        await self._host.submit(Join(tuple(replica.as_member(grace_ms) for replica in wanted)))
         for replica in wanted:
             replica.state, replica.reason = "running", ""
         await asyncio.gather(*(self._begin(replica) for replica in wanted))
@@ -283,11 +278,6 @@ class ConsumerSupervisor:
             # Whatever is the matter with it: the watch or its lease will tell.
             self._supervisor.note(f"{replica.member}#{replica.incarnation} did not begin", error)
         self._task(replica, self._watch(replica))
-
-    def _member(self, replica: ConsumerReplica) -> Member:
-        """The member as the core should know it; its actor's name is what it will show."""
-        grace_ms, label = self.spec.config.grace_ms, f"session:{replica.actor}"
-        return Member(replica.member, replica.incarnation, grace_ms=grace_ms, labels=(label,))
 
     # --- watching ---------------------------------------------------------------------------------
 
@@ -361,17 +351,14 @@ class ConsumerSupervisor:
             cause = replica.reason
         replica.state, replica.reason, replica.handle = "failed", cause, None
 
-    # --- ending -----------------------------------------------------------------------------------
-
     async def _let_go(self, replica: ConsumerReplica, cause: str) -> None:
-        slot = self._host.core.state.members.get(replica.member)
-        if slot is None or slot.member.incarnation != replica.incarnation:
+        if not is_member(self._host, replica):
             self._kill(replica, hard=True)
             return
         deadline_s = self._host.core.settings.hand_over_ms / 1_000 + FINISH_WAIT_S
         try:
             await self._host.submit(Leave(replica.member, replica.incarnation, cause))
-            await within(deadline_s, self._left(replica))
+            await within(deadline_s, until_left(self._host, replica))
             await within(FINISH_WAIT_S, replica.handle.finish.remote())
         except (PxrsError, RayError, TimeoutError) as error:
             logger.warning("%s did not end gracefully: %r", replica.member, error)
@@ -379,20 +366,13 @@ class ConsumerSupervisor:
         else:
             self._kill(replica)
 
-    async def _left(self, replica: ConsumerReplica) -> None:
-        while (slot := self._host.core.state.members.get(replica.member)) is not None:
-            if slot.member.incarnation != replica.incarnation:
-                return
-            await self._host.change()
-
     def _kill(self, replica: ConsumerReplica, *, hard: bool = False) -> asyncio.Future[None]:
         """End its actor; `hard` is for one that may be frozen, which Ray's kill leaves standing."""
         for task in replica.tasks:
             if replica.state == "leaving":
                 task.cancel()
-        if hard and replica.pid and replica.node == ray.get_runtime_context().get_node_id():
-            with suppress(ProcessLookupError):
-                os.kill(replica.pid, signal.SIGKILL)
+        if hard and replica.node == ray.get_runtime_context().get_node_id():
+            replica.kill_process()
         return self._supervisor.once(f"the end of {replica.actor}", gcs.kill(replica.handle))
 
     def _task(self, replica: ConsumerReplica, work: Any) -> None:

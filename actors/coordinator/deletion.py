@@ -80,9 +80,8 @@ class Deletion(Leadership):
         lag = sum(max(0, end.end_offset - stands.get(p, 0)) for p, end in ends.items())
         uses = []
         if controller is not None and controller.replica_set.replicas:
-            uses.append(
-                f"{len(controller.replica_set.replicas)} consumers run: `pxrs drain {name}` ends them"
-            )
+            count = len(controller.replica_set.replicas)
+            uses.append(f"{count} consumers run: `pxrs drain {name}` ends them")
         elif controller is not None and controller.host.core.live_slots():
             members = ", ".join(slot.member.member for slot in controller.host.core.live_slots())
             uses.append(f"members read for it: {members}")

@@ -24,6 +24,7 @@ from pxrs_ray.actors.coordinator.group_supervision import (
     Shell,
     shown,
 )
+from pxrs_ray.actors.coordinator.store_leases import renew_leases
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import Clock
 from pxrs_ray.errors import (
@@ -381,26 +382,9 @@ class GroupRuntime:
         return max(TICK_MS_MIN, min(pause_ms, due_ms - self._clock.now().monotonic_ms))
 
     async def _renew_loop(self) -> None:
+        """An idle coordinator writes nothing else, so here it learns that another one leads."""
         while True:
             lease_ms = self.core.settings.lease_ms
             await asyncio.sleep(lease_ms / 3_000)
-            await self._renew(lease_ms)
-
-    async def _renew(self, lease_ms: int) -> None:
-        """Keep the store's leases of live members; for tools that look there while we are gone.
-
-        An idle coordinator writes nothing else, so here it learns that another one leads.
-        """
-        members = [(s.member.member, s.member.incarnation) for s in self.core.live_slots()]
-        if not members:
-            return
-        try:
-            outcomes = await self._thread.call(
-                self._store.renew, self.group, self.core.state.generation, members, lease_ms
-            )
-            if Outcome.FENCED in outcomes:
+            if await renew_leases(self._store, self._thread, self.core, lease_ms):
                 await self._judge(WriteBatch((), 0))
-        except LASTING:
-            raise
-        except StoreError as error:
-            logger.warning("leases of %s are not renewed: %s", self.group, error)

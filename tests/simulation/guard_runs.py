@@ -17,6 +17,7 @@ from tests.simulation.simulator.run import run
 PACKAGE = Path(pxrs_ray.__file__).parent
 ROOT = PACKAGE.parent
 COPIED = ("pxrs_ray", "actors", "spark", "tests", "docs", "examples")
+SIMULATION = "tests/simulation"
 RUNS_MAX = 400
 TIMEOUT_S = 240
 # One seed after the other, in the copy: tells the checkers of each that fails, and ends with the
@@ -119,9 +120,11 @@ def _link(source: str, target: str) -> None:
 
 
 def copy_package(folder: Path) -> None:
-    """A copy of the pure package; the links to the shells are left out."""
+    """A copy of the pure package and its simulator; the links to the shells are left out."""
     ignored = shutil.ignore_patterns("actors", "spark", "__pycache__")
     shutil.copytree(PACKAGE, folder / "pxrs_ray", ignore=ignored)
+    shutil.copytree(ROOT / SIMULATION, folder / SIMULATION, ignore=ignored)
+    (folder / "tests" / "__init__.py").touch()
 
 
 def simulate(folder: Path, mutation: Mutation, runs: int) -> Verdict:

@@ -108,10 +108,10 @@ WORKERS = (
         (
             Change(
                 "actors/coordinator/consumer_supervisor.py",
-                "            if self.replicas.get(replica.member) is not replica or self._stopping:\n"
+                ".get(replica.member) is not replica or self._stopping:\n"
                 "                return\n"
                 "            for task",
-                "            if True:\n                return\n            for task",
+                " is not None:\n                return\n            for task",
             ),
         ),
         tests=(f"{CREW}[make-ValueError]",),
