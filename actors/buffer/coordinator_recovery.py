@@ -88,7 +88,7 @@ class CoordinatorRecovery:
                 logger.info("no coordinator of %s can be made: %s", self._topology, told(error))
 
     def _make_where_it_belongs(self, will: RecoveryPlan) -> None:
-        from pxrs_ray.actors.client.coordinator_placement import FILE, node_of_registry
+        from pxrs_ray.actors.cluster.coordinator_placement import FILE, node_of_registry
         from pxrs_ray.actors.cluster.node_watch import living_nodes
 
         if runs(self._topology):

@@ -21,7 +21,7 @@ from ray.exceptions import RayError
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
-from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.processing.quarantine_state import Parked, QuarantinedKey, Record, restored

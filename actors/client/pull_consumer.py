@@ -27,7 +27,7 @@ from typing import Any, Self, TypeVar
 
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.consumer.group_member import GroupMember
-from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.consumer.delivery import DeliveredBatch, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError

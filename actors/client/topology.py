@@ -329,7 +329,7 @@ def deploy(config: PxrsConfig, *, anew: bool = False) -> Topology:
 
 def _make_coordinator(config: PxrsConfig, *, accept_loss: bool, anew: bool) -> bool:
     """Make it where its registry is; False when there is one."""
-    from pxrs_ray.actors.client.coordinator_placement import place_of_coordinator
+    from pxrs_ray.actors.cluster.coordinator_placement import place_of_coordinator
     from pxrs_ray.actors.coordinator.buffer_pool import buffer_count
     from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator, remove_coordinator
 
@@ -370,7 +370,7 @@ def recover_registry(
         )
     join()
     if host:
-        from pxrs_ray.actors.client.coordinator_placement import choose_registry
+        from pxrs_ray.actors.cluster.coordinator_placement import choose_registry
 
         choose_registry(config, host)
     _make_coordinator(config, accept_loss=True, anew=False)

@@ -26,7 +26,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster.thread_pool import ThreadPool
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded
-from pxrs_ray.group.registry_watch import RegistryWatch
+from pxrs_ray.supervision.registry_watch import RegistryWatch
 from pxrs_ray.supervision.supervisor import off_loop
 
 T = TypeVar("T")

@@ -21,7 +21,6 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors.cluster import gcs
-from pxrs_ray.actors.coordinator.drain_watch import draining_nodes
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.supervision.restart_rules import told
@@ -44,6 +43,12 @@ def asked_of(config: PxrsConfig, *, make: bool) -> Asked:
     """What nodes are asked about a topology."""
     data_dir = str(config.data_dir.expanduser().absolute())
     return Asked(config.name, data_dir, config.store_url, config.key_prefix, make)
+
+
+def draining_nodes() -> set[str]:
+    """The ids of the nodes that Ray is about to take away."""
+    # Ray has no public call for it.
+    return set(ray._private.state.state.get_draining_nodes())
 
 
 def living_nodes() -> tuple[list[NodeSeen], str]:

@@ -31,10 +31,11 @@ from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
+from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.consumer.warm_up import open_ways
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.actors.consumer.worker_pool import WorkerPool
-from pxrs_ray.actors.specs import ConsumerSpec
+from pxrs_ray.config.scheduling import course_for, retry_rules
 from pxrs_ray.consumer.delivery import (
     Context,
     DeliveredBatch,
@@ -56,7 +57,6 @@ from pxrs_ray.model import (
     Offset,
     PartitionId,
 )
-from pxrs_ray.processing.from_config import course_for, retry_rules
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.sources.soundness import refuse_unsound

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.consumer.worker import Failure
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.clock import wall_ms
+from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
 from pxrs_ray.errors import SequenceConflict, UsageError
 from pxrs_ray.model import Message, PartitionId
 from pxrs_ray.partitioning import PartitioningSpec
-from pxrs_ray.processing.dead_letter import letter_identity, letter_of, letter_partition
 
 # Not for long: whoever waits must hear soon that it shall stop, and tries again by itself.
 TRY_FOR_S = 5.0

@@ -23,7 +23,7 @@ from pxrs_ray.actors.consumer.fetcher import Fetcher
 from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
-from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, StoreUnavailable, UnknownMember
 from pxrs_ray.group.events import Assignment, Progress

@@ -23,11 +23,11 @@ from pxrs_ray.actors.consumer.redrive import Redriver
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.scheduling import item_of, retry_rules
 from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext, context_at
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import HandlerTimeout, PxrsError
 from pxrs_ray.model import Grant, Offset
-from pxrs_ray.processing.from_config import item_of, retry_rules
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Item, Standing, Task, Work, WorkScheduler

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
-from pxrs_ray.actors.specs import GroupSpec
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId

@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.node_watch import NodeWatch
+from pxrs_ray.actors.consumer.specs import queue_spec
 from pxrs_ray.actors.coordinator.buffer_moves import BufferMoves, Moved
 from pxrs_ray.actors.coordinator.group_creation import GroupCreation
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.move_planner import MovePlanner
 from pxrs_ray.actors.coordinator.registry_witness import who_accepted
-from pxrs_ray.actors.specs import queue_spec
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec

@@ -23,11 +23,11 @@ import ray
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.free_resources import free_by_node, needs_of, unplaced
 from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.declare import CONSUMERS_MAX
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError

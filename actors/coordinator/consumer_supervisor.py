@@ -25,6 +25,7 @@ from pxrs_ray.actors.cluster.actor_process import end_actor
 from pxrs_ray.actors.cluster.process_end import NO_PROCESS, process_end
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo, make_consumer
 from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.actors.coordinator.consumer_autopsy import (
     PROCESS_DIED,
     UNSEEN,
@@ -40,7 +41,6 @@ from pxrs_ray.actors.coordinator.consumer_replica import (
     until_left,
 )
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
-from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.group.events import Died, Dismiss, Join, Leave
 from pxrs_ray.model import Incarnation, MemberId

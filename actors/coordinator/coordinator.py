@@ -21,6 +21,7 @@ from pxrs_ray.actors.cluster.node_watch import NodeWatch, asked_of
 from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.watchdog import watched
 from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.commands import Commands
 from pxrs_ray.actors.coordinator.deletion import Deletion
@@ -35,7 +36,6 @@ from pxrs_ray.actors.coordinator.startup import Startup, patiently
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.actors.coordinator.topology_documents import TopologyDocuments
 from pxrs_ray.actors.coordinator.topology_status import topology_status
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.clock import SystemClock, wall_ms
 from pxrs_ray.config import Difference, PxrsConfig
 from pxrs_ray.config.document import CONFIG, decode

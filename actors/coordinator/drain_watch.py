@@ -12,9 +12,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-import ray
-
 from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.node_watch import draining_nodes
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -68,9 +67,3 @@ class DrainWatch:
             await replica_set.leave_nodes(nodes)
         except PxrsError as error:
             self._supervisor.note(f"moving consumers of {replica_set.spec.group}", error)
-
-
-def draining_nodes() -> set[str]:
-    """The ids of the nodes that Ray is about to take away."""
-    # Ray has no public call for it.
-    return set(ray._private.state.state.get_draining_nodes())

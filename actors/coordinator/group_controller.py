@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.autoscaler import Autoscaler
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas, check_count
@@ -25,7 +26,6 @@ from pxrs_ray.actors.coordinator.new_group import Floor, first_rows, make_rows, 
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.actors.coordinator.seeks import seek
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.clock import Clock, wall_ms
 from pxrs_ray.config import GroupConfig, PxrsConfig
 from pxrs_ray.data.protocol import LogEnds

@@ -53,11 +53,11 @@ from pxrs_ray.group.events import (
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_state import GroupSettings
-from pxrs_ray.group.registry_watch import notice_ms
 from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
 from pxrs_ray.json_logging import tell_changes
 from pxrs_ray.model import Generation, MemberId, Outcome, Snapshot
 from pxrs_ray.store.registry import RegistryStore
+from pxrs_ray.supervision.registry_watch import notice_ms
 from pxrs_ray.supervision.supervisor import within
 
 logger = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.registry_witness import RECOVER
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.group.events import Raise
 from pxrs_ray.model import Epoch, PartitionId

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.node_watch import NodeWatch
+from pxrs_ray.actors.consumer.specs import queue_spec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S
 from pxrs_ray.actors.coordinator.home_controller import HomeController
-from pxrs_ray.actors.specs import queue_spec
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.errors import AlreadyExists, DeadlineExceeded
 from pxrs_ray.group.events import Raise, Seek
 from pxrs_ray.model import Epoch, Generation, Offset, PartitionId, PartitionRow, Snapshot

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.group.events import Seek

@@ -14,9 +14,9 @@ from typing import ParamSpec, TypeVar
 
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import StoreUnavailable
-from pxrs_ray.group.registry_watch import NOTICE_MS_MAX, RegistryWatch
 from pxrs_ray.status.answers import StoreStatus
 from pxrs_ray.store.registry import RegistryStore, StoreInfo
+from pxrs_ray.supervision.registry_watch import NOTICE_MS_MAX, RegistryWatch
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop, within
 
 logger = logging.getLogger(__name__)

@@ -148,7 +148,7 @@ async def main(way: str) -> None:
     from pxrs_ray.actors.consumer.handler import Handler
     from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
     from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
-    from pxrs_ray.processing.from_config import course_for, retry_rules
+    from pxrs_ray.config.scheduling import course_for, retry_rules
     from pxrs_ray.processing.scheduler import Standing
 
     told = asyncio.Event()

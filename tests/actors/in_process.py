@@ -24,10 +24,10 @@ from pxrs_ray.actors.consumer.consumer_actor import Consumer
 from pxrs_ray.actors.consumer.fetcher import Fetcher
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
-from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.data.batch import Batch

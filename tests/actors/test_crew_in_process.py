@@ -13,12 +13,12 @@ import pytest
 
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.actors.coordinator import consumer_supervisor as crew_module
 from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, UNSEEN
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
-from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import DeadlineExceeded, PxrsError

@@ -16,7 +16,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.actors.cluster.blocking_client import left_over
 from pxrs_ray.actors.consumer.consumer_actor import make_consumer
-from pxrs_ray.actors.specs import ConsumerSpec
+from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.cli.doctor import findings
 from pxrs_ray.cli.root import run
 from pxrs_ray.status.diagnosis import Finding, Level

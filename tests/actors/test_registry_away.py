@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.consumer.group_member import GroupMember
+from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
-from pxrs_ray.actors.specs import GroupSpec
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import StoreUnavailable, UnknownMember

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Grant, Offset, Outcome
 from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.from_config import course_for
 from pxrs_ray.processing.scheduler import Item, Standing, Task, Work
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 

@@ -25,10 +25,10 @@ from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.scheduling import lane_course, pack_course, retry_rules
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant, Message
-from pxrs_ray.processing.from_config import lane_course, pack_course, retry_rules
 from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.processing.suspects import EXITED_ITSELF, blame
 from tests.actors.worker_bench import LogInMemory

@@ -15,6 +15,8 @@ from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.scheduling import retry_rules
+from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
 from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.log_limits import LogLimits
@@ -22,8 +24,6 @@ from pxrs_ray.errors import SequenceConflict
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Grant, Message
 from pxrs_ray.partitioning import PartitioningSpec
-from pxrs_ray.processing.dead_letter import letter_identity, letter_of, letter_partition
-from pxrs_ray.processing.from_config import retry_rules
 from pxrs_ray.processing.quarantine_state import Record
 from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually

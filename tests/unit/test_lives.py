@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.from_config import course_for
 from pxrs_ray.processing.scheduler import Item, Standing, Task
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 from tests.unit.lives import Choose, Lives, Log, by_seed

@@ -16,6 +16,7 @@ from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config.scheduling import retry_rules
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.data.batch import Batch
@@ -23,7 +24,6 @@ from pxrs_ray.errors import BadRecord, ConfigError
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Grant
 from pxrs_ray.partitioning import PartitioningSpec
-from pxrs_ray.processing.from_config import retry_rules
 from pxrs_ray.sources import SourceRecord, SourceSpec
 from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.soundness import ERROR_HEADER, runs, sound

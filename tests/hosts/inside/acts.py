@@ -29,8 +29,8 @@ def deploy(
 
     A registry that is begun is at home on the host `registry_at`; '' is where the product puts it.
     """
-    from pxrs_ray.actors.client import coordinator_placement
     from pxrs_ray.actors.client.topology import deploy
+    from pxrs_ray.actors.cluster import coordinator_placement
 
     def chosen(places: Sequence[SurveyedNode], _: str) -> SurveyedNode:
         return next(place for place in places if place.host == registry_at)

@@ -29,7 +29,7 @@ OTHERS = (
         "a registry that refuses to answer is away",
         (
             Change(
-                "group/registry_watch.py",
+                "supervision/registry_watch.py",
                 "self._failed = True",
                 "self._since_ms = None",
             ),

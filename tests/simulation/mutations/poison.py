@@ -62,7 +62,7 @@ POISON = (
         "a message has one letter",
         (
             Change(
-                "processing/dead_letter.py",
+                "consumer/dead_letter.py",
                 'producer_id(f"letter of {place}/{message.offset}")',
                 "producer_id(f\"letter of {place}/{__import__('uuid').uuid4()}\")",
             ),

@@ -37,9 +37,9 @@ from pxrs_ray.group.events import (
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.rebalance import sharing_members
-from pxrs_ray.group.registry_watch import RegistryWatch, notice_ms
 from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
 from pxrs_ray.model import MemberId, Outcome, PartitionId, Snapshot
+from pxrs_ray.supervision.registry_watch import RegistryWatch, notice_ms
 from tests.simulation.history import Answered, Decided, Failed, Refused, Told
 from tests.simulation.simulator.store import GROUP, store_call
 from tests.simulation.simulator.world import Action, Process, once
