@@ -71,7 +71,7 @@ STAGES = (
             ("mypy",),
             ("mypy", "examples"),
         ),
-        tests=("tests/test_tidy.py",),
+        tests=("tests/test_tidy.py", "tests/test_rooms.py"),
     ),
     Stage("unit", tests=("tests/unit", "tests/fuzz"), workers=2),
     Stage("packaging", tests=("tests/test_packaging.py", "tests/test_setup.py")),

@@ -32,7 +32,7 @@ from pxrs_ray import json_logging
 from pxrs_ray.actors.buffer import local_socket
 from pxrs_ray.actors.cluster import gcs, node_watch, process_end, process_memory, sigterm, watchdog
 from pxrs_ray.actors.consumer import call_record_file
-from pxrs_ray.actors.coordinator import drain_watch, metrics
+from pxrs_ray.actors.coordinator import metrics
 from pxrs_ray.topology.disk_survey import Asked, Looked, look_here
 from tests.world import sync
 from tests.world.cluster import Cluster
@@ -318,7 +318,7 @@ def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, A
         (watchdog.Watched, _Unwatched),
         (watchdog.Watchdog, _Unwatched),
         (socket, _Sockets()),
-        (drain_watch.draining_nodes, set),
+        (node_watch.draining_nodes, set),
         (node_watch.begin_probe, _begin_probe),
         (gcs.calls_here, _calls_of_processes()),
     ]
@@ -329,9 +329,9 @@ def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, A
 def load_everything() -> None:
     """Import what the product would import while it runs, so that nothing is missed."""
     for package in (pxrs_ray.actors, pxrs_ray.log):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    for name in ("appender", "ledger", "routing", "target"):
+    for name in ("appender", "ledger", "routing", "queue_ref"):
         importlib.import_module(f"pxrs_ray.spark.{name}")
 
 
