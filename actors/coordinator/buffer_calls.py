@@ -40,17 +40,20 @@ class BufferCalls(BufferSlots):
             raise error
         return list(answers)
 
-    async def _of_met(self, call: Callable[[int], Awaitable[Any]]) -> dict[int, Any]:
+    async def _of_met(
+        self, call: Callable[[int], Awaitable[Any]], *, of_all: bool = False
+    ) -> dict[int, Any]:
         """What each buffer that is there answers to a call.
 
         Who goes away meanwhile is met anew when it is back, as one that was away before, and is
-        asked then. Raises when one that is there fails, or does not answer in time.
+        asked then; it is an error where an answer `of_all` is needed. Raises when one that is there
+        fails, or does not answer in time.
         """
         there = self.met()
         answers = await asyncio.gather(*map(call, there), return_exceptions=True)
         found: dict[int, Any] = {}
         for index, answer in zip(there, answers, strict=True):
-            if isinstance(answer, BufferAway):
+            if isinstance(answer, BufferAway) and not of_all:
                 self._incarnations.pop(index, None)
             elif isinstance(answer, BaseException):
                 raise answer
@@ -84,6 +87,4 @@ class BufferCalls(BufferSlots):
         except Exception as error:
             if not is_away(error):
                 raise
-            told_as = self.told(index)
-            self._failed(index, error)
-            raise BufferAway(f"{told_as} is away: {told(error, TOLD_CHARS)}") from error
+            raise BufferAway(f"{self.told(index)} is away: {told(error, TOLD_CHARS)}") from error

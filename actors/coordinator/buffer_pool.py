@@ -247,14 +247,19 @@ class BufferPool(BufferCalls):
         if mine and queue not in self._external:
             await self._call(index, "passed", queue, group, mine)
 
-    async def fences(self, queue: str, group: str) -> dict[PartitionId, Epoch]:
+    async def fences(
+        self, queue: str, group: str, *, of_all_met: bool = False
+    ) -> dict[PartitionId, Epoch]:
         """The highest epoch of a group that each log has seen, of the buffers that are there.
 
-        Those that come back are asked then. Raises when one cannot be asked.
+        Those that come back are asked then; with `of_all_met` also who goes away meanwhile is an
+        error. Raises when one that is there fails.
         """
         found: dict[PartitionId, Epoch] = {}
         if queue not in self._external:
-            answers = await self._of_met(lambda i: self._call(i, "fences", queue, group))
+            answers = await self._of_met(
+                lambda i: self._call(i, "fences", queue, group), of_all=of_all_met
+            )
             for answer in answers.values():
                 found.update(answer)
         return found

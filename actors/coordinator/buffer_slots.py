@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.actors.cluster.ray_errors import is_gone
 from pxrs_ray.actors.coordinator.buffer_start import buffer_at_home
 from pxrs_ray.clock import lease_clock_ms
-from pxrs_ray.errors import SlotWaits
+from pxrs_ray.errors import BufferAway, SlotWaits
 from pxrs_ray.model import Generation
 from pxrs_ray.status.places import AT_HOME, DEPOSED, ELSEWHERE, SILENT, STARTING, WAITING
 from pxrs_ray.supervision.supervisor import off_loop, within
@@ -192,6 +192,8 @@ class BufferSlots(ABC):
     def _failed(self, index: int, error: BaseException) -> None:
         """A look has failed. Who is gone for good is made anew, where its disk is."""
         self._answered.discard(index)
+        if isinstance(error, BufferAway) and error.__cause__ is not None:
+            error = error.__cause__
         if is_gone(error):
             self._let_go(index)
         if index not in self._waits:

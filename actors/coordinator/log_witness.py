@@ -100,7 +100,7 @@ class LogWitness:
         if not waiting or self._host.halted is not None:
             return
         try:
-            seen = await self._pool.fences(self._spec.queue, self._spec.group)
+            seen = await self._pool.fences(self._spec.queue, self._spec.group, of_all_met=True)
             rows = self._host.core.state.rows
             above = {p: max(seen.get(p, 0), rows[p].epoch) for p in waiting}
             logger.error("group %s is granted anew above epochs %s", self._spec.group, above)

@@ -23,7 +23,7 @@ from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.watchdog import Unwatched
 from pxrs_ray.actors.coordinator import (
-    buffer_pool,
+    buffer_calls,
     buffer_slots,
     consumer_replicas,
     coordinator,
@@ -195,7 +195,7 @@ class ControlWorld:
         here = [NodeSeen("here", "10.0.0.1")]
         patch(mock.patch.object(node_watch, "node_here", lambda: "here"))
         patch(mock.patch.object(node_watch, "living_nodes", lambda: (here, "here")))
-        patch(mock.patch.object(buffer_pool, "CALL_WAIT_S", CALL_WAIT_S))
+        patch(mock.patch.object(buffer_calls, "CALL_WAIT_S", CALL_WAIT_S))
         patch(mock.patch.object(coordinator, "DrainWatch", Still))
         patch(mock.patch.object(coordinator, "TopologyMetrics", Still))
         # One process plays them all: nobody of it may be ended for being frozen.

@@ -107,10 +107,15 @@ class World3:
             if not host.is_on:
                 self.hosts.power_on(host.index)
             host.thaw()
-        self.hosts.ray_where_missing()
-        if not self.world.desk.is_open:
+        anew = self.hosts.ray_where_missing()
+        if anew or not self.world.desk.is_open:
             self.world.desk.close()
             self.world.desk = Desk(self.hosts[HEAD])
+        if anew:
+            # Ray's own GCS has ended, and with it every actor: whoever operates it deploys again.
+            print("hosts: Ray's head has ended: deployed again", flush=True)
+            self.world.deploy()
+            self.world.start(work_s=WORK_S)
         # A node that Ray took for dead does not come back by itself: its raylet ends when it hears.
         known = self.world.desk("nodes")
         for host in self.hosts:

@@ -172,17 +172,21 @@ class Hosts:
         """Start the Ray nodes of hosts that were powered on again."""
         self._start_ray(list(indices))
 
-    def ray_where_missing(self) -> None:
-        """Have a Ray node on every host, as `start_ray` made them; without the head, all anew."""
+    def ray_where_missing(self) -> bool:
+        """Have a Ray node on every host, as `start_ray` made them; whether all of Ray is new.
+
+        It is without the head: Ray's GCS kept what it knew in memory.
+        """
         if not self._hosts[0].find("gcs_server"):
             for host in self._hosts:
                 host.stop_ray()
             self.start_ray(cpus=self._cpus, environment=self._environment)
-            return
+            return True
         missing = [host.index for host in self._hosts if not host.find("raylet/raylet")]
         for index in missing:
             self._hosts[index].stop_ray()
         self._start_ray(missing)
+        return False
 
     def drain(self, index: int, seconds: float = 300) -> None:
         """Have Ray drain a host's node, as an autoscaler does before it takes the host away."""

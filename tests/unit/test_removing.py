@@ -11,12 +11,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from ray.exceptions import RayActorError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.coordinator import deletion
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.errors import LogAway, NotFound, SlotWaits, UsageError
+from pxrs_ray.errors import BufferAway, LogAway, NotFound, SlotWaits, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.store.memory import MemoryStore
@@ -195,7 +194,7 @@ def test_a_buffer_that_is_away_gets_its_part_when_it_is_back(tmp_path: Path) -> 
         at = names.index("buffer.drop_group")
         await world.call("group", "h", "q", {})
         world.life.steps, world.fault.at, world.fault.kind = 0, at, "failed before"
-        with pytest.raises(RayActorError):
+        with pytest.raises(BufferAway):
             await world.call("delete_group", "h")
         assert "t/h" not in in_registry(world)
         await world.coordinator._reopen(0)
