@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pxrs_ray.spark.write import write_dataset as write_dataset
 
 _HOMES = {
-    "FeedReport": "report",
+    "FeedReport": "progress",
     "StreamFeed": "stream",
     "WholeRow": "columns",
     "decode_arrow_row": "columns",
-    "partition_column": "partitioning",
+    "partition_column": "partition_column",
     "read_queue": "read",
     "spark_local": "session",
     "spark_on_ray": "session",
-    "write_dataframe": "feed",
-    "write_dataset": "feed",
+    "write_dataframe": "write",
+    "write_dataset": "write",
     "write_stream": "stream",
 }
 

@@ -35,6 +35,8 @@ FORBIDDEN = {
 }
 # The commands start what they drive, but only once they are called: `pxrs --help` loads no Ray.
 MAY_IMPORT_LATE = ("pxrs_ray/cli/",)
+# The demonstration is a program of its own, which `pxrs demo` loads: it stands on everything.
+DEMONSTRATION = "pxrs_ray/demo/"
 # The front door and the commands name, for type checkers only, what they load when it is needed.
 MAY_NAME_FOR_TYPES = ("pxrs_ray/__init__.py", "pxrs_ray/cli/")
 
@@ -124,6 +126,8 @@ def imports(source: str, *, late: bool, types: bool) -> Iterator[tuple[int, str]
 def wrong_imports(name: str, source: str) -> Iterator[str]:
     """Say which imports of the file `name` break the layering."""
     forbidden = FORBIDDEN[name.split("/")[0]]
+    if name.startswith(DEMONSTRATION):
+        return
     late = not name.startswith(MAY_IMPORT_LATE)
     types = not name.startswith(MAY_NAME_FOR_TYPES)
     for line, module in imports(source, late=late, types=types):
@@ -291,6 +295,7 @@ def test_importing_the_core_loads_neither_ray_nor_spark_nor_drivers() -> None:
     modules = [
         name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for path in files({".py"}, "pxrs_ray")
+        if not name_of(path).startswith(DEMONSTRATION)
     ]
     assert "pxrs_ray.model" in modules
     every = loaded_after("".join(f"import {module}\n" for module in modules))
