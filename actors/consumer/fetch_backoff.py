@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from pxrs_ray.model import PartitionId
-from pxrs_ray.supervision.restart_rules import Faults, RestartRules
+from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules
 
 T = TypeVar("T")
 
@@ -20,13 +20,13 @@ class FetchBackoff:
     def __init__(self, later: Callable[[float], object]) -> None:
         """`later` has the loop look again in so many seconds."""
         self._later = later
-        self._faults: dict[PartitionId, Faults] = {}
+        self._faults: dict[PartitionId, FaultsInARow] = {}
         self._until_s: dict[PartitionId, float] = {}
 
     def rest(self, partition: PartitionId) -> None:
         """It could not be read: look at it again after a pause."""
         now_s = time.monotonic()
-        pause_s = self._faults.setdefault(partition, Faults(RULES)).failed(now_s)
+        pause_s = self._faults.setdefault(partition, FaultsInARow(RULES)).failed(now_s)
         assert pause_s is not None
         self._until_s[partition] = now_s + pause_s
         self._later(pause_s)

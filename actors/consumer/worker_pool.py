@@ -21,7 +21,7 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Standing
-from pxrs_ray.supervision.restart_rules import Faults, RestartRules, told
+from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class WorkerPool:
         self._supervisor = supervisor
         self._workers: dict[PartitionId, Worker] = {}
         self._failures: dict[PartitionId, Failure] = {}
-        self._faults: dict[tuple[PartitionId, Epoch], Faults] = {}
+        self._faults: dict[tuple[PartitionId, Epoch], FaultsInARow] = {}
         self._resting: dict[PartitionId, tuple[Epoch, asyncio.Task[None]]] = {}
         self._passed_by_ended = 0
 
@@ -89,7 +89,7 @@ class WorkerPool:
         """Begin the partition again, after a pause that grows from fault to fault."""
         self._failures[partition] = failure
         self._supervisor.trouble(f"partition {partition}", failure.error)
-        faults = self._faults.setdefault((partition, epoch), Faults(RESTARTS))
+        faults = self._faults.setdefault((partition, epoch), FaultsInARow(RESTARTS))
         pause_s = faults.failed(time.monotonic())
         assert pause_s is not None, "a partition is never given up: it is ours until it is not"
         resting = self._supervisor.once(

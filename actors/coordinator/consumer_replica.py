@@ -17,7 +17,7 @@ from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.group.incarnations import next_above
 from pxrs_ray.model import Incarnation, Member, MemberId
-from pxrs_ray.supervision.restart_rules import Faults, RestartRules
+from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules
 from pxrs_ray.supervision.supervisor import within
 
 INFO_WAIT_S = 0.5
@@ -38,7 +38,7 @@ class ConsumerReplica:
     born_s: float = 0.0
     quick_deaths: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    faults: Faults = field(default_factory=lambda: Faults(RestartRules()))
+    faults: FaultsInARow = field(default_factory=lambda: FaultsInARow(RestartRules()))
 
     def starts(self, incarnation: Incarnation, actor: str) -> None:
         """Another actor is made for it."""

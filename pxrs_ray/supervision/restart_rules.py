@@ -32,7 +32,7 @@ def told(error: BaseException, chars_max: int = ERROR_CHARS_MAX) -> str:
 class RestartRules:
     """How soon a unit begins again, and how many faults in a row are too many (0: never).
 
-    Faults that lie further apart than `quiet_s` are not in a row.
+    FaultsInARow that lie further apart than `quiet_s` are not in a row.
     """
 
     pause_first_s: float = 0.1
@@ -41,7 +41,7 @@ class RestartRules:
     quiet_s: float = QUIET_S
 
 
-class Faults:
+class FaultsInARow:
     """The faults of one unit in a row."""
 
     def __init__(self, rules: RestartRules) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pxrs_ray.supervision.forks import leave_if_child
-from pxrs_ray.supervision.restart_rules import Faults, RestartRules, Troubles, told
+from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules, Troubles, told
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Supervisor:
     async def _keep(
         self, place: str, work: Callable[[], Coroutine[Any, Any, None]], gave_up: GaveUp | None
     ) -> None:
-        faults = Faults(self._rules)
+        faults = FaultsInARow(self._rules)
         task = asyncio.current_task()
         while not self._closing:
             try:
@@ -137,7 +137,7 @@ class Supervisor:
         return threading.Thread(target=run, name=place, daemon=True)
 
     def _run(self, place: str, work: Callable[[], None], again: Callable[[], bool] | None) -> None:
-        faults = Faults(self._rules)
+        faults = FaultsInARow(self._rules)
         while True:
             try:
                 work()
