@@ -87,4 +87,7 @@ class BufferCalls(BufferSlots):
         except Exception as error:
             if not is_away(error):
                 raise
-            raise BufferAway(f"{self.told(index)} is away: {told(error, TOLD_CHARS)}") from error
+            raise BufferAway(
+                f"{self.told(index)} is away, and is started anew by itself: try again "
+                f"({told(error, TOLD_CHARS)})"
+            ) from error

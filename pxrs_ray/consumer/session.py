@@ -98,13 +98,15 @@ class ConsumerSession:
         self.lease_ms = assignment.lease_ms
         grants = [g for g in assignment.grants if g.epoch > self._over.get(g.partition, -1)]
         granted = {grant.partition: grant for grant in grants}
-        dropped = tuple(
-            p
+        gone = [
+            held
             for p, held in self.holdings.items()
             if p not in granted or granted[p].epoch != held.epoch
-        )
-        for partition in dropped:
-            del self.holdings[partition]
+        ]
+        # Of what its worker has stopped nothing is left to drop: the release's answer is overtaken.
+        dropped = tuple(held.partition for held in gone if not (held.draining and held.stopped))
+        for held in gone:
+            del self.holdings[held.partition]
         begun = tuple(grant for grant in grants if grant.partition not in self.holdings)
         started = tuple(grant for grant in begun if grant.partition not in assignment.revoking)
         for grant in begun:

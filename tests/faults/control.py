@@ -103,6 +103,8 @@ async def begin_at_end(world: ControlWorld) -> None:
 
 async def begun_at_end(world: ControlWorld) -> None:
     check(CAME, world.checkpoints("g"), "start='end'")
+    if await logs_know(world, "q", "g") != CAME:
+        await world.settled()  # a buffer that was away for a moment is told in the next round
     check(CAME, await logs_know(world, "q", "g"), "what the logs keep for the group")
     await world.produce("q", 0, 2)
     mine = await join(world, "g", "m")

@@ -34,7 +34,7 @@ from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.protocol import Appended
-from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.errors import BufferAway, StoreUnavailable
 from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.topology.homes import Home, NodeSeen
@@ -279,7 +279,7 @@ class ControlWorld:
         """As `call`, once more where it fails for a passing reason."""
         try:
             return await self.call(method, *arguments)
-        except (RayActorError, StoreUnavailable, TimeoutError):
+        except (BufferAway, StoreUnavailable, TimeoutError):
             return await self.call(method, *arguments)
 
     @property

@@ -74,6 +74,18 @@ def test_a_new_generation_begins_its_sequences_anew() -> None:
     assert session.assign(told(sequence=0, generation=2)).dropped == (0,)
 
 
+def test_what_a_worker_has_stopped_is_not_dropped_though_the_answer_is_late() -> None:
+    grants = Grant(0, 1, 0), Grant(1, 1, 0)
+    session = session_with(*grants)
+    assert session.assign(told(*grants, sequence=2, revoking=(0, 1))).draining == (0, 1)
+    session.stopped(0, 1)
+    rows = session.to_release()
+    # Partition 0 was handed over in time; partition 1 was taken before its worker had stopped.
+    assert session.assign(told(sequence=3)).dropped == (1,)
+    session.released(rows)
+    assert not session.holds(0, 1) and not session.holds(1, 1)
+
+
 def test_what_is_not_granted_at_the_same_epoch_is_dropped() -> None:
     session = session_with(Grant(0, 1, 0), Grant(1, 1, 0), Grant(2, 1, 0))
     session.fetched(1, 1, 0, 5, 5)
