@@ -91,9 +91,9 @@ def metrics() -> str:
         "# Metrics",
         MADE,
         "",
-        "The coordinator of a topology tells them every five seconds through `ray.util.metrics`, "
-        "from what it knows anyway: no message pays for them. In Prometheus each name begins with "
-        "`ray_pxrs_`, and a counter's ends with `_total`. Rates are `rate(...)` of counters.",
+        "The coordinator of a topology reports these metrics every five seconds through "
+        "`ray.util.metrics`. They add no cost per message. In Prometheus each name begins with "
+        "`ray_pxrs_`, and a counter's ends with `_total`. Use `rate(...)` of a counter for a rate.",
         "",
         f"Histograms have the bounds {bounds}.",
         "",
@@ -107,7 +107,7 @@ def metrics() -> str:
         "",
         "`cause` is one of join, leave, death, lease, configuration, asked, seek, raised.",
         "",
-        "A board for Grafana is `docs/ops/grafana.json`, alert rules are `docs/ops/alerts.yml`.",
+        "`docs/ops/grafana.json` is a Grafana board, `docs/ops/alerts.yml` has alert rules.",
     ]
     return "\n".join(lines) + "\n"
 
