@@ -3,6 +3,8 @@
     python examples/spark_feed.py             # with a topology of its own, removed afterwards
     python examples/spark_feed.py balances    # into the running topology of that name
 
+Needs `pip install "pxrs-ray[spark]"` and Java.
+
 Runs on the Ray cluster that RAY_ADDRESS names (so does `ray job submit`), or starts a local one.
 """
 

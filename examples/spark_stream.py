@@ -1,4 +1,7 @@
-"""Stream files into a queue as they appear, each batch exactly once: `python spark_stream.py`."""
+"""Stream files into a queue as they appear, each batch exactly once: `python spark_stream.py`.
+
+Needs `pip install "pxrs-ray[spark]"` and Java.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pxrs_ray.extras import extra
+
 if TYPE_CHECKING:
     from pxrs_ray.spark.columns import WholeRow as WholeRow
     from pxrs_ray.spark.columns import decode_arrow_row as decode_arrow_row
@@ -47,7 +49,8 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'pxrs_ray.spark' has no attribute {name!r}")
-    return getattr(import_module(f"pxrs_ray.spark.{home}"), name)
+    with extra("spark", f"pxrs_ray.spark.{name}"):
+        return getattr(import_module(f"pxrs_ray.spark.{home}"), name)
 
 
 def __dir__() -> list[str]:

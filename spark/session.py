@@ -24,7 +24,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pxrs_ray.actors.cluster.join import join_or_start
-from pxrs_ray.errors import AlreadyExists, DependencyMissing, UsageError
+from pxrs_ray.errors import AlreadyExists, UsageError
+from pxrs_ray.extras import extra
 from pxrs_ray.spark.java import OPTIONS, check_java
 
 ENDED_S_MAX = 20.0
@@ -148,10 +149,8 @@ def _refuse_second_session() -> None:
 
 
 def _raydp() -> Any:
-    try:
+    with extra("spark", "Spark on Ray"):
         import raydp
-    except ImportError as error:
-        raise DependencyMissing(f"RayDP cannot be imported: {error}; pip install raydp") from error
     return raydp
 
 

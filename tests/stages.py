@@ -74,7 +74,10 @@ STAGES = (
         tests=("tests/test_tidy.py", "tests/test_rooms.py"),
     ),
     Stage("unit", tests=("tests/unit", "tests/fuzz"), workers=2),
-    Stage("packaging", tests=("tests/test_packaging.py", "tests/test_setup.py")),
+    Stage(
+        "packaging",
+        tests=("tests/test_packaging.py", "tests/test_extras.py", "tests/test_setup.py"),
+    ),
     Stage("contract", tests=("tests/contract",), twice=True, workers=2),
     Stage("simulation", tests=("tests/simulation",), workers=2, dist="worksteal"),
     Stage("faults", tests=("tests/faults",), workers=2, dist="worksteal"),

@@ -321,6 +321,12 @@ def test_nothing_of_this_machine_is_in_the_tree() -> None:
     assert found == []
 
 
+def test_no_merge_was_left_unfinished() -> None:
+    mark = re.compile(r"^(<{7}|>{7})( |$)", re.MULTILINE)
+    found = [path for path in files(TEXTS) if mark.search(path.read_text(errors="replace"))]
+    assert found == []
+
+
 def test_the_pins_are_plain() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert lines and all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in lines)

@@ -9,7 +9,6 @@ import path ('package.module:name'). A batch is meant where the one parameter is
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
@@ -19,12 +18,12 @@ from typing import Any
 
 from ray import cloudpickle
 
+from pxrs_ray.consumer.handler_shape import check_mode, check_shape, import_handler, shape_of
 from pxrs_ray.errors import HandlerError, NotHeld
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.supervisor import LoopThread
 
-MODES = ("auto", "message", "batch")
 HANDLER_BYTES_MAX = 512 * 1024
 
 
@@ -43,13 +42,12 @@ def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
 
     Raises HandlerError when it is not callable, cannot be imported or pickled, or is too large.
     """
-    if mode not in MODES:
-        raise HandlerError(f"handler mode must be one of {', '.join(MODES)}, not {mode!r}")
+    check_mode(mode)
     if isinstance(handler, HandlerRef):
         return handler
     if isinstance(handler, str):
         return HandlerRef(handler, None, mode, handler)
-    _check_shape(handler)
+    check_shape(handler)
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
     try:
         pickled: bytes = cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]
@@ -66,54 +64,23 @@ def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
     return HandlerRef(None, pickled, mode, name)
 
 
-def _check_shape(handler: object) -> None:
-    if inspect.isclass(handler):
-        if not hasattr(handler, "handle") and not hasattr(handler, "handle_batch"):
-            raise HandlerError(
-                f"handler class {handler.__qualname__} needs a method handle(message) or "
-                "handle_batch(batch)"
-            )
-    elif not callable(handler) and not hasattr(handler, "handle"):
-        raise HandlerError(f"a handler must be callable or an import path, not {handler!r}")
-
-
-def _import(path: str) -> object:
-    module_name, separator, name = path.partition(":")
-    if not separator:
-        raise HandlerError(f"handler path {path!r} must look like 'package.module:name'")
-    try:
-        found: object = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise HandlerError(
-            f"handler {path!r} cannot be imported here ({error}): is its package installed on this "
-            "node, or part of the job's working_dir?"
-        ) from error
-    return found
-
-
 class Handler:
     """A loaded handler: what workers call, from their own threads."""
 
     def __init__(self, ref: HandlerRef) -> None:
-        target = (
-            _import(ref.path) if ref.path is not None else cloudpickle.loads(ref.pickled or b"")
+        found = (
+            import_handler(ref.path)
+            if ref.path is not None
+            else cloudpickle.loads(ref.pickled or b"")
         )
-        _check_shape(target)
+        shape = shape_of(found, ref.mode)
         self.name = ref.name
-        self._target: Any = target() if inspect.isclass(target) else target
-        function: Any = self._target
-        self.wants_batch = ref.mode == "batch"
-        if hasattr(self._target, "handle_batch"):
-            function, self.wants_batch = self._target.handle_batch, True
-        elif hasattr(self._target, "handle"):
-            function = self._target.handle
-        if ref.mode == "auto" and not self.wants_batch:
-            self.wants_batch = _takes_batch(function)
+        self._target = shape.target
+        self.wants_batch = shape.wants_batch
+        function = shape.function
         self._one_at_a_time = False
         self._check: Callable[[Any], None] | None = None
-        self._loop = LoopThread("pxrs-async-handler") if _is_async(function) else None
+        self._loop = LoopThread("pxrs-async-handler") if shape.is_async else None
         self.call: Callable[[Any], object] = self._run_async if self._loop else function
         self._function: Callable[[Any], Coroutine[Any, Any, object]] = function
 
@@ -206,17 +173,3 @@ class Handler:
             leave_if_child(error)
             raise
         leave_if_child()
-
-
-def _is_async(function: Any) -> bool:
-    call = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async one
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def _takes_batch(function: Callable[..., object]) -> bool:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    note = parameters[0].annotation if parameters else None
-    return "DeliveredBatch" in (note if isinstance(note, str) else getattr(note, "__name__", ""))

@@ -35,11 +35,14 @@ def command(
     import secrets
     import socket
 
-    from aiohttp import web
-
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import say
-    from pxrs_ray.dashboard.server import Server
+    from pxrs_ray.extras import extra
+
+    with extra("default", "the live page"):
+        from aiohttp import web
+
+        from pxrs_ray.dashboard.server import Server
 
     found = running(topology)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -46,8 +46,13 @@ def _mark(level: str) -> object:
 
 
 def _machine() -> Iterator[Finding]:
+    from importlib.util import find_spec
+
     from pxrs_ray.status.diagnosis import Finding, Level
 
+    if find_spec("pyspark") is None:  # then nothing here needs Java
+        yield Finding(Level.OK, "Spark", "not installed; feeds from it come with pxrs-ray[spark]")
+        return
     java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
     if java:
         yield Finding(Level.OK, "Java", java)

@@ -3,12 +3,8 @@
 A handler that acts on the outside world passes `context.fencing_token` along (a receiver refuses
 a lower epoch for the same topology and partition) or `context.idempotency_key`, which is the same
 each time this message is delivered, whoever delivers it, and never that of another message: a
-<<<<<<< HEAD
-topology that is made anew under an old name has another `topology_id`. Whoever acts on something
-that compares no tokens asks `context.holds()` right before.
-=======
-topology or a queue that is made anew under an old name has another `topology_id`.
->>>>>>> aone
+topology or a queue that is made anew under an old name has another `topology_id`. Whoever acts on
+something that compares no tokens asks `context.holds()` right before.
 """
 
 from __future__ import annotations

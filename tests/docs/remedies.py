@@ -11,7 +11,8 @@ REMEDIES = {
     "CoordinatorDeposed": "Nothing: a newer coordinator works. Seen for ever, two clusters share "
     "one registry: give each its `key_prefix`.",
     "DeadlineExceeded": "`pxrs doctor` says what is slow or away; the call can be made again.",
-    "DependencyMissing": "Install what is named.",
+    "DependencyMissing": "Install what is named, on every node that needs it; extras are in the "
+    "README.",
     "DiskFull": "Free the disk, or set retention; producers go on by themselves.",
     "FeedConflict": "Give the feed another `feed_id`, or feed the same data as before.",
     "Fenced": "Stop working on that partition: another owner has it. Never try the call again.",

@@ -20,21 +20,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.errors import DependencyMissing
-
 _GENERATED = ("kv_pb2", "auth_pb2", "rpc_pb2")
 _DESCRIPTOR = re.compile(r"serialized_pb=_b\(('(?:[^'\\]|\\.)*')\)")
 _LOCK = threading.Lock()
 
 
 def import_etcd3() -> Any:
-    """The module etcd3, usable. Raises DependencyMissing when it is not installed."""
+    """The module etcd3, usable. Raises ModuleNotFoundError when it is not installed."""
     with _LOCK:
-        if "etcd3" in sys.modules:
+        if sys.modules.get("etcd3") is not None:
             return sys.modules["etcd3"]
         spec = find_spec("etcd3")  # which does not run it
         if spec is None or not spec.submodule_search_locations:
-            raise DependencyMissing("the etcd store needs the package etcd3: pip install etcd3")
+            raise ModuleNotFoundError("No module named 'etcd3'", name="etcd3")
         folder = Path(spec.submodule_search_locations[0]) / "etcdrpc"
         made = _made_modules(folder)
         sys.modules.update(made)
