@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
-import ray
 from ray.exceptions import RayActorError, RayError
 
 from pxrs_ray.actors import names
@@ -32,16 +29,22 @@ from pxrs_ray.actors.coordinator.consumer_autopsy import (
     UNSEEN,
     autopsy,
     end_of,
-    last_line,
+    first_told,
 )
-from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica, infos_of, next_incarnation
+from pxrs_ray.actors.coordinator.consumer_replica import (
+    ConsumerReplica,
+    infos_of,
+    kill_here,
+    next_incarnation,
+    pid_here,
+)
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.group.events import Died, Dismiss, Join, Leave
-from pxrs_ray.model import Incarnation, Member, MemberId
+from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.processing.suspects import Death
-from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.supervision.restart_rules import last_line, told
 from pxrs_ray.supervision.supervisor import Supervisor, beside, is_asked_for, within
 
 logger = logging.getLogger(__name__)
@@ -53,7 +56,6 @@ MOVED_WAIT_S = 2.0
 PENDING_AFTER_S = 5.0
 RESPAWN_PAUSE_S = 0.1
 RESPAWN_PAUSE_MOST_S = 10.0
-QUICK_DEATH_S = 3.0
 
 
 class ConsumerSupervisor:
@@ -259,7 +261,8 @@ class ConsumerSupervisor:
         if not wanted:
             return
         wanted.sort(key=lambda replica: replica.member)
-        await self._host.submit(Join(tuple(self._member(replica) for replica in wanted)))
+        grace_ms = self.spec.config.grace_ms
+        await self._host.submit(Join(tuple(replica.as_member(grace_ms) for replica in wanted)))
         for replica in wanted:
             replica.state, replica.reason = "running", ""
         await asyncio.gather(*(self._begin(replica) for replica in wanted))
@@ -273,34 +276,39 @@ class ConsumerSupervisor:
             self._changed()
             self._task(replica, self._join([replica]))
             return
+        async with AsyncExitStack() as opened:
+            # Looked at before it may begin: its first message may kill it at once.
+            ended = None
+            if replica.pid:
+                looking = opened.enter_async_context(process_end(pid_here(replica)))
+                ended = await self._noted(replica, looking)
+            await self._noted(replica, self._let_begin(replica))
+            self._task(replica, self._watch(replica, ended, opened.pop_all()))
+
+    async def _let_begin(self, replica: ConsumerReplica) -> None:
+        first = self._host.core.assignment(replica.member)
+        begun = replica.handle.begin.remote(replica.incarnation, first)
+        replica.pid, replica.node = await within(BEGIN_WAIT_S, begun)
+
+    async def _noted(self, replica: ConsumerReplica, work: Awaitable[Any]) -> Any:
+        """What is the matter with it is noted only: the watch or its lease will tell."""
         try:
-            first = self._host.core.assignment(replica.member)
-            begun = replica.handle.begin.remote(replica.incarnation, first)
-            replica.pid, replica.node = await within(BEGIN_WAIT_S, begun)
+            return await work
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
-            # Whatever is the matter with it: the watch or its lease will tell.
             self._supervisor.note(f"{replica.member}#{replica.incarnation} did not begin", error)
-        self._task(replica, self._watch(replica))
-
-    def _member(self, replica: ConsumerReplica) -> Member:
-        """The member as the core should know it; its actor's name is what it will show."""
-        grace_ms, label = self.spec.config.grace_ms, f"session:{replica.actor}"
-        return Member(replica.member, replica.incarnation, grace_ms=grace_ms, labels=(label,))
+            return None
 
     # --- watching ---------------------------------------------------------------------------------
 
-    async def _watch(self, replica: ConsumerReplica) -> None:
+    async def _watch(self, replica: ConsumerReplica, ended: Any, opened: AsyncExitStack) -> None:
         """Await the end of its process: told by the kernel here, by an endless call elsewhere."""
-        here = replica.node == ray.get_runtime_context().get_node_id()
         run = beside(end_of, replica.handle)
         try:
-            async with process_end(replica.pid if here else NO_PROCESS) as ended:
-                either: list[asyncio.Future[Any]] = [run, ended]
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                status = ended.result() if ended.done() else 0
-            cause = run.result() if run.done() else PROCESS_DIED
+            async with opened:
+                ended = ended or await opened.enter_async_context(process_end(pid_here(replica)))
+                cause, status = await first_told(run, ended, here=pid_here(replica) != NO_PROCESS)
         finally:
             run.cancel()
         told = f"{cause} (pid {replica.pid})"
@@ -338,8 +346,7 @@ class ConsumerSupervisor:
     async def _respawn(self, replica: ConsumerReplica, cause: str) -> None:
         """Put a new incarnation in the place of a dead one; one that dies at once waits longer."""
         while not self._stopping and self.spec.config.respawn:
-            lived_s = time.monotonic() - replica.born_s
-            replica.quick_deaths = replica.quick_deaths + 1 if lived_s < QUICK_DEATH_S else 0
+            replica.count_death()
             replica.reason = f"replaces one that died: {cause}"
             if replica.state != "failed":
                 replica.state = "starting"
@@ -390,9 +397,8 @@ class ConsumerSupervisor:
         for task in replica.tasks:
             if replica.state == "leaving":
                 task.cancel()
-        if hard and replica.pid and replica.node == ray.get_runtime_context().get_node_id():
-            with suppress(ProcessLookupError):
-                os.kill(replica.pid, signal.SIGKILL)
+        if hard:
+            kill_here(replica)
         return self._supervisor.once(f"the end of {replica.actor}", gcs.kill(replica.handle))
 
     def _task(self, replica: ConsumerReplica, work: Any) -> None:

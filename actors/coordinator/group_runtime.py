@@ -322,8 +322,7 @@ class GroupRuntime:
         )
         if any(outcome is not Outcome.APPLIED for outcome in outcomes):
             await self._judge(batch)
-        versions = [record.version for record in batch.records if record.version]
-        if versions:
+        if versions := [record.version for record in batch.records if record.version]:
             self._controller.led(self.group, generation, max(versions))
 
     async def _judge(self, batch: WriteBatch) -> None:
