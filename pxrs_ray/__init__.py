@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pxrs_ray.consumer.delivery import Delivery as Delivery
     from pxrs_ray.errors import ConfigError as ConfigError
     from pxrs_ray.errors import Fenced as Fenced
-    from pxrs_ray.errors import NotOwner as NotOwner
     from pxrs_ray.errors import PartitionFull as PartitionFull
     from pxrs_ray.errors import PxrsError as PxrsError
     from pxrs_ray.errors import StoreUnavailable as StoreUnavailable
@@ -39,7 +38,6 @@ _HOMES = {
     "Fenced": "pxrs_ray.errors",
     "GroupConfig": "pxrs_ray.config",
     "Message": "pxrs_ray.model",
-    "NotOwner": "pxrs_ray.errors",
     "Notifications": "pxrs_ray.actors.client.notifications",
     "PartitionFull": "pxrs_ray.errors",
     "PxrsError": "pxrs_ray.errors",

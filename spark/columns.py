@@ -64,11 +64,6 @@ def decode_arrow_row(payload: bytes) -> dict[str, Any]:
     return row
 
 
-def is_whole_arrow_row(df: DataFrame) -> bool:
-    """Whether the payloads are still rows, to be encoded where they are routed."""
-    return isinstance(df.schema[PAYLOAD].dataType, T.StructType)
-
-
 def _payload(df: DataFrame, payload: Expression | WholeRow) -> Column:
     if payload is WholeRow.JSON:
         return F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).cast("binary").alias(PAYLOAD)

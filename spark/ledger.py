@@ -102,13 +102,8 @@ class Ledger:
         """
         self._tell("plan", 0, {"plan": plan})
 
-    def tell_mark(self, number: int, step: int, digest: str) -> None:
-        """Say what a Spark partition's frames are up to the step. Raises FeedConflict."""
-        self.send_mark(number, step, digest)
-        self.settle()
-
     def send_mark(self, number: int, step: int, digest: str) -> None:
-        """The same, not waiting for the answer: `settle` does."""
+        """Say what a Spark partition's frames are up to the step; `settle` waits for the answer."""
         self._send(f"{number}", step, {"number": number, "step": step, "digest": digest})
 
     def tell_done(self, number: int, done: dict[str, Any]) -> None:

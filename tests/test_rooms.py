@@ -18,7 +18,8 @@ from tests.test_tidy import ROOT, files, name_of
 
 ROWS = (
     ("base",),
-    ("supervision", "data"),
+    ("supervision",),
+    ("data",),
     ("partitioning", "store", "log", "scaling", "interop"),
     ("processing", "producer", "sources", "sink", "topology"),
     ("group", "status"),

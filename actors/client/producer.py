@@ -15,12 +15,12 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from pxrs_ray.actors.buffer.append_client import AppendClient
 from pxrs_ray.actors.cluster.ray_errors import is_away, ours
 from pxrs_ray.clock import Instant, SystemClock, monotonic_ms, wall_ms
+from pxrs_ray.closing import Closing
 from pxrs_ray.data.batch import Batch, Headers
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.data.tables import batch_of_table
@@ -47,7 +47,7 @@ _CLOCK = SystemClock()
 _NO_TIME = Instant(0, 0)
 
 
-class Producer:
+class Producer(Closing):
     """A producer of one queue. Close it (or use `with`): closing sends what was not sent yet.
 
     `producer_id` is the identity that its frames bear: that of a block that is sent again (see
@@ -359,14 +359,3 @@ class Producer:
             self._events.put(_WAKE)
             self._thread.join(timeout_s)
             self._appending.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

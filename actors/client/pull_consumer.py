@@ -22,12 +22,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.specs import GroupSpec
+from pxrs_ray.closing import Closing
 from pxrs_ray.consumer.delivery import DeliveredBatch, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
@@ -64,7 +64,7 @@ class _Skip:
     to: Offset
 
 
-class PullConsumer:
+class PullConsumer(Closing):
     """Iterate it for batches; `commit()` what was taken. Use it from one thread at a time."""
 
     def __init__(
@@ -108,17 +108,6 @@ class PullConsumer:
             ) from None
 
     # --- the caller's side ------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[DeliveredBatch]:
         while not self._closed:

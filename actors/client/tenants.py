@@ -14,8 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -23,6 +22,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.actors.cluster.join import join
 from pxrs_ray.actors.coordinator.tenant_router import LEASE_S, Routes, TenantStatus, routes_actor
+from pxrs_ray.closing import Closing
 from pxrs_ray.data.batch import Headers
 from pxrs_ray.data.message_form import checked_headers, checked_name
 from pxrs_ray.errors import DeadlineExceeded, ProducerError, ProducerFenced, PxrsError
@@ -111,7 +111,7 @@ class Tenants:
             time.sleep(LOOK_EVERY_S)
 
 
-class TenantProducer:
+class TenantProducer(Closing):
     """Sends for many tenants. One thread of its own hears of moves, also while nothing is sent.
 
     It renews its lease whatever is under way. A tenant that moves is held back until everything it
@@ -291,17 +291,6 @@ class TenantProducer:
         if troubles:
             raise troubles[0]
         ray.get(self._routes.leave.remote(self._name), timeout=CALL_WAIT_S)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _close(producer: Any) -> PxrsError | None:

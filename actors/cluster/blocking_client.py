@@ -18,6 +18,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster.actor_process import ALIVE, Whereabouts, whereabouts
 from pxrs_ray.actors.cluster.coordinator_client import RETRY_FIRST_S, RETRY_MOST_S, answer_of
 from pxrs_ray.actors.cluster.join import join
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
 
 CALL_WAIT_S = 60.0
@@ -35,7 +36,7 @@ class BlockingCoordinatorClient:
     def __call__(self, method: str, *arguments: object, timeout_s: float = CALL_WAIT_S) -> Any:
         """Call `method`; raises what it raised, NotFound, or DeadlineExceeded."""
         end_s = time.monotonic() + timeout_s
-        pause_s = RETRY_FIRST_S
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             try:
                 handle = self._find()
@@ -55,12 +56,11 @@ class BlockingCoordinatorClient:
                 ) from None
             except (RayActorError, ActorUnschedulableError) as error:
                 self._handle = None
-                if time.monotonic() + pause_s > end_s:
+                if time.monotonic() + backoff.next_s > end_s:
                     raise DeadlineExceeded(
                         f"the coordinator of {self.topology} is away for {timeout_s:g} s: {error}"
                     ) from error
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, RETRY_MOST_S)
+            time.sleep(backoff.failed())
 
     def check_alive(self, timeout_s: float) -> None:
         """Return when the coordinator's process answers, whatever it is at.

@@ -17,6 +17,7 @@ from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
 from pxrs_ray.supervision.supervisor import within
 
@@ -56,7 +57,7 @@ class CoordinatorClient:
         Raises what the method raised, or DeadlineExceeded after `timeout_s`.
         """
         end_s = time.monotonic() + timeout_s
-        pause_s = RETRY_FIRST_S
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         last: BaseException | None = None
         while (left_s := end_s - time.monotonic()) > 0:
             try:
@@ -80,8 +81,7 @@ class CoordinatorClient:
             except TimeoutError as error:
                 last = error
                 break
-            await asyncio.sleep(min(pause_s, max(0.0, left_s)))
-            pause_s = min(pause_s * 2, RETRY_MOST_S)
+            await asyncio.sleep(min(backoff.failed(), max(0.0, left_s)))
         raise DeadlineExceeded(
             f"the coordinator ({self._name}) did not answer {method} within {timeout_s:g} s: "
             f"{last!r}; see `pxrs doctor`"

@@ -20,6 +20,7 @@ from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError, RayError
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.supervision.restart_rules import first_sentence
 
 LISTEN_WAIT_S = 3.0
 # The preface of HTTP/2 and an empty frame of settings; the answer's frame begins with 9 bytes.
@@ -56,12 +57,12 @@ def join(**options: Any) -> None:
             raise UsageError(f"no Ray cluster runs on this machine: {START_ONE}") from error
         raise UsageError(
             f"Ray at {address} does not let us in: is that the address of a Ray cluster? "
-            f"({_first_line(error)})"
+            f"({first_sentence(error)})"
         ) from error
     except AuthenticationError as error:
         raise _not_let_in(address, error) from error
     except (RayError, RuntimeError, ValueError) as error:
-        raise UsageError(f"cannot join Ray: {_first_line(error)}") from error
+        raise UsageError(f"cannot join Ray: {first_sentence(error)}") from error
 
 
 def join_or_start() -> None:
@@ -124,7 +125,7 @@ def _check_answers(address: str, place: tuple[str, int]) -> None:
 def _not_let_in(address: str, error: BaseException) -> UsageError:
     return UsageError(
         f"the Ray cluster at {address} does not take the token that is here: {TOKEN_REMEDY} "
-        f"({_first_line(error)})"
+        f"({first_sentence(error)})"
     )
 
 
@@ -177,8 +178,3 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
     if not colon or not host or "://" in address or not port.isdigit():
         return None
     return host.strip("[]"), int(port)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].partition(". ")[0][:200] if lines else type(error).__name__

@@ -14,6 +14,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.clock import wall_ms
+from pxrs_ray.supervision.restart_rules import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def _report(node: str, call: Any, began_ms: int, end_s: float) -> NodeReport:
     try:
         python, ray_version, at_ms, free = ray.get(call, timeout=max(0.1, end_s - time.monotonic()))
     except RayError as error:
-        return NodeReport(node, problem=str(error).splitlines()[0][:200])
+        return NodeReport(node, problem=first_line(error))
     # The task ran somewhere between its call and now: only what lies outside is a difference.
     ahead_ms = max(0, at_ms - wall_ms()) or min(0, at_ms - began_ms)
     return NodeReport(node, python, ray_version, ahead_ms, free)

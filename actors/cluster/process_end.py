@@ -1,17 +1,20 @@
 """`process_end`: the moment at which a process of this machine ends, told by the kernel at once.
 
 Ray tells of a killed process after 10 to 20 ms; a process file descriptor (Linux) is readable as
-soon as it is dead. Newer kernels (6.15 on) tell through it how the process ended, to others than
-its parent too. Where there is none, Ray is waited for.
+soon as it is dead. How it ended stands in two places: until its parent has taken note of it in
+`/proc`, and from then on (in kernels from 6.15 on) behind the descriptor, for others than its
+parent too. Where there is no descriptor, Ray is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from pxrs_ray.processing.suspects import EXITED
 
@@ -19,6 +22,8 @@ _INFO = struct.Struct("Q8x44xi")
 _INFO_EXIT = 1 << 3
 # _IOWR(0xFF, 11, struct pidfd_info), in its first version.
 _GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
+
+KERNEL_TELLS = hasattr(os, "pidfd_open")
 
 # No process has this number: its end is never told.
 NO_PROCESS = -1
@@ -45,7 +50,7 @@ async def process_end(pid: int) -> AsyncIterator[asyncio.Future[int]]:
     def tell() -> None:
         loop.remove_reader(descriptor)
         if not ended.done():
-            ended.set_result(_how(descriptor))
+            ended.set_result(how_it_ended(pid, descriptor))
 
     loop.add_reader(descriptor, tell)
     try:
@@ -55,7 +60,28 @@ async def process_end(pid: int) -> AsyncIterator[asyncio.Future[int]]:
         os.close(descriptor)
 
 
-def _how(descriptor: int) -> int:
+def how_it_ended(pid: int, descriptor: int) -> int:
+    """How a dead process ended, as `process_end` tells it, whether it is a zombie or is gone."""
+    status = _noted_in_proc(pid, descriptor)
+    if status is None:
+        # Looked at last: once its parent has taken note, this holds for ever.
+        status = _noted_by_kernel(descriptor)
+    if status is None:
+        return 0
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else EXITED + os.WEXITSTATUS(status)
+
+
+def _noted_in_proc(pid: int, descriptor: int) -> int | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        # It fails when the process is gone, and then what was read may be of another.
+        signal.pidfd_send_signal(descriptor, 0)
+    except OSError:
+        return None
+    return int(fields[-1]) if fields and fields[0] == "Z" else None
+
+
+def _noted_by_kernel(descriptor: int) -> int | None:
     import fcntl
 
     asked = bytearray(_INFO.size)
@@ -63,8 +89,6 @@ def _how(descriptor: int) -> int:
     try:
         fcntl.ioctl(descriptor, _GET_INFO, asked)
     except OSError:
-        return 0
+        return None
     told, status = _INFO.unpack(asked)
-    if not told & _INFO_EXIT:
-        return 0
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else EXITED + os.WEXITSTATUS(status)
+    return status if told & _INFO_EXIT else None

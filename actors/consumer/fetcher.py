@@ -22,6 +22,7 @@ from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.coordinator_client import answer_of
 from pxrs_ray.actors.consumer.fetch_backoff import FetchBackoff
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.batch import batches
 from pxrs_ray.data.protocol import Fetched, Refused
 from pxrs_ray.errors import BufferAway, DeadlineExceeded, Fenced, LeaseOver, OffsetOutOfRange
@@ -49,8 +50,6 @@ class Fetcher:
     problem = ""
 
     def __init__(self, runtime: GroupMember, hooks: MemberCallbacks) -> None:
-        self.log_ends: dict[PartitionId, Offset] = {}
-        self.skipped: list[tuple[PartitionId, Offset, Offset]] = []
         self._runtime = runtime
         self._spec = runtime.spec
         self._hooks = hooks
@@ -97,7 +96,7 @@ class Fetcher:
 
     async def _read_on(self, index: int) -> None:
         wake = self._wakes[index]
-        pause_s = RETRY_FIRST_S
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while not self._runtime.ended.is_set():
             wake.clear()
             session, lease = self._runtime.session, self._runtime.lease
@@ -113,18 +112,16 @@ class Fetcher:
             except (RayError, BufferAway, LeaseOver) as error:
                 logger.info("buffer %d is away: %s", index, error)
                 self._forget(index)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, RETRY_MOST_S)
+                await asyncio.sleep(backoff.failed())
                 continue
-            pause_s = RETRY_FIRST_S
+            backoff.worked()
             # What comes when the lease is over is read again, by whoever is the owner then.
             if session is self._runtime.session and not session.paused and not lease.is_over():
                 self._take(fetched or [], positions)
 
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
-        for partition, held in self._runtime.session.holdings.items():
-            held.buffered_bytes = self._hooks.queued_bytes(partition)
-        wanted = self._runtime.session.to_fetch(2 * self._spec.config.pull_bytes_max)
+        most = 2 * self._spec.config.pull_bytes_max
+        wanted = self._runtime.session.to_fetch(self._hooks.queued_bytes, most)
         mine = {p: at for p, at in wanted.items() if p % self._spec.buffers == index}
         return self._resting.awake(mine)
 
@@ -198,16 +195,13 @@ class Fetcher:
                     self._runtime.supervisor.over(f"reading of partition {part.partition}")
 
     def _hand_on(self, part: Fetched, epoch: Epoch, offset: Offset) -> None:
-        self.log_ends[part.partition] = part.end_offset
         share = sum(len(chunk) for chunk in part.chunks)
         found = batches(part, offset)
         for batch in found:
             if batch.base_offset > offset:
                 self._skip(part.partition, epoch, offset, batch.base_offset)
             size = share // len(found)
-            if self._runtime.session.fetched(
-                part.partition, epoch, batch.base_offset, len(batch), size
-            ):
+            if self._runtime.session.fetched(part.partition, epoch, batch.base_offset, len(batch)):
                 self._hooks.received(part.partition, epoch, batch, size)
             offset = batch.end_offset
         if part.next_offset > offset:
@@ -223,7 +217,6 @@ class Fetcher:
                 offset,
                 to - 1,
             )
-            self.skipped.append((partition, offset, to))
             self._hooks.skipped(partition, epoch, to)
 
     def _refused(self, refused: Refused, epoch: Epoch, offset: Offset) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.sources.open_source import SourceSpec, open_source
@@ -40,8 +41,6 @@ class SourceFetcher:
     """The one fetch loop of a `GroupMember` whose queue is not ours."""
 
     def __init__(self, runtime: GroupMember, hooks: MemberCallbacks, spec: SourceSpec) -> None:
-        self.log_ends: dict[PartitionId, Offset] = {}
-        self.skipped: list[tuple[PartitionId, Offset, Offset]] = []
         self.problem = ""
         self._runtime, self._hooks, self._spec = runtime, hooks, spec
         self._partitioner = spec.spread.partitioner()
@@ -57,7 +56,7 @@ class SourceFetcher:
             return
         source: Source | None = None
         lease = self._runtime.lease
-        pause_s = RETRY_FIRST_S
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         thread = ThreadPoolExecutor(1, "pxrs-source")
         run = partial(off_loop, threads=thread)
         try:
@@ -82,10 +81,10 @@ class SourceFetcher:
                     if source is not None:
                         thread.submit(source.close)
                         source = None
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, RETRY_MOST_S)
+                    await asyncio.sleep(backoff.failed())
                     continue
-                pause_s, self.problem = RETRY_FIRST_S, ""
+                backoff.worked()
+                self.problem = ""
                 if records and not lease.is_over():
                     self._offer(records, positions)
         finally:
@@ -94,10 +93,8 @@ class SourceFetcher:
             thread.shutdown(wait=False)
 
     def _positions(self) -> dict[PartitionId, tuple[Epoch, Offset]]:
-        session = self._runtime.session
-        for partition, held in session.holdings.items():
-            held.buffered_bytes = self._hooks.queued_bytes(partition)
-        return session.to_fetch(2 * self._runtime.spec.config.pull_bytes_max)
+        most = 2 * self._runtime.spec.config.pull_bytes_max
+        return self._runtime.session.to_fetch(self._hooks.queued_bytes, most)
 
     def _offer(
         self,
@@ -118,7 +115,7 @@ class SourceFetcher:
                 batch = _batch(partition, run)
                 size_bytes = sum(len(record.payload) for record in run)
                 session = self._runtime.session
-                if not session.fetched(partition, epoch, at, len(run), size_bytes):
+                if not session.fetched(partition, epoch, at, len(run)):
                     break
                 self._hooks.received(partition, epoch, batch, size_bytes)
                 at = batch.end_offset

@@ -64,6 +64,8 @@ class BufferMoves:
         self._supervisor = Supervisor("moving buffers")
         self._leaving: asyncio.Task[None] | None = None
         self._told: dict[int, str] = {}
+        # Slots that are on a node which is drained, and could not leave it.
+        self._stuck: set[int] = set()
         self._again_s: dict[int, float] = {}
 
     async def move(self, slot: int, wanted: str | None = None) -> Moved:
@@ -73,8 +75,9 @@ class BufferMoves:
         """
         async with self._one_at_a_time:
             node = await self._homing.place_for(slot, wanted)
+            await self._homing.hold(slot)
             before = self._homing.homes.slots[slot]
-            self._homing.hold(slot)
+            self._stuck.discard(slot)
             self._told[slot] = f"moves from host {before.host} to {node.host}"
             try:
                 moved = await self._move(slot, before, node)
@@ -146,8 +149,16 @@ class BufferMoves:
     # --- nodes that go ----------------------------------------------------------------------------
 
     def leave_nodes(self, nodes: Collection[str]) -> None:
-        """Bring the buffers away that are at home on these nodes, one after the other."""
-        slots = [slot for slot in self._homing.at_home_on(nodes) if self._is_due(slot)]
+        """Bring the buffers away that are at home on these nodes, one after the other.
+
+        These are all nodes that are drained now: what is told of others is over.
+        """
+        there = self._homing.at_home_on(nodes)
+        for slot in self._stuck.difference(there):
+            self._stuck.discard(slot)
+            self._told.pop(slot, None)
+            self._again_s.pop(slot, None)
+        slots = [slot for slot in there if self._is_due(slot)]
         if slots and (self._leaving is None or self._leaving.done()):
             self._leaving = self._supervisor.once("leaving nodes", self._leave(slots))
 
@@ -161,6 +172,7 @@ class BufferMoves:
             except (PxrsError, RayError) as error:
                 self._again_s[slot] = monotonic_ms() / 1_000 + AGAIN_S
                 home = self._homing.homes.slots[slot]
+                self._stuck.add(slot)
                 self._told[slot] = (
                     f"cannot leave host {home.host}, which is drained: {told(error)}. Its logs "
                     "are away when the host goes: add a node, or stop the drain"

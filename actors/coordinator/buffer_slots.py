@@ -148,7 +148,7 @@ class BufferSlots(ABC):
         return max(0, self.grants.over_ms(index) - lease_clock_ms())
 
     def state(self, index: int) -> tuple[str, str]:
-        """How a slot is (one of `places.STATES`), and what else there is to say of it."""
+        """How a slot is (a text of `places`), and what else there is to say of it."""
         if index in self._waits:
             return WAITING, self._waits[index]
         if index in self._away:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import Any
@@ -11,15 +12,19 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.process_end import KERNEL_TELLS
 from pxrs_ray.actors.consumer.call_record_file import read_record, record_path
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.processing.suspects import Death
+from pxrs_ray.supervision.restart_rules import last_line
 
 logger = logging.getLogger(__name__)
 
 # The takeover waits for it: a node that does not answer is most likely gone, and then no message
 # was the cause.
 READ_WAIT_S = 1.0
+# Ray sees the connections of a process end before the kernel says how it ended.
+END_TOLD_WAIT_S = 0.5
 
 
 UNSEEN = Death()
@@ -70,7 +75,17 @@ async def end_of(handle: Any) -> str:
         return f"failed: {last_line(error)}"
 
 
-def last_line(error: BaseException) -> str:
-    """The last line of what Ray says: what went wrong, below where."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__
+async def first_told(
+    run: asyncio.Future[str], ended: asyncio.Future[int], *, here: bool
+) -> tuple[str, int]:
+    """How a consumer ended, by whoever tells first: its endless call `run`, or the kernel.
+
+    Whoever is first, the kernel says how it ended, where it can: for one that was `here`.
+    """
+    either: list[asyncio.Future[Any]] = [run, ended]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    is_awaited = here and KERNEL_TELLS and not ended.done()
+    if is_awaited and run.result() == PROCESS_DIED:
+        await asyncio.wait([ended], timeout=END_TOLD_WAIT_S)
+    status = ended.result() if ended.done() else 0
+    return (run.result() if run.done() else PROCESS_DIED), status

@@ -11,8 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import ray
 from ray.exceptions import RayError
 
+from pxrs_ray.actors.cluster.process_end import NO_PROCESS
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.group.incarnations import next_above
@@ -21,6 +23,7 @@ from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules
 from pxrs_ray.supervision.supervisor import within
 
 INFO_WAIT_S = 0.5
+QUICK_DEATH_S = 3.0
 
 
 @dataclass(slots=True)
@@ -46,16 +49,15 @@ class ConsumerReplica:
         self.state, self.reason, self.born_s = "starting", "", time.monotonic()
         self.pid, self.node = 0, ""
 
-    def kill_process(self) -> None:
-        """Kill its process, which is on this machine."""
-        if self.pid:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-
     def as_member(self, grace_ms: int) -> Member:
-        """The member as the group should know it; its actor's name is what it will show."""
+        """The member as its group should know it; its actor's name is what it will show."""
         label = f"session:{self.actor}"
         return Member(self.member, self.incarnation, grace_ms=grace_ms, labels=(label,))
+
+    def count_death(self) -> None:
+        """It has died now: count how often it did soon after its start."""
+        is_quick = time.monotonic() - self.born_s < QUICK_DEATH_S
+        self.quick_deaths = self.quick_deaths + 1 if is_quick else 0
 
 
 async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, ConsumerInfo]:
@@ -70,6 +72,19 @@ async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, Consum
 
     answers = await asyncio.gather(*(ask(replica) for replica in replicas))
     return {info.member: info for info in answers if info is not None}
+
+
+def pid_here(replica: ConsumerReplica) -> int:
+    """Its process, where that is known and on this node."""
+    is_here = replica.pid and replica.node == ray.get_runtime_context().get_node_id()
+    return replica.pid if is_here else NO_PROCESS
+
+
+def kill_here(replica: ConsumerReplica) -> None:
+    """End its process when it is on this node, frozen or not."""
+    if (pid := pid_here(replica)) != NO_PROCESS:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def next_incarnation(

@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
-import ray
 from ray.exceptions import RayActorError, RayError
 
 from pxrs_ray.actors import names
@@ -31,13 +30,15 @@ from pxrs_ray.actors.coordinator.consumer_autopsy import (
     UNSEEN,
     autopsy,
     end_of,
-    last_line,
+    first_told,
 )
 from pxrs_ray.actors.coordinator.consumer_replica import (
     ConsumerReplica,
     infos_of,
     is_member,
+    kill_here,
     next_incarnation,
+    pid_here,
     until_left,
 )
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
@@ -45,7 +46,7 @@ from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, Px
 from pxrs_ray.group.events import Died, Dismiss, Join, Leave
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.processing.suspects import Death
-from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.supervision.restart_rules import last_line, told
 from pxrs_ray.supervision.supervisor import Supervisor, beside, is_asked_for, within
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,6 @@ MOVED_WAIT_S = 2.0
 PENDING_AFTER_S = 5.0
 RESPAWN_PAUSE_S = 0.1
 RESPAWN_PAUSE_MOST_S = 10.0
-QUICK_DEATH_S = 3.0
 
 
 class ConsumerSupervisor:
@@ -91,14 +91,7 @@ class ConsumerSupervisor:
         self.replicas |= {replica.member: replica for replica in replicas}
         if replicas:
             await self._spawn_together(replicas)
-            await self._moved()
-
-    async def _moved(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(MOVED_WAIT_S):
-                while self._host.core.state.revoking:
-                    await self._host.change()
-        await self._host.settle()
+            await self._host.until_moved(MOVED_WAIT_S)
 
     async def remove(self, members: Sequence[MemberId], cause: str) -> None:
         """Let these members hand everything back and end; returns when they have left."""
@@ -187,8 +180,6 @@ class ConsumerSupervisor:
         """What each running consumer says of itself, leaving out those that do not answer."""
         return await infos_of(each for each in self.replicas.values() if each.state == "running")
 
-    # --- spawning ---------------------------------------------------------------------------------
-
     async def _spawn_together(self, replicas: Sequence[ConsumerReplica]) -> None:
         made = await asyncio.gather(*map(self._make, replicas), return_exceptions=True)
         for replica, error in zip(replicas, made, strict=True):
@@ -268,29 +259,39 @@ class ConsumerSupervisor:
             self._changed()
             self._task(replica, self._join([replica]))
             return
+        async with AsyncExitStack() as opened:
+            # Looked at before it may begin: its first message may kill it at once.
+            ended = None
+            if replica.pid:
+                looking = opened.enter_async_context(process_end(pid_here(replica)))
+                ended = await self._noted(replica, looking)
+            await self._noted(replica, self._let_begin(replica))
+            self._task(replica, self._watch(replica, ended, opened.pop_all()))
+
+    async def _let_begin(self, replica: ConsumerReplica) -> None:
+        first = self._host.core.assignment(replica.member)
+        begun = replica.handle.begin.remote(replica.incarnation, first)
+        replica.pid, replica.node = await within(BEGIN_WAIT_S, begun)
+
+    async def _noted(self, replica: ConsumerReplica, work: Awaitable[Any]) -> Any:
+        """What is the matter with it is noted only: the watch or its lease will tell."""
         try:
-            first = self._host.core.assignment(replica.member)
-            begun = replica.handle.begin.remote(replica.incarnation, first)
-            replica.pid, replica.node = await within(BEGIN_WAIT_S, begun)
+            return await work
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
-            # Whatever is the matter with it: the watch or its lease will tell.
             self._supervisor.note(f"{replica.member}#{replica.incarnation} did not begin", error)
-        self._task(replica, self._watch(replica))
+            return None
 
     # --- watching ---------------------------------------------------------------------------------
 
-    async def _watch(self, replica: ConsumerReplica) -> None:
+    async def _watch(self, replica: ConsumerReplica, ended: Any, opened: AsyncExitStack) -> None:
         """Await the end of its process: told by the kernel here, by an endless call elsewhere."""
-        here = replica.node == ray.get_runtime_context().get_node_id()
         run = beside(end_of, replica.handle)
         try:
-            async with process_end(replica.pid if here else NO_PROCESS) as ended:
-                either: list[asyncio.Future[Any]] = [run, ended]
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                status = ended.result() if ended.done() else 0
-            cause = run.result() if run.done() else PROCESS_DIED
+            async with opened:
+                ended = ended or await opened.enter_async_context(process_end(pid_here(replica)))
+                cause, status = await first_told(run, ended, here=pid_here(replica) != NO_PROCESS)
         finally:
             run.cancel()
         told = f"{cause} (pid {replica.pid})"
@@ -328,8 +329,7 @@ class ConsumerSupervisor:
     async def _respawn(self, replica: ConsumerReplica, cause: str) -> None:
         """Put a new incarnation in the place of a dead one; one that dies at once waits longer."""
         while not self._stopping and self.spec.config.respawn:
-            lived_s = time.monotonic() - replica.born_s
-            replica.quick_deaths = replica.quick_deaths + 1 if lived_s < QUICK_DEATH_S else 0
+            replica.count_death()
             replica.reason = f"replaces one that died: {cause}"
             if replica.state != "failed":
                 replica.state = "starting"
@@ -371,8 +371,8 @@ class ConsumerSupervisor:
         for task in replica.tasks:
             if replica.state == "leaving":
                 task.cancel()
-        if hard and replica.node == ray.get_runtime_context().get_node_id():
-            replica.kill_process()
+        if hard:
+            kill_here(replica)
         return self._supervisor.once(f"the end of {replica.actor}", gcs.kill(replica.handle))
 
     def _task(self, replica: ConsumerReplica, work: Any) -> None:

@@ -53,8 +53,7 @@ class DrainWatch:
             for node in nodes - self._told:
                 logger.warning("node %s is drained: its consumers and logs move", node)
             self._told = nodes
-            if nodes:
-                self._leave_with_logs(nodes)
+            self._leave_with_logs(nodes)
             if nodes and not self._moves:
                 for replica_set in self._replica_sets():
                     leave = self._leave(replica_set, nodes)

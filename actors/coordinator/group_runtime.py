@@ -242,6 +242,14 @@ class GroupRuntime:
         self._changes.clear()
         await self._changes.wait()
 
+    async def until_moved(self, wait_s: float) -> None:
+        """Return when no partition is being handed over, or after `wait_s`; all is durable then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while self.core.state.revoking:
+                    await self.change()
+        await self.settle()
+
     async def told(self, timeout_s: float) -> bool:
         """Return when every live member has its newest assignment; False when that takes longer."""
         end_s = asyncio.get_running_loop().time() + timeout_s
@@ -323,8 +331,7 @@ class GroupRuntime:
         )
         if any(outcome is not Outcome.APPLIED for outcome in outcomes):
             await self._judge(batch)
-        versions = [record.version for record in batch.records if record.version]
-        if versions:
+        if versions := [record.version for record in batch.records if record.version]:
             self._controller.led(self.group, generation, max(versions))
 
     async def _judge(self, batch: WriteBatch) -> None:

@@ -210,11 +210,15 @@ class HomeController:
             raise DeadlineExceeded(self._watch.problem)
         return place_to_move_to(self.homes, slot, await self._watch.looked(nodes), wanted)
 
-    def hold(self, slot: int) -> None:
-        """Decide nothing about a slot while it moves. Raises AlreadyExists when it does."""
-        if slot in self._moving or slot in self._placing:
-            raise AlreadyExists(f"buffer {slot} is being moved, or started, already")
-        self._moving.add(slot)
+    async def hold(self, slot: int) -> None:
+        """Decide nothing about a slot while it moves. Raises AlreadyExists when it does.
+
+        A round that is under way ends before: it may have decided about this slot already.
+        """
+        async with self._one_round:
+            if slot in self._moving or slot in self._placing:
+                raise AlreadyExists(f"buffer {slot} is being moved, or started, already")
+            self._moving.add(slot)
 
     def is_moving(self, slot: int) -> bool:
         """Whether somebody brings a slot to another home now."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.status.answers import StoreStatus
@@ -109,7 +110,7 @@ class StoreThread:
 
         The method must be idempotent: it is repeated as it stands. `down_since_s` tells of it.
         """
-        pause_s = PAUSE_FIRST_S
+        backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
         while True:
             try:
                 return await self.call(method, *args, **kwargs)
@@ -117,8 +118,7 @@ class StoreThread:
                 # Whoever else is answered tells that it is worth another try.
                 self._answered.clear()
                 with suppress(TimeoutError):
-                    await within(pause_s, self._answered.wait())
-                pause_s = min(pause_s * 2, PAUSE_MOST_S)
+                    await within(backoff.failed(), self._answered.wait())
 
     # --- whether it is there ----------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
     from pxrs_ray.topology.homes import NodeSeen
-    from pxrs_ray.topology.move_plan import HomeMove, Leaving
+    from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
 
 LOOK_EVERY_S = 0.5
 MB = 1_000_000
@@ -90,7 +90,7 @@ def view(plan: Leaving, rate: float) -> Any:
     from rich.text import Text
 
     from pxrs_ray.cli._show import table
-    from pxrs_ray.topology.move_plan import STOP_AND_START_MS
+    from pxrs_ray.topology.move_plan import BUSY, STOP_AND_START_MOST_MS, STOP_AND_START_MS
 
     lines: list[Any] = []
     if plan.consumers:
@@ -100,9 +100,10 @@ def view(plan: Leaving, rate: float) -> Any:
         head = ("buffer", "from", "to", "to copy", "written", "copied in", "pause", "free there")
         lines.append(table(head, [_row(move) for move in plan.moves]))
         lines.append(
-            f"pause: how long producers and readers of a buffer's partitions wait. It is "
-            f"{STOP_AND_START_MS / 1_000:g} seconds to stop and start (more on a busy one), and "
-            f"the copy, at {rate:g} MB/s, of what is written during the last round of copying"
+            "pause: how long producers and readers of a buffer's partitions wait. An estimate, not "
+            f"measured: {STOP_AND_START_MS / 1_000:g} s to stop and start "
+            f"({STOP_AND_START_MOST_MS / 1_000:g} s on busy hosts), and the copy of what is "
+            f"written during the last round, at {rate:g} MB/s ({rate / BUSY:g} on busy hosts)"
         )
     if not (plan.consumers or plan.moves):
         lines.append(f"{plan.topology}: nothing of it is there")
@@ -123,9 +124,15 @@ def _row(move: HomeMove) -> tuple[object, ...]:
         None if move.bytes is None else size_text(move.bytes),
         rate,
         None if expected is None else span_text(expected.copy_s * 1_000),
-        None if expected is None else f"about {span_text(expected.pause_ms)}",
+        None if expected is None else _pause(expected),
         None if move.free_bytes is None else size_text(move.free_bytes),
     )
+
+
+def _pause(expected: Estimate) -> str:
+    from pxrs_ray.cli._show import span_text
+
+    return f"about {span_text(expected.pause_ms)} to {span_text(expected.pause_most_ms)}"
 
 
 def agree(plans: Sequence[Leaving], refused: str, *, yes: bool) -> None:

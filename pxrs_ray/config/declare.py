@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.redact import without_secrets
 
-KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 PARTITIONS_MAX = 65_536

@@ -11,7 +11,7 @@ The shell around this owns all waiting, fetching and calling of handlers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pxrs_ray.group.events import Assignment, Progress
@@ -42,7 +42,6 @@ class Holding:
     committed_attempts: int
     committed_detail: str
     done_to: Offset
-    buffered_bytes: int = 0
     draining: bool = False
     stopped: bool = False
 
@@ -130,25 +129,27 @@ class ConsumerSession:
         held = self.holdings.get(partition)
         return held is not None and held.epoch == epoch
 
-    def to_fetch(self, buffered_bytes_max: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
-        """What to read next: (epoch, offset) of each partition that has room."""
+    def to_fetch(
+        self, queued: Callable[[PartitionId], int], queued_max: int
+    ) -> dict[PartitionId, tuple[Epoch, Offset]]:
+        """What to read next: (epoch, offset) of each partition that has room.
+
+        `queued` says how much of a partition its worker has and has not done, of `queued_max`.
+        """
         if self.paused:
             return {}
         return {
             p: (held.epoch, held.fetched)
             for p, held in self.holdings.items()
-            if not held.draining and held.buffered_bytes < buffered_bytes_max
+            if not held.draining and queued(p) < queued_max
         }
 
-    def fetched(
-        self, partition: PartitionId, epoch: Epoch, base: Offset, count: int, size_bytes: int
-    ) -> bool:
+    def fetched(self, partition: PartitionId, epoch: Epoch, base: Offset, count: int) -> bool:
         """Take note of messages that were read; False means they must be thrown away."""
         held = self.holdings.get(partition)
         if held is None or held.epoch != epoch or held.draining or base != held.fetched:
             return False
         held.fetched = base + count
-        held.buffered_bytes += size_bytes
         return True
 
     def skip(self, partition: PartitionId, epoch: Epoch, offset: Offset, to: Offset) -> bool:
@@ -166,7 +167,6 @@ class ConsumerSession:
         epoch: Epoch,
         next_offset: Offset,
         *,
-        size_bytes: int = 0,
         attempts: int = 0,
         detail: str = "",
     ) -> bool:
@@ -182,7 +182,6 @@ class ConsumerSession:
         held.fetched = max(held.fetched, next_offset)
         held.attempts = attempts
         held.detail = detail
-        held.buffered_bytes -= size_bytes
         return True
 
     def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
@@ -195,7 +194,6 @@ class ConsumerSession:
             return None
         held.fetched = held.processed
         held.done_to = done_to(held.processed, held.detail)
-        held.buffered_bytes = 0
         return Grant(partition, epoch, held.processed, held.attempts, held.detail)
 
     def stopped(self, partition: PartitionId, epoch: Epoch) -> None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from pxrs_ray.data.frame import HAS_HEADERS, HAS_IDS, HEADERS_TYPE
 from pxrs_ray.errors import MessageTooLarge, UsageError
+from pxrs_ray.supervision.restart_rules import first_line
 
 if TYPE_CHECKING:
     from pxrs_ray.data.batch import Batch
@@ -186,8 +187,7 @@ def _column(column: Any, kind: pa.DataType, name: str, what: str) -> pa.Array:
     except UsageError:
         raise
     except _NOT_A_COLUMN as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(f"column {name!r} must hold {what}: {text[:200]}") from error
+        raise UsageError(f"column {name!r} must hold {what}: {first_line(error)}") from error
     return found
 
 

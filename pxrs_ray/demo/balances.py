@@ -1,8 +1,8 @@
 """The handler of the demonstration: a balance per account, right whatever crashes.
 
-Rules of this file. Balances, and the offset that they are valid for, stand in one file per
-partition and change in one transaction: a payment that is delivered twice, or to two consumers,
-is counted once. No Spark is imported here, for consumers need none.
+Rules of this file. The balances of a partition stand in a file of its own, and change within
+`batch.transaction`: a payment that is delivered twice, or to two consumers, is counted once. No
+Spark is imported here, for consumers need none.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pxrs_ray.consumer.delivery import DeliveredBatch
-from pxrs_ray.errors import Fenced
 
 BUSY_MS_MAX = 5_000
 FOLDER_VARIABLE = "PXRS_BALANCES"
 DEFAULT_FOLDER = "~/.pxrs/balances"
 
-_SCHEMA = """
-create table if not exists balances (account text primary key, cents integer, payments integer);
-create table if not exists progress (one integer primary key, offset integer, epoch integer);
-insert or ignore into progress values (1, 0, 0);
-"""
+_TABLE = """create table if not exists balances
+(account text primary key, cents integer, payments integer)"""
+_COUNT = """insert into balances values (?, ?, ?) on conflict (account) do update
+set cents = cents + excluded.cents, payments = payments + excluded.payments"""
 
 
 class Balances:
@@ -42,31 +40,19 @@ class Balances:
         self._files: dict[int, sqlite3.Connection] = {}
 
     def handle_batch(self, batch: DeliveredBatch) -> None:
-        """Count what of the batch was not counted before, and how far that is, in one step."""
-        context = batch.context
-        database = self._file(context.partition)
-        with database:
-            database.execute("begin immediate")
-            counted, epoch = database.execute("select offset, epoch from progress").fetchone()
-            if epoch > context.epoch:
-                raise Fenced(f"epoch {epoch} has taken over from {context.epoch}")
-            new = batch.batch.slice(min(len(batch), max(0, counted - context.offset)))
-            database.executemany(
-                """insert into balances values (?, ?, ?) on conflict (account) do update
-                set cents = cents + excluded.cents, payments = payments + excluded.payments""",
-                _sums(new.keys, new.payloads),
-            )
-            end = max(counted, batch.batch.end_offset)
-            database.execute("update progress set offset = ?, epoch = ?", (end, context.epoch))
+        """Count what of the batch was not counted before."""
+        with batch.transaction(self._file(batch.context.partition)) as cursor:
+            # In here the batch holds only what is not in the file already.
+            cursor.executemany(_COUNT, _sums(batch.batch.keys, batch.batch.payloads))
 
     def _file(self, partition: int) -> sqlite3.Connection:
         if partition not in self._files:
             path = self._folder / f"balances-{partition}.db"
             self._files[partition] = database = sqlite3.connect(
-                path, timeout=BUSY_MS_MAX / 1_000, isolation_level=None, check_same_thread=False
+                path, timeout=BUSY_MS_MAX / 1_000, check_same_thread=False
             )
             database.execute("pragma journal_mode = wal")
-            database.executescript(_SCHEMA)
+            database.execute(_TABLE)
         return self._files[partition]
 
 

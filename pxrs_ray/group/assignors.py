@@ -42,15 +42,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMove:
-    """One partition that changes hands; `source` is None at a first grant, `target` at a loss."""
-
-    partition: PartitionId
-    source: MemberId | None
-    target: MemberId | None
-
-
-@dataclass(frozen=True, slots=True)
 class Shares:
     """How many partitions each member gets: `base`, and one more for `extra` of `contenders`.
 
@@ -100,33 +91,6 @@ def assign(
     problem = Problem(ordered, partitions, current, static_map, tenant)
     own = solve_by(assignor, problem) if is_own(assignor) else None
     return solve(problem) if own is None else own
-
-
-def movement(
-    before: Mapping[PartitionId, MemberId], after: Mapping[PartitionId, MemberId]
-) -> tuple[PartitionMove, ...]:
-    """Every partition that changes hands from `before` to `after`, by partition."""
-    return tuple(
-        PartitionMove(partition, before.get(partition), after.get(partition))
-        for partition in sorted(before.keys() | after.keys())
-        if before.get(partition) != after.get(partition)
-    )
-
-
-def minimum_movement(
-    members: Sequence[Member], partitions: int, current: Mapping[PartitionId, MemberId]
-) -> int:
-    """The fewest partitions of `current` that any assignment with fair counts takes away.
-
-    First grants are not counted; partitions of members that are gone always are.
-    """
-    _check(members, partitions, current, None)
-    if not members:
-        return len(current)
-    held = _held(members, current)
-    ordered = sorted(members, key=lambda member: member.member)
-    counts = _sticky_counts(shares(ordered, partitions), held)
-    return len(current) - sum(min(len(held[member]), counts[member]) for member in held)
 
 
 def shares(members: Sequence[Member], partitions: int) -> Shares:

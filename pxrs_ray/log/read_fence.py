@@ -14,9 +14,8 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from pxrs_ray.closing import Closing
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import DiskFull, Fenced
 from pxrs_ray.files import Files
@@ -29,7 +28,7 @@ LINE = json_codec("buffer: fence.jsonl, a line", tuple[str, str, int, int])
 Place = tuple[str, str, PartitionId]
 
 
-class ReadFence:
+class ReadFence(Closing):
     """See the rules at the head of this file. Not thread-safe."""
 
     def __init__(self, path: Path, files: Files | None = None) -> None:
@@ -138,17 +137,6 @@ class ReadFence:
         fd, self._fd, self.behind = self._fd, -1, True
         if fd >= 0:
             os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _lines(epochs: Mapping[Place, Epoch]) -> bytes:

@@ -101,11 +101,6 @@ class DoneRanges:
             self._low = self._ends[0]
             del self._starts[0], self._ends[0]
 
-    def raise_to(self, low: Offset) -> None:
-        """Everything below `low` is done."""
-        if low > self._low:
-            self.add(self._low, low)
-
     def encode(self, attempts: Mapping[Offset, int] | None = None) -> str:
         """The map, and the failed attempts of offsets that are not done, as a short text."""
         at = self._low

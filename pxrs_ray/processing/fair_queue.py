@@ -3,7 +3,7 @@
 Rules of this file: start-time fair queueing. Each tenant has a virtual time that advances by
 1/weight with every turn; the one that is furthest behind is next. A tenant that comes back after
 having nothing starts at the present, so nobody saves up turns by being silent, and nobody who
-floods takes another's. Ties go to the name. Held tenants wait, whatever they have ready.
+floods takes another's. Ties go to the name.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ class FairQueue(Generic[Entry]):
         self._turns: list[tuple[float, str]] = []
         self._times: dict[str, float] = {}
         self._now = 0.0
-        self._held: set[str] = set()
         self._ready_count = 0
         self._puts = 0
         self._tenants_max = 1_000
 
     def __len__(self) -> int:
-        """How many entries are ready, those of held tenants not counted."""
+        """How many entries are ready."""
         return self._ready_count
 
     def put(self, tenant: str, place: int, entry: Entry) -> None:
@@ -42,8 +41,6 @@ class FairQueue(Generic[Entry]):
         entries = self._ready.setdefault(tenant, [])
         self._puts += 1
         heappush(entries, (place, self._puts, entry))
-        if tenant in self._held:
-            return
         self._ready_count += 1
         if len(entries) == 1:
             self._line_up(tenant)
@@ -52,7 +49,7 @@ class FairQueue(Generic[Entry]):
         """The next entry, and whose it is. Raises IndexError when nothing is ready."""
         while True:
             time, tenant = heappop(self._turns)
-            if tenant not in self._held and time == self._times.get(tenant):
+            if time == self._times.get(tenant):
                 break
         entries = self._ready[tenant]
         entry = heappop(entries)[2]
@@ -65,21 +62,6 @@ class FairQueue(Generic[Entry]):
             del self._ready[tenant]
             self._forget_the_past()
         return tenant, entry
-
-    def hold(self, tenant: str) -> None:
-        """Give out nothing of `tenant` until it is freed."""
-        if tenant not in self._held:
-            self._held.add(tenant)
-            self._ready_count -= len(self._ready.get(tenant, ()))
-
-    def free(self, tenant: str) -> None:
-        """`tenant` may have turns again."""
-        if tenant in self._held:
-            self._held.discard(tenant)
-            waiting = len(self._ready.get(tenant, ()))
-            self._ready_count += waiting
-            if waiting:
-                self._line_up(tenant)
 
     def _line_up(self, tenant: str) -> None:
         time = max(self._now, self._times.get(tenant, 0.0))

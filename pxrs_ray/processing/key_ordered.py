@@ -139,14 +139,6 @@ class KeyLanes:
         self.parked.discard(key)
         return True
 
-    def hold(self, tenant: str) -> None:
-        """Begin nothing more of `tenant` until it is freed."""
-        self._ready.hold(tenant)
-
-    def free(self, tenant: str) -> None:
-        """`tenant` may go on."""
-        self._ready.free(tenant)
-
     # --- what goes out ----------------------------------------------------------------------------
 
     def take(self, now_ms: int, room: int) -> list[Task]:

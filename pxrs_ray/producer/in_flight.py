@@ -27,8 +27,6 @@ class SenderLimits:
     While a call to a buffer is under way, another one is made only with `call_bytes_min` or more:
     small appends gather by themselves when they come faster than the buffer answers. At most
     `lane_frames_max` frames of a partition are under way, no more than a log remembers answers.
-    Without `renumber`, a frame that is given up takes the partition's later ones with it: for
-    producers that will send the very same numbers again.
     """
 
     calls_max: int = 8
@@ -37,7 +35,6 @@ class SenderLimits:
     call_frames_max: int = 1_000
     lane_frames_max: int = ANSWERS_MAX
     append_timeout_ms: int = 30_000
-    renumber: bool = True
 
 
 class Ticket(Protocol):

@@ -171,10 +171,7 @@ class Sender:
             expected = answer.expected_sequence
             if expected is not None and (expected < oldest or frame.sequence == 0):
                 # The number will never come; or the epoch does not follow what the log has.
-                if self._limits.renumber:
-                    lane.hole, lane.heard = True, answer.heard
-                else:
-                    self._give_up(lane, frame, error)
+                lane.hole, lane.heard = True, answer.heard
             return
         if isinstance(error, ProducerFenced) and frame in lane.frames:
             self.fenced = error
@@ -190,12 +187,8 @@ class Sender:
             lane.backoff_ms = min(lane.backoff_ms * 2, BACKOFF_MOST_MS)
 
     def _give_up(self, lane: Lane, frame: Frame, error: PxrsError) -> None:
-        if self._limits.renumber:
-            lane.doubt = True
-            self._settle(lane, frame, error)
-            return
-        for each in list(lane.frames):
-            self._settle(lane, each, error)
+        lane.doubt = True
+        self._settle(lane, frame, error)
 
     def _settle(self, lane: Lane, frame: Frame, answer: Appended | PxrsError) -> None:
         try:

@@ -19,16 +19,15 @@ MOVING = "moves"
 SILENT = "silent"
 ELSEWHERE = "without its disk"
 DEPOSED = "led by another"
-STATES = (AT_HOME, STARTING, WAITING, MOVING, SILENT, ELSEWHERE, DEPOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class BufferStatus:
     """One buffer: where it is at home, and how it is there.
 
-    `state` is one of STATES, and `told` says more where there is more to say. `disk` is the id of
-    the disk that its logs are on, `host` and `node` are where that disk is, or was last. `term`
-    and `lease_left_ms` are what it serves under; without a lease (0) nobody can be served.
+    `state` is one of the texts above, and `told` says more where there is more to say. `disk` is
+    the id of the disk that its logs are on, `host` and `node` are where that disk is, or was last.
+    `term` and `lease_left_ms` are what it serves under; without a lease (0) nobody can be served.
     `bytes` and `free_bytes` are what it keeps and what its disk has left, None while it does not
     answer. `away_s` is for how long its disk has been missed.
     """

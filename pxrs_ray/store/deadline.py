@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ class Persistence:
     def run(self, what: str, attempt: Callable[[Deadline], T]) -> T:
         """Call `attempt` until it answers, raises what does not pass, or time is up."""
         deadline = Deadline(self.deadline_ms)
-        pause_s = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             try:
                 return attempt(deadline)
@@ -70,12 +71,11 @@ class Persistence:
                 told = f"{what} at {self.where}: {self.scrub(words(error))}"
                 if not self.is_passing(error):
                     raise self.worded(error, told) from None
-                if deadline.left_s <= pause_s:
+                if deadline.left_s <= backoff.next_s:
                     raise StoreUnavailable(
                         f"{told} (outcome unknown after {self.deadline_ms} ms)"
                     ) from None
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+            time.sleep(backoff.failed())
 
 
 def words(error: BaseException) -> str:

@@ -21,13 +21,11 @@ numbered history, and a few small documents. Stores decide nothing: they compare
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
+from pxrs_ray.closing import Closing
 from pxrs_ray.model import (
     Change,
     Generation,
@@ -55,7 +53,7 @@ class StoreInfo:
     warnings: tuple[str, ...] = field(default=())
 
 
-class RegistryStore(ABC):
+class RegistryStore(Closing):
     """A registry of groups. See the rules at the head of this file."""
 
     @abstractmethod
@@ -170,37 +168,3 @@ class RegistryStore(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back every connection, thread and lease; calling it again is harmless."""
-
-    def watch(
-        self, group: str, from_version: int = 0, *, poll_ms: int = 50, timeout_ms: int | None = None
-    ) -> Iterator[Change]:
-        """Yield every change of `group` with a version of at least `from_version`, as it comes.
-
-        Reads by version, for that is what no backend loses across a reconnect. Ends when
-        `timeout_ms` pass without a change (None waits for ever).
-        """
-        after = from_version - 1
-        quiet_since = time.monotonic()
-        while True:
-            found = self.changes(group, after)
-            for change in found:
-                after = change.version
-                yield change
-            now = time.monotonic()
-            if found:
-                quiet_since = now
-            elif timeout_ms is not None and (now - quiet_since) * 1_000 >= timeout_ms:
-                return
-            else:
-                time.sleep(poll_ms / 1_000)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

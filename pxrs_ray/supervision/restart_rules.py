@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 # How much of an error's text is kept and sent: a handler may put a whole payload into it.
 ERROR_CHARS_MAX = 2_000
+LINE_CHARS_MAX = 300
 # Without a fault for so long, a unit has got over its last one.
 QUIET_S = 60.0
 
@@ -26,6 +27,26 @@ def told(error: BaseException, chars_max: int = ERROR_CHARS_MAX) -> str:
     if len(text) <= chars_max:
         return text
     return f"{text[:chars_max]}... ({len(text)} characters)"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what it says, or its type's name where it says nothing."""
+    return _lines(error)[0][:LINE_CHARS_MAX]
+
+
+def first_sentence(error: BaseException) -> str:
+    """The first sentence of its first line."""
+    return first_line(error).partition(". ")[0]
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of what it says: in Ray's, what went wrong stands below where."""
+    return _lines(error)[-1][:LINE_CHARS_MAX]
+
+
+def _lines(error: BaseException) -> list[str]:
+    lines = [line.strip() for line in str(error).splitlines()]
+    return [line for line in lines if line] or [type(error).__name__]
 
 
 @dataclass(frozen=True, slots=True)

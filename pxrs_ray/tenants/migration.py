@@ -110,11 +110,6 @@ class TenantMove:
         """A producer asks for the route for the first time, having sent nothing under another."""
         self.switched[producer] = self.version
 
-    def acknowledged(self, producer: str, version: int) -> None:
-        """A producer follows the route of `version`: what it sent before is in the log."""
-        if producer in self.switched:
-            self.switched[producer] = max(self.switched[producer], version)
-
     def gone(self, producer: str) -> None:
         """A producer has closed, or its lease is over: nothing more of it is under way."""
         self.switched.pop(producer, None)

@@ -4,8 +4,9 @@ Rules of this file. `estimate` follows what a move does
 (`pxrs_ray.actors.coordinator.buffer_moves`): it copies while the buffer serves, round after round,
 until little is left; then the buffer stops, the rest is copied, and it starts at its new home. So
 producers and readers wait for as long as it takes to copy what was written during the last round,
-and for the stop and the start. Nothing is known of a disk or a wire that was not used yet: how fast
-they are is said, not measured.
+and for the stop and the start. Nothing is known of a disk or a wire that was not used yet, nor of
+how busy a host will be: how fast they are is said, not measured. So a pause is told as a range:
+from hosts that do nothing else to busy ones.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ COPY_BYTES_PER_S = 50e6
 LITTLE_BYTES = 16 << 20
 ROUNDS_MAX = 8
 # To close its logs, to install the copy and sync it, and to start: whatever is to be copied. Four
-# moves on three hosts that shared two busy cores took 1.5, 1.7, 2.6 and 4.9 s.
+# moves on three hosts that shared two busy cores took 1.5, 1.7, 2.6 and 4.9 s; MOST is twice that.
 STOP_AND_START_MS = 2_000
+STOP_AND_START_MOST_MS = 10_000
+# A busy disk, or a wire that others use, makes so many times less than is said of it.
+BUSY = 4
 NODE_CHARS_MIN = 6
 
 
@@ -38,11 +42,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long a move copies while the buffer serves, what is left then, and the pause."""
+    """How long a move copies while the buffer serves, what is left then, and the pause.
+
+    The pause is taken to be from `pause_ms`, where nothing else goes on, to `pause_most_ms`.
+    """
 
     copy_s: float
     last_bytes: int
     pause_ms: int
+    pause_most_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,19 @@ def estimate(
     size_bytes: int, written_per_s: float, copy_per_s: float = COPY_BYTES_PER_S
 ) -> Estimate:
     """How a move of so many bytes goes, while so many are written a second."""
+    copy_s, left = _copied(size_bytes, written_per_s, copy_per_s)
+    _, most_left = _copied(size_bytes, written_per_s, copy_per_s / BUSY)
+    rest_s, rest_most_s = left / copy_per_s, most_left / (copy_per_s / BUSY)
+    return Estimate(
+        copy_s,
+        round(left),
+        STOP_AND_START_MS + round(rest_s * 1_000),
+        STOP_AND_START_MOST_MS + round(max(rest_s, rest_most_s) * 1_000),
+    )
+
+
+def _copied(size_bytes: float, written_per_s: float, copy_per_s: float) -> tuple[float, float]:
+    """For how long it is copied while the buffer serves, and how many bytes are left then."""
     copy_s, left, last = 0.0, float(size_bytes), 0.0
     for number in range(ROUNDS_MAX):
         taken, took_s = left, left / copy_per_s
@@ -111,7 +132,7 @@ def estimate(
         if taken <= LITTLE_BYTES or (number > 1 and taken >= last):
             break
         last = taken
-    return Estimate(copy_s, round(left), STOP_AND_START_MS + round(left / copy_per_s * 1_000))
+    return copy_s, left
 
 
 def find_node(nodes: Sequence[NodeSeen], wanted: str) -> NodeSeen:

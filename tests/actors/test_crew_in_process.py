@@ -14,6 +14,7 @@ import pytest
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
+from pxrs_ray.actors.coordinator import consumer_replica as hand_module
 from pxrs_ray.actors.coordinator import consumer_supervisor as crew_module
 from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, UNSEEN
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
@@ -81,6 +82,7 @@ class World:
         self.loop = asyncio.get_running_loop()
         self.actors: list[Actor] = []
         self.faults: dict[str, list[BaseException]] = {}
+        self.places: list[str] = []
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
         controller = Shell(self.store, self.thread)
@@ -92,6 +94,7 @@ class World:
         )
 
     def at(self, place: str) -> None:
+        self.places.append(place)
         if self.faults.get(place):
             raise self.faults[place].pop()
 
@@ -162,7 +165,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
     for name, fake in {**fakes, "process_end": process_end}.items():
         monkeypatch.setattr(crew_module, name, fake)
     ray = SimpleNamespace(get_runtime_context=lambda: context)
-    monkeypatch.setattr(crew_module, "ray", ray)
+    monkeypatch.setattr(hand_module, "ray", ray)
     monkeypatch.setattr(gcs, "ray", SimpleNamespace(kill=kill))
     monkeypatch.setattr(crew_module.asyncio, "wrap_future", lambda future: future)
     monkeypatch.setattr(crew_module, "RESPAWN_PAUSE_S", 0.001)
@@ -225,6 +228,18 @@ def test_who_died_is_replaced_whatever_that_meets(
         assert len(alive) == 2
         if not (place == "bury" and issubclass(type(EVERY[kind]()), PxrsError)):
             assert any("g-0" in line for line in problems_here())
+        await here.down()
+
+    run(main)
+
+
+def test_its_end_is_looked_for_before_it_may_begin(world: Callable[[], World]) -> None:
+    async def main() -> None:
+        here = world()
+        await here.up()
+        await here.crew.add(["g-0"])
+        await until(here.working)
+        assert [place for place in here.places if place in ("watch", "begin")] == ["watch", "begin"]
         await here.down()
 
     run(main)

@@ -299,7 +299,7 @@ def test_a_round_takes_back_no_home_that_a_move_writes_meanwhile(
         homing._put = slowly
         by_host = {home.host: slot for slot, home in homing.homes.slots.items()}
         moves, goes = by_host["10.0.0.1"], by_host["10.0.0.2"]
-        homing.hold(moves)
+        await homing.hold(moves)
         third = NodeSeen("third", "10.0.0.3", disk="d-third")
         move = asyncio.create_task(homing.moved(moves, third))
         await writing.wait()
@@ -326,14 +326,17 @@ def test_a_buffer_that_goes_away_while_a_group_is_made_is_asked_when_it_is_back(
     async def scene() -> None:
         found = coordinator(tmp_path)
         await found.ping()
+        calls = cluster.fakes[1].calls
+        before = len(calls)
         cluster.fakes[1].faults[method] = [gone]
         assert await found.group("g", "a", {}) == "g"
         assert not cluster.fakes[1].faults[method]
-        asked = len(cluster.fakes[1].calls)
+        # Not from here on: on a busy machine it is back, and asked, before the group is there.
+        failed = calls.index(method, before)
         again = "passed" if method == "passed" else "fences"
-        await until(lambda: again in cluster.fakes[1].calls[asked:])
+        await until(lambda: again in calls[failed + 1 :])
         await until(lambda: found._pool.state(1)[0] == AT_HOME)
-        assert not found._pool.problems()
+        await until(lambda: not found._pool.problems())
         await found.shutdown()
 
     run(scene())

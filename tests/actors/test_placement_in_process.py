@@ -57,7 +57,7 @@ def test_waiting_silence_and_moving_are_told_apart(cluster: Cluster, tmp_path: P
 
         await until(lambda: found._pool.state(0)[0] == SILENT)
         assert await state(0) == SILENT
-        found._homing.hold(1)
+        await found._homing.hold(1)
         assert await state(1) == MOVING
         found._homing.release(1)
         assert await state(1) == AT_HOME

@@ -18,18 +18,16 @@ import ray
 
 from pxrs_ray.actors.buffer.local_socket import SocketClient
 from pxrs_ray.actors.client.producer import Producer
-from pxrs_ray.actors.client.router import RouterSpec, route_block, route_blocks
 from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.errors import (
     DeadlineExceeded,
     NotFound,
     PartitionFull,
     ProducerError,
-    SequenceConflict,
     UsageError,
 )
 from pxrs_ray.model import Message
-from pxrs_ray.partitioning import Partitioner, PartitioningSpec
+from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer.accumulator import ProducerLimits
 from pxrs_ray.producer.receipt import MessagePlace, Receipt
 from pxrs_ray.producer.sender import SenderLimits
@@ -223,28 +221,3 @@ def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> Non
         assert all(log.gaps and log.state == "open" for log in ends.values())
         found = everything(buffers)
         assert {(m.partition, m.offset) for m in found} <= set(places)
-
-
-def test_a_block_that_is_routed_again_adds_nothing(tmp_path: Path) -> None:
-    with running_buffers(tmp_path) as buffers:
-        spec = RouterSpec(
-            buffers.topology, "q", buffers.count, PartitioningSpec(buffers.partitions)
-        )
-        tables = [
-            pa.table({"key": [f"{i}" for i in range(500)], "payload": [f"{b}" for _ in range(500)]})
-            for b in range(6)
-        ]
-        blocks = [*tables[:3], *(ray.put(table) for table in tables[3:])]
-        first = list(route_blocks(spec, "feed", blocks, parallel=3, num_cpus=0))
-        assert sorted(routed.block for routed in first) == list(range(6))
-        assert sum(sum(routed.rows.values()) for routed in first) == 3_000
-        assert sum(routed.repeated_rows for routed in first) == 0
-        again = list(route_blocks(spec, "feed", blocks, parallel=3, num_cpus=0))
-        assert sum(routed.repeated_rows for routed in again) == 3_000
-        assert len(everything(buffers)) == 3_000
-        with pytest.raises(SequenceConflict, match="with other content"):
-            route_block(spec, "feed", 2, tables[3])
-        assert len(everything(buffers)) == 3_000
-        assert route_block(spec, "other feed", 2, tables[3]).repeated_rows == 0
-        empty = pa.table({"key": pa.array([], pa.utf8()), "payload": pa.array([], pa.utf8())})
-        assert route_block(spec, "feed", 99, empty).rows == {}

@@ -69,7 +69,7 @@ class MemberCallbacks:
             await asyncio.sleep(0.01)
             for partition, held in self.runtime.session.holdings.items():
                 at = self.at[partition]
-                self.at[partition] += self.runtime.session.fetched(partition, held.epoch, at, 1, 1)
+                self.at[partition] += self.runtime.session.fetched(partition, held.epoch, at, 1)
 
     def started(self, grant: Grant) -> None:
         self.at[grant.partition] = grant.checkpoint

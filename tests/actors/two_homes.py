@@ -5,7 +5,6 @@ Run as a program: it has a Ray of its own. See test_nodes.py.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -21,8 +20,8 @@ from pxrs_ray.actors.client.topology import deploy
 from pxrs_ray.actors.cluster.actor_process import whereabouts
 from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator
 from pxrs_ray.config import PxrsConfig, QueueConfig
+from tests.actors.own_cluster import on_a_cluster
 from tests.actors.recording import eventually
-from tests.actors.two_nodes import NOTICE
 
 COUNT = 400
 WAIT_S = 60
@@ -30,14 +29,7 @@ WAIT_S = 60
 
 def main() -> None:
     """Lose the node, and print what was seen; the cluster is gone at the end."""
-    head = {"num_cpus": 2, "include_dashboard": False, "_system_config": NOTICE}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        told = lose_the_coordinators_node(cluster)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-    print(json.dumps(told))
+    on_a_cluster(2, lose_the_coordinators_node)
 
 
 def node_of(actor: str) -> str:

@@ -31,7 +31,6 @@ REMEDIES = {
     "MessageTooLarge": "Send a reference instead of the data, or raise `message_bytes_max`.",
     "NotFound": "Check the name; the message lists what there is.",
     "NotHeld": "Let it pass on: whoever is the owner delivers the message again.",
-    "NotOwner": "As `Fenced`.",
     "OffsetOutOfRange": "Seek to where the log begins: retention has dropped what was asked for.",
     "PartitionFull": "Add consumers, wait, or raise `partition_bytes_max`: readers are behind.",
     "ProducerFenced": "Stop this producer: another one has taken its name.",

@@ -208,22 +208,3 @@ def test_a_final_refusal_is_told_at_once(tmp_path: Path) -> None:
     harness.outbox.answered(call, [Refused(1, ProducerFenced("newer"))], NOW_MS)
     assert isinstance(harness.notes.settled[0], ProducerFenced)
     harness.close()
-
-
-def test_without_renumbering_one_refusal_takes_the_later_frames_with_it(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(renumber=False))
-    for partition in (0, 0, 0, 2):
-        harness.add(partition)
-    (call,) = harness.outbox.calls(NOW_MS)
-    answers = harness.deliver(call.arguments())
-    refused = Refused(0, ProducerFenced("newer"))
-    harness.outbox.answered(call, [answers[0], refused, refused, answers[3]], NOW_MS)
-    assert harness.notes.settled.keys() == {0, 1, 2, 3}
-    assert [type(harness.notes.settled[i]) for i in range(4)] == [
-        int,
-        ProducerFenced,
-        ProducerFenced,
-        int,
-    ]
-    assert harness.outbox.epochs_raised == 0
-    harness.close()

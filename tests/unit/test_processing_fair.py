@@ -57,17 +57,6 @@ def test_silence_saves_up_no_turns() -> None:
     assert turns == {"busy": 10, "late": 10}
 
 
-def test_held_tenants_are_passed_over_and_lose_nothing() -> None:
-    queue: FairQueue[int] = FairQueue()
-    queue.put("a", 1, 1)
-    queue.hold("a")
-    queue.put("a", 2, 2)
-    queue.put("b", 3, 3)
-    assert len(queue) == 1 and queue.pop() == ("b", 3)
-    queue.free("a")
-    assert [queue.pop()[1], queue.pop()[1]] == [1, 2]
-
-
 def test_many_tenants_that_come_and_go_are_forgotten() -> None:
     queue: FairQueue[int] = FairQueue()
     for number in range(40_000):

@@ -241,12 +241,3 @@ def test_tenants_take_turns_by_their_weights(room: int) -> None:
     ran = drive(lanes, [], lambda *_: (1, None), room=room)
     first = [o for _, o, _ in ran.begun[:120]]
     assert 85 <= sum(o >= 900 for o in first) <= 95
-
-
-def test_a_held_tenant_waits_and_others_do_not() -> None:
-    lanes = KeyLanes(Standing(0), rules())
-    lanes.hold("t1")
-    lanes.offer(items([0, 1, 2, 3], tenants=2))
-    assert [task.item.offset for task in lanes.take(0, 10)] == [0, 2]
-    lanes.free("t1")
-    assert [task.item.offset for task in lanes.take(0, 10)] == [1, 3]

@@ -223,11 +223,9 @@ class LocalMember:
 
     def _fetch(self) -> None:
         session, group = self.session, self.group
-        for partition, work in self.works.items():
-            if session.holds(partition, work.epoch):
-                session.holdings[partition].buffered_bytes = work.queued_bytes
         bytes_max = self.config.pull_bytes_max
-        for partition, (epoch, offset) in session.to_fetch(2 * bytes_max).items():
+        wanted = session.to_fetch(lambda p: self.works[p].queued_bytes, 2 * bytes_max)
+        for partition, (epoch, offset) in wanted.items():
             at = offset
             try:
                 found, after = group.queue.read(group.name, partition, epoch, at, bytes_max)
@@ -240,7 +238,7 @@ class LocalMember:
                 if batch.base_offset > at and session.skip(partition, epoch, at, batch.base_offset):
                     work.skip(batch.base_offset)
                 size = int(batch.payloads.nbytes)
-                if session.fetched(partition, epoch, batch.base_offset, len(batch), size):
+                if session.fetched(partition, epoch, batch.base_offset, len(batch)):
                     work.put(batch, size)
                 at = batch.end_offset
             if after > at and session.skip(partition, epoch, at, after):

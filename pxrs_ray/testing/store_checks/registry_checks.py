@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from pxrs_ray.errors import AlreadyExists, StoreError, UsageError
 from pxrs_ray.model import Change, Member, PartitionRow, Record, Snapshot
 from pxrs_ray.testing.store_checks.base import (
@@ -190,35 +188,6 @@ class RegistryChecks(ContractBase):
         self.lead()
         versions = [change.version for change in self.store.changes(self.group, 0)]
         expect("the next version", versions, [whole[-1].version + 1])
-
-    def test_watch_yields_every_change(self) -> None:
-        self.lead()
-        seen: list[Change] = []
-        watcher = self.another_store()
-        done = threading.Event()
-
-        def watch() -> None:
-            for change in watcher.watch(self.group, 2, poll_ms=5, timeout_ms=20_000):
-                seen.append(change)
-                if change.kind == "left":
-                    break
-            done.set()
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        for epoch in range(0, 40, 2):
-            self.apply(self.claim(0, epoch=epoch))
-            self.apply(self.release(0, epoch=epoch + 1))
-        self.apply(self.join(Member("A", 1)))
-        self.apply(self.leave(Member("A", 1)))
-        thread.join(self.wait_s_max)
-        expect("the watch came to the end", done.is_set(), True)
-        expect("what it saw", tuple(seen), self.store.changes(self.group, 1))
-
-    def test_watch_ends_when_nothing_changes(self) -> None:
-        self.lead()
-        seen = list(self.store.watch(self.group, poll_ms=5, timeout_ms=30))
-        expect("the changes until then", [change.kind for change in seen], ["led"])
 
     def test_documents(self) -> None:
         self.lead()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pxrs_ray.group.assignors import minimum_movement
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pxrs_ray.group.assignors import shares
 from pxrs_ray.group.events import (
     Commit,
     Configure,
@@ -15,11 +18,26 @@ from pxrs_ray.group.events import (
     Release,
     Tick,
 )
-from pxrs_ray.model import Incarnation, MemberId, PartitionId, Write, WriteKind
+from pxrs_ray.model import Incarnation, Member, MemberId, PartitionId, Write, WriteKind
 from tests.simulation.checkers.base import Checker
 from tests.simulation.history import Decided, Led
 
 _RETARGETING = (Join, Leave, Died, Configure, Rebalance)
+
+
+def minimum_movement(
+    members: Sequence[Member], partitions: int, current: Mapping[PartitionId, MemberId]
+) -> int:
+    """The fewest partitions of `current` that any assignment with fair counts takes away.
+
+    First grants are not counted; partitions of members that are gone always are.
+    """
+    if not members:
+        return len(current)
+    held = Counter(current.values())
+    free = shares(sorted(members, key=lambda member: member.member), partitions)
+    counts = free.settle(each for each in free.contenders if held[each] > free.base[each])
+    return len(current) - sum(min(held[member], count) for member, count in counts.items())
 
 
 class OnlyWithReason(Checker):

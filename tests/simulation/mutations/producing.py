@@ -21,9 +21,9 @@ PRODUCING = (
         (
             Change(
                 "producer/sender.py",
-                "            lane.doubt = True\n            self._settle(lane, frame, error)",
-                "            lane.hole, lane.heard = True, None\n"
-                "            self._settle(lane, frame, error)",
+                "        lane.doubt = True\n        self._settle(lane, frame, error)",
+                "        lane.hole, lane.heard = True, None\n"
+                "        self._settle(lane, frame, error)",
             ),
             Change(
                 "log/producer_state.py",

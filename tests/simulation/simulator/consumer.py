@@ -202,10 +202,7 @@ class ConsumerProcess(Process):
 
     def _fetch(self, done: Action) -> None:
         session, log = self.session, self.cluster.log
-        for partition, worker in self.workers.items():
-            if worker.course is not None and session.holds(partition, worker.epoch):
-                session.holdings[partition].buffered_bytes = len(worker.lines)
-        positions = {} if self._is_over() else session.to_fetch(BUFFERED_MAX)
+        positions = {} if self._is_over() else session.to_fetch(self._queued, BUFFERED_MAX)
         if not positions:
             self.after(IDLE_MS, done)
             return
@@ -223,8 +220,12 @@ class ConsumerProcess(Process):
             known,
         )
 
+    def _queued(self, partition: PartitionId) -> int:
+        worker = self.workers.get(partition)
+        return len(worker.lines) if worker is not None else 0
+
     def _take_in(self, partition: PartitionId, epoch: Epoch, lines: list[Line]) -> None:
-        if self.session.fetched(partition, epoch, lines[0].offset, len(lines), len(lines)):
+        if self.session.fetched(partition, epoch, lines[0].offset, len(lines)):
             worker = self.workers[partition]
             worker.lines.extend(lines)
             self._work(worker)
@@ -295,7 +296,7 @@ class ConsumerProcess(Process):
         else:
             worker.attempts = 0
             self._record(session, worker, line)
-            session.processed(partition, epoch, line.offset + 1, size_bytes=1)
+            session.processed(partition, epoch, line.offset + 1)
         self._go_on(session, worker)
 
     def _begun(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
