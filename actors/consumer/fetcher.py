@@ -124,7 +124,8 @@ class Fetcher:
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
         for partition, held in self._runtime.session.holdings.items():
             held.buffered_bytes = self._hooks.queued_bytes(partition)
-        wanted = self._runtime.session.to_fetch(2 * self._spec.config.pull_bytes_max)
+        most = self._runtime.spec.config.pull_bytes_max
+        wanted = self._runtime.session.to_fetch(2 * most)
         mine = {p: at for p, at in wanted.items() if p % self._spec.buffers == index}
         return self._resting.awake(mine)
 
@@ -163,7 +164,7 @@ class Fetcher:
             self._spec.queue,
             self._spec.group,
             positions,
-            self._spec.config.pull_bytes_max,
+            self._runtime.spec.config.pull_bytes_max,
             wait_ms,
             self._runtime.name,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ from ray.exceptions import RayError
 
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.specs import ConsumerSpec
+from pxrs_ray.config import GroupConfig
 from pxrs_ray.group.incarnations import next_above
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.supervision.restart_rules import Faults, RestartRules
@@ -33,8 +36,16 @@ class ConsumerReplica:
     handle: Any = None
     born_s: float = 0.0
     quick_deaths: int = 0
+    # What it is known to work by; None is not known.
+    config: GroupConfig | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     faults: Faults = field(default_factory=lambda: Faults(RestartRules()))
+
+    def is_made(self, spec: ConsumerSpec) -> None:
+        """A new process comes for it, made of `spec`."""
+        self.incarnation, self.actor, self.config = spec.incarnation, spec.actor, spec.group.config
+        self.state, self.reason, self.born_s = "starting", "", time.monotonic()
+        self.pid, self.node = 0, ""
 
 
 async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, ConsumerInfo]:

@@ -37,6 +37,7 @@ from pxrs_ray.actors.coordinator.consumer_autopsy import (
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica, infos_of, next_incarnation
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
+from pxrs_ray.actors.taking_over import taken_over
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.group.events import Died, Dismiss, Join, Leave
 from pxrs_ray.model import Incarnation, Member, MemberId
@@ -213,15 +214,11 @@ class ConsumerSupervisor:
             raise HandlerError(f"consumer {failed[0].member} cannot start: {failed[0].reason}")
 
     async def _make(self, replica: ConsumerReplica) -> None:
-        replica.incarnation = next_incarnation(self._host, self._incarnations, replica.member)
-        replica.actor = names.consumer(
-            self.spec.topology, self.spec.group, replica.member, replica.incarnation
-        )
-        replica.state, replica.reason, replica.born_s = "starting", "", time.monotonic()
-        replica.pid, replica.node = 0, ""
-        spec = ConsumerSpec(
-            self.spec, replica.member, replica.incarnation, self.handler, replica.actor
-        )
+        group = self.spec
+        number = next_incarnation(self._host, self._incarnations, replica.member)
+        actor = names.consumer(group.topology, group.group, replica.member, number)
+        spec = ConsumerSpec(group, replica.member, number, self.handler, actor)
+        replica.is_made(spec)
         replica.handle = await gcs.ask("make", partial(make_consumer, spec), gcs.MAKE_S)
         if self.replicas.get(replica.member) is not replica:
             self._kill(replica)  # it was let go meanwhile
@@ -277,6 +274,7 @@ class ConsumerSupervisor:
             first = self._host.core.assignment(replica.member)
             begun = replica.handle.begin.remote(replica.incarnation, first)
             replica.pid, replica.node = await within(BEGIN_WAIT_S, begun)
+            await taken_over(replica, self.spec.config)
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
@@ -286,8 +284,8 @@ class ConsumerSupervisor:
 
     def _member(self, replica: ConsumerReplica) -> Member:
         """The member as the core should know it; its actor's name is what it will show."""
-        grace_ms, label = self.spec.config.grace_ms, f"session:{replica.actor}"
-        return Member(replica.member, replica.incarnation, grace_ms=grace_ms, labels=(label,))
+        name, config, label = replica.member, self.spec.config, f"session:{replica.actor}"
+        return Member(name, replica.incarnation, config.weight_of(name), config.grace_ms, (label,))
 
     # --- watching ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.data.message_form import TIMESTAMP_MS_MAX
 from pxrs_ray.errors import BadRecord
 from pxrs_ray.model import Message
@@ -82,3 +83,11 @@ def refuse_unsound(message: Message | Any) -> None:
     for name, value in message.headers:
         if name == ERROR_HEADER:
             raise BadRecord(value.decode(errors="backslashreplace"))
+
+
+def refuse_unsound_records(argument: Delivery | DeliveredBatch) -> None:
+    """Fail what stands for a record that its source could not make sense of: it comes alone."""
+    if isinstance(argument, Delivery):
+        refuse_unsound(argument)
+    elif len(argument) == 1:
+        refuse_unsound(argument.batch[0])

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.actors.consumer.consumer_actor import refuse_unsound_records
 from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
@@ -26,7 +25,7 @@ from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.processing.from_config import retry_rules
 from pxrs_ray.sources import SourceRecord, SourceSpec
 from pxrs_ray.sources.file import FileSource
-from pxrs_ray.sources.soundness import ERROR_HEADER, runs, sound
+from pxrs_ray.sources.soundness import ERROR_HEADER, refuse_unsound_records, runs, sound
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import WorkerCallbacks
 
