@@ -27,7 +27,6 @@ REASONS = {
     "Producer.get_message": "the producer of the documents reads back by offset",
     "Producer.latest_offset": "the producer of the documents reads back by offset",
     "Group.trigger_rebalance": "the coordinator of the documents is asked to rebalance",
-    "TenantDirectory.responsible": "the tables of the documents, for who partitions by tenant",
     "PartitionChangeEvent.gained": "beside `lost`, for who listens",
     "Batch.from_wire": "the inverse of `to_wire`: what judges a frame in every test of frames",
     "hash_column": "the hashes of a whole column, for who partitions elsewhere as we do",

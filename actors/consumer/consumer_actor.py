@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -35,31 +35,20 @@ from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.consumer.warm_up import open_ways
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.actors.consumer.worker_pool import WorkerPool
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.declare import Effect
+from pxrs_ray.config.diff import who_reacts
 from pxrs_ray.config.scheduling import course_for, retry_rules
-from pxrs_ray.consumer.delivery import (
-    Context,
-    DeliveredBatch,
-    Delivery,
-    DeliveryContext,
-    context_at,
-)
+from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
+from pxrs_ray.consumer.unsound_records import refuse_unsound_records
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.errors import HandlerError, PxrsError
+from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.group.member_lease import Title
 from pxrs_ray.json_logging import start_journal
-from pxrs_ray.model import (
-    Epoch,
-    Grant,
-    Incarnation,
-    MemberId,
-    Message,
-    Offset,
-    PartitionId,
-)
+from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Message, Offset, PartitionId
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Standing
-from pxrs_ray.sources.soundness import refuse_unsound
 from pxrs_ray.status.answers import CallUnderWay, GivenUp
 from pxrs_ray.supervision.forks import keep_children_apart, leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -104,11 +93,7 @@ class Consumer:
         self._spec = spec
         self._config = spec.group.config
         self._handler = Handler(spec.handler)
-        if self._handler.wants_batch and (self._config.by_pack or self._config.by_lane):
-            raise HandlerError(
-                f"handler {self._handler.name} takes batches, and the options of group "
-                f"{spec.group.group} need one that takes single messages"
-            )
+        self._handler.check_fits(self._config, group.group)
         if spec.group.source is not None:
             self._handler.check_first(refuse_unsound_records)
         if not self._config.consumer_per_partition:
@@ -150,6 +135,25 @@ class Consumer:
             self._supervisor.keep("looking", self._look)
             self._stop_listening = on_terminate(self._terminate)
         return self._where()
+
+    async def reconfigure(self, config: GroupConfig) -> bool:
+        """Take another configuration over; False when only a new consumer can have it.
+
+        Raises HandlerError for options that the handler cannot serve; then nothing has changed.
+        """
+        changes = who_reacts(self._config, config)
+        if Effect.NEW_CONSUMERS in changes:
+            return False
+        group = replace(self._spec.group, config=config)
+        self._handler.check_fits(config, group.group)
+        self._config, self._spec = config, replace(self._spec, group=group)
+        self._letters = DeadLetters(group)
+        self._workers.configure(config, anew=Effect.WORKERS in changes)
+        if self._runtime is not None:
+            self._runtime.spec = group
+            self._runtime.commit_soon()
+            self._runtime.reading.wake()
+        return True
 
     async def _look(self) -> None:
         """Note since when each call has been under way; once a second is exact enough."""
@@ -373,14 +377,6 @@ class Consumer:
     def _live(self) -> GroupMember:
         assert self._runtime is not None, "begin comes first"
         return self._runtime
-
-
-def refuse_unsound_records(argument: Delivery | DeliveredBatch) -> None:
-    """Fail what stands for a record that its source could not make sense of: it comes alone."""
-    if isinstance(argument, Delivery):
-        refuse_unsound(argument)
-    elif len(argument) == 1:
-        refuse_unsound(argument.batch[0])
 
 
 def make_consumer(spec: ConsumerSpec) -> Any:

@@ -120,7 +120,7 @@ class Fetcher:
                 self._take(fetched or [], positions)
 
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
-        most = 2 * self._spec.config.pull_bytes_max
+        most = 2 * self._runtime.spec.config.pull_bytes_max
         wanted = self._runtime.session.to_fetch(self._hooks.queued_bytes, most)
         mine = {p: at for p, at in wanted.items() if p % self._spec.buffers == index}
         return self._resting.awake(mine)
@@ -160,7 +160,7 @@ class Fetcher:
             self._spec.queue,
             self._spec.group,
             positions,
-            self._spec.config.pull_bytes_max,
+            self._runtime.spec.config.pull_bytes_max,
             wait_ms,
             self._runtime.name,
         )

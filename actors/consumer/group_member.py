@@ -330,9 +330,9 @@ class GroupMember:
                 )
 
     async def _commit_loop(self) -> None:
-        interval_s = self.spec.config.commit_interval_ms / 1_000
         while not self.ended.is_set():
             try:
+                interval_s = self.spec.config.commit_interval_ms / 1_000
                 await within(interval_s, self._commit_wake.wait())
             except TimeoutError:
                 pass

@@ -18,6 +18,7 @@ from typing import Any
 
 from ray import cloudpickle
 
+from pxrs_ray.config import GroupConfig
 from pxrs_ray.consumer.handler_shape import check_mode, check_shape, import_handler, shape_of
 from pxrs_ray.errors import HandlerError, NotHeld
 from pxrs_ray.model import Offset, PartitionId
@@ -92,6 +93,14 @@ class Handler:
     def is_async(self) -> bool:
         """Whether calls run on an event loop, and can be ended before they are over."""
         return self._loop is not None and not self._one_at_a_time
+
+    def check_fits(self, config: GroupConfig, group: str) -> None:
+        """Raise HandlerError for options of a group that this handler cannot serve."""
+        if self.wants_batch and (config.by_pack or config.by_lane):
+            raise HandlerError(
+                f"handler {self.name} takes batches, and the options of group {group} need one "
+                "that takes single messages"
+            )
 
     def check_first(self, check: Callable[[Any], None]) -> None:
         """Call `check` with each argument before the handler: what it raises fails the message."""

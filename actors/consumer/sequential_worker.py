@@ -52,8 +52,9 @@ class SequentialWorker(Worker):
         config: GroupConfig,
         before: Worker | None,
     ) -> None:
-        super().__init__(grant, desk, handler, callbacks, config, before)
         self.next_offset: Offset = grant.checkpoint
+        self._kick_at = grant.checkpoint + config.commit_records
+        super().__init__(grant, desk, handler, callbacks, config, before)
         _, self._failing, self._suspicion = decode_detail(grant.checkpoint, grant.detail)
         self.attempts = self._failing.pop(grant.checkpoint, grant.attempts)
         # Behind this offset nothing is known of any message.
@@ -62,7 +63,11 @@ class SequentialWorker(Worker):
         self._began_s = time.monotonic()
         self._rules = rules
         self._commit_mode = config.commit_mode
-        self._kick_at = grant.checkpoint + config.commit_records
+
+    def configure(self, config: GroupConfig) -> None:
+        """As any worker; where less may stay uncommitted, that holds from here on."""
+        super().configure(config)
+        self._kick_at = min(self._kick_at, self.next_offset + config.commit_records)
 
     def standing(self) -> Standing:
         """How far it is; the attempts are those of the message that is next."""

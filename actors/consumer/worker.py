@@ -99,8 +99,7 @@ class Worker(ABC):
         self._desk = desk
         self._handler = handler
         self._callbacks = callbacks
-        self._commit_records = config.commit_records
-        self._queued_bytes_max = queued_bytes_max(config)
+        self.configure(config)
         self._was_full = False
         self._before = before
         self._batches: deque[tuple[Batch | Offset, int]] = deque()
@@ -143,6 +142,18 @@ class Worker(ABC):
         with self._wake:
             self._batches.append((to, 0))
             self._wake.notify_all()
+
+    def configure(self, config: GroupConfig) -> None:
+        """Go on with what can change under a worker's hands."""
+        self._commit_records = config.commit_records
+        self._queued_bytes_max = queued_bytes_max(config)
+
+    def renew(self) -> None:
+        """End as `stop` does, but so that the partition begins again: it stays ours.
+
+        What is done is committed first where the commit mode wants that, for nobody else will.
+        """
+        self._end_soon()
 
     def stop(self) -> None:
         """Begin nothing more, and end when what is in hand is over; does not wait."""

@@ -4,7 +4,7 @@ ended.
 Rules of this file. Everything here runs on the consumer's event loop. A worker that ended with a
 fault (an `on_assigned` that raised, a fault of ours) rests and begins again where its progress is,
 for as long as the partition is ours; meanwhile the partition shows the fault. One partition's
-trouble is never another's.
+trouble is never another's. A worker that is renewed begins again too, at once, as it is made now.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pxrs_ray.actors.consumer.worker import Failure, Worker
+from pxrs_ray.config import GroupConfig
 from pxrs_ray.consumer.delivery import Context
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId
@@ -130,6 +131,11 @@ class WorkerPool:
             # It stays where it is until it is replaced: it knows how far it came.
             self._rest(partition, epoch, worker.fault)
             return
+        if newest and not worker.told_to_stop:
+            grant = self._member().begin_again(partition, epoch)
+            if grant is not None:
+                self._begin(grant)
+                return
         self._member().stopped(partition, epoch)
         if newest:
             del self._workers[partition]
@@ -183,6 +189,13 @@ class WorkerPool:
         held = {p: w.failed or w.waiting for p, w in self._workers.items()}
         stopped = {p: failure for p, failure in held.items() if failure is not None}
         return tuple({**self._failures, **stopped}.values())
+
+    def configure(self, config: GroupConfig, *, anew: bool) -> None:
+        """Go on with this configuration; `anew`: with workers that are made of it."""
+        for worker in self._workers.values():
+            worker.configure(config)
+            if anew:
+                worker.renew()
 
     def stop_all(self) -> None:
         """Let every worker end; does not wait."""

@@ -16,7 +16,9 @@ from ray.exceptions import RayError
 
 from pxrs_ray.actors.cluster.process_end import NO_PROCESS
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
+from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.config import GroupConfig
 from pxrs_ray.group.incarnations import next_above
 from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules
@@ -40,24 +42,26 @@ class ConsumerReplica:
     handle: Any = None
     born_s: float = 0.0
     quick_deaths: int = 0
+    # What it is known to work by; None is not known.
+    config: GroupConfig | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     faults: FaultsInARow = field(default_factory=lambda: FaultsInARow(RestartRules()))
 
-    def starts(self, incarnation: Incarnation, actor: str) -> None:
-        """Another actor is made for it."""
-        self.incarnation, self.actor = incarnation, actor
-        self.state, self.reason, self.born_s = "starting", "", time.monotonic()
-        self.pid, self.node = 0, ""
-
-    def as_member(self, grace_ms: int) -> Member:
+    def as_member(self, config: GroupConfig) -> Member:
         """The member as its group should know it; its actor's name is what it will show."""
-        label = f"session:{self.actor}"
-        return Member(self.member, self.incarnation, grace_ms=grace_ms, labels=(label,))
+        weight, label = config.weight_of(self.member), f"session:{self.actor}"
+        return Member(self.member, self.incarnation, weight, config.grace_ms, (label,))
 
     def count_death(self) -> None:
         """It has died now: count how often it did soon after its start."""
         is_quick = time.monotonic() - self.born_s < QUICK_DEATH_S
         self.quick_deaths = self.quick_deaths + 1 if is_quick else 0
+
+    def is_made(self, spec: ConsumerSpec) -> None:
+        """A new process comes for it, made of `spec`."""
+        self.incarnation, self.actor, self.config = spec.incarnation, spec.actor, spec.group.config
+        self.state, self.reason, self.born_s = "starting", "", time.monotonic()
+        self.pid, self.node = 0, ""
 
 
 async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, ConsumerInfo]:

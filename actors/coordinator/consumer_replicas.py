@@ -27,29 +27,17 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS, take_over
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.declare import CONSUMERS_MAX
+from pxrs_ray.config.declare import CONSUMERS_MAX, Effect
+from pxrs_ray.config.diff import differences
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
 from pxrs_ray.group.events import Configure, Plan
 from pxrs_ray.group.incarnations import forget
 from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.store.rules import check_member
 from pxrs_ray.supervision.supervisor import Supervisor
-
-# Options that only the coordinator, or each new assignment, carries: no consumer is replaced.
-COORDINATORS_OWN = frozenset(
-    (
-        "assignor",
-        "static_map",
-        "lease_ttl_seconds",
-        "revoke_deadline_ms",
-        "prepare_ms",
-        "scaling",
-        "consumers",
-        "respawn",
-    )
-)
 
 
 class ConsumerReplicas:
@@ -67,6 +55,7 @@ class ConsumerReplicas:
         self._changing = asyncio.Lock()
         self._saving = asyncio.Lock()
         self._stale = False
+        self._owed: dict[str, frozenset[Effect]] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._supervisor = Supervisor(f"group {spec.group}")
 
@@ -159,10 +148,20 @@ class ConsumerReplicas:
                 await self.crew.replace(gone, "its node is drained")
 
     async def reconfigure(self, config: GroupConfig) -> None:
-        """Take on another configuration; consumers are replaced one by one where it needs that."""
+        """Take on another configuration: who must react is what its options declare."""
         async with self._changing:
-            before = self.spec.config
-            self.spec = replace(self.spec, config=self._with_given(config))
+            wanted = self._with_given(config)
+            found = differences(self.spec.config, wanted)
+            # Cut off, or refused by a handler, it is owed to the next call.
+            self._owed |= {one.option: frozenset(one.changes) for one in found}
+            self.spec = replace(self.spec, config=wanted)
+            await self._carry_out(self._owed, wanted)
+            self._owed.clear()
+
+    async def _carry_out(self, owed: Mapping[str, frozenset[Effect]], config: GroupConfig) -> None:
+        who = frozenset[Effect]().union(*owed.values())
+        if Effect.COORDINATOR in who:
+            members = self._host.core.state.members
             await self._host.submit(
                 Configure(
                     assignor=config.assignor,
@@ -170,23 +169,27 @@ class ConsumerReplicas:
                     lease_ms=config.lease_ms,
                     revoke_deadline_ms=config.revoke_deadline_ms,
                     prepare_ms=config.prepare_ms,
+                    tenant=config.tenant or self.spec.group,
+                    grace_ms=config.grace_ms,
+                    weights={name: config.weight_of(name) for name in members},
                 )
             )
-            crew = self.crew
-            if crew is None:
-                return
-            crew.spec = self.spec
-            if _of_consumers(self.spec.config) != _of_consumers(before):
-                for member in list(crew.replicas):
-                    await crew.replace([member], "replaced for another configuration")
-            if config.consumers != before.consumers:
-                await self._scale(crew, config.consumers)
+        crew = self.crew
+        if crew is None:
+            return
+        crew.spec = self.spec
+        if who & OF_CONSUMERS:
+            for member in await take_over(crew.replicas.values(), config):
+                await crew.replace([member], "replaced for another configuration")
+        if "consumers" in owed:
+            await self._scale(crew, config.consumers)
 
     async def plan(self, consumers: int) -> Plan:
         """What having that many consumers would move."""
         check_count(consumers)
         have = len(self.replicas)
-        add = [Member(name, 1) for name in self._new_names(max(0, consumers - have))]
+        fresh = self._new_names(max(0, consumers - have))
+        add = [Member(name, 1, self.spec.config.weight_of(name)) for name in fresh]
         members = self._host.core.state.members
         gone = [name for name in self._least_loaded(have - consumers) if name in members]
         found = self._host.core.plan(f"{have} to {consumers} consumers", add=add, remove=gone)
@@ -312,7 +315,3 @@ def check_count(consumers: int) -> None:
     """Raise UsageError for a number of consumers that makes no sense."""
     if not 0 <= consumers <= CONSUMERS_MAX:
         raise UsageError(f"a group has 0 to {CONSUMERS_MAX} consumers, not {consumers}")
-
-
-def _of_consumers(config: GroupConfig) -> dict[str, Any]:
-    return config.model_dump(exclude=set(COORDINATORS_OWN))

@@ -42,6 +42,7 @@ from pxrs_ray.actors.coordinator.consumer_replica import (
     until_left,
 )
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.reconfiguration import taken_over
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.group.events import Died, Dismiss, Join, Leave
 from pxrs_ray.model import Incarnation, MemberId
@@ -204,11 +205,11 @@ class ConsumerSupervisor:
             raise HandlerError(f"consumer {failed[0].member} cannot start: {failed[0].reason}")
 
     async def _make(self, replica: ConsumerReplica) -> None:
-        member = replica.member
-        incarnation = next_incarnation(self._host, self._incarnations, member)
-        topology, group = self.spec.topology, self.spec.group
-        replica.starts(incarnation, names.consumer(topology, group, member, incarnation))
-        spec = ConsumerSpec(self.spec, member, incarnation, self.handler, replica.actor)
+        group = self.spec
+        number = next_incarnation(self._host, self._incarnations, replica.member)
+        actor = names.consumer(group.topology, group.group, replica.member, number)
+        spec = ConsumerSpec(group, replica.member, number, self.handler, actor)
+        replica.is_made(spec)
         replica.handle = await gcs.ask("make", partial(make_consumer, spec), gcs.MAKE_S)
         if self.replicas.get(replica.member) is not replica:
             self._kill(replica)  # it was let go meanwhile
@@ -244,8 +245,8 @@ class ConsumerSupervisor:
         wanted.sort(key=lambda each: each.member)
         if not wanted:
             return
-        grace_ms = self.spec.config.grace_ms
-        await self._host.submit(Join(tuple(replica.as_member(grace_ms) for replica in wanted)))
+        config = self.spec.config
+        await self._host.submit(Join(tuple(replica.as_member(config) for replica in wanted)))
         for replica in wanted:
             replica.state, replica.reason = "running", ""
         await asyncio.gather(*(self._begin(replica) for replica in wanted))
@@ -272,6 +273,7 @@ class ConsumerSupervisor:
         first = self._host.core.assignment(replica.member)
         begun = replica.handle.begin.remote(replica.incarnation, first)
         replica.pid, replica.node = await within(BEGIN_WAIT_S, begun)
+        await taken_over(replica, self.spec.config)
 
     async def _noted(self, replica: ConsumerReplica, work: Awaitable[Any]) -> Any:
         """What is the matter with it is noted only: the watch or its lease will tell."""
@@ -282,8 +284,6 @@ class ConsumerSupervisor:
                 raise
             self._supervisor.note(f"{replica.member}#{replica.incarnation} did not begin", error)
             return None
-
-    # --- watching ---------------------------------------------------------------------------------
 
     async def _watch(self, replica: ConsumerReplica, ended: Any, opened: AsyncExitStack) -> None:
         """Await the end of its process: told by the kernel here, by an endless call elsewhere."""

@@ -38,6 +38,7 @@ from pxrs_ray.actors.coordinator.topology_documents import TopologyDocuments
 from pxrs_ray.actors.coordinator.topology_status import topology_status
 from pxrs_ray.clock import SystemClock, wall_ms
 from pxrs_ray.config import Difference, PxrsConfig
+from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.document import CONFIG, decode
 from pxrs_ray.config.withheld import with_what_stays, without
 from pxrs_ray.data.protocol import BufferStats, QueueSpec
@@ -268,13 +269,15 @@ class Coordinator(TopologyDocuments, Deletion):
         if dry_run or not (found or self._half_applied):
             return found
         # Cut off from here on (a buffer that is away), all of it is done again by the next call.
+        of_buffers = any(Effect.BUFFERS in one.changes for one in found) or self._half_applied
         self._half_applied = True
         await self._keep_config(wanted)
-        await self._open_queues(wanted)
+        if of_buffers:
+            await self._open_queues(wanted)
         for name, group in wanted.groups.items():
             controller = self._groups.get(wanted.full_name(name))
             if controller is not None:
-                controller.host.history_keep = wanted.history_keep
+                controller.follow(wanted)
                 await controller.reconfigure(group)
         self._half_applied = False
         return found

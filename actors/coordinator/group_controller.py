@@ -18,7 +18,7 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.autoscaler import Autoscaler
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas, check_count
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_runtime import SWEEP_MS_MAX, GroupRuntime
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
 from pxrs_ray.actors.coordinator.member_api import MemberApi
@@ -106,6 +106,7 @@ class GroupController:
             queue.source_spec(),
         )
         self.host = GroupRuntime(self.key, store, thread, clock, self, config.history_keep)
+        self.follow(config)
         self.replica_set = ConsumerReplicas(spec, self.host, self._keep_crew)
         self.logs = LogWitness(spec, self.host, pool, lambda: owner.accepts_loss)
         self.members = MemberApi(self.host, self.replica_set, self.logs)
@@ -135,7 +136,7 @@ class GroupController:
         """Take the next generation, and go on from what the registry holds."""
         snapshot = await self._lead()
         self._documents = await self._thread.call_until_known(self._store.documents, self.key)
-        await self.host.start(snapshot, _settings(self.spec.config, self._kept_crew().paused))
+        await self.host.start(snapshot, _settings(self.spec, self._kept_crew().paused))
         self._owner.led(self.key, snapshot.generation, snapshot.last_version)
 
     async def _lead(self) -> Snapshot:
@@ -322,12 +323,16 @@ class GroupController:
         await self.host.submit(Configure(paused=False))
         await self.replica_set.save()
 
+    def follow(self, config: PxrsConfig) -> None:
+        """Go by what the topology says of all groups."""
+        self.host.history_keep = config.history_keep
+        self.host.sweep_ms_max = min(SWEEP_MS_MAX, config.rebalance_interval_ms)
+
     async def reconfigure(self, config: GroupConfig) -> None:
         """Take on another configuration of this group."""
-        scaling = self.spec.config.scaling
-        await self.replica_set.reconfigure(config)
-        if config.scaling != scaling:
+        if config.scaling != self.spec.config.scaling:
             self.autoscale.configure(config.scaling)
+        await self.replica_set.reconfigure(config)
 
     async def release_scale(self) -> None:
         """Let the load decide again how many consumers there are."""
@@ -367,10 +372,12 @@ async def _nothing() -> dict[Any, Any]:
     return {}
 
 
-def _settings(config: GroupConfig, paused: bool) -> GroupSettings:
+def _settings(spec: GroupSpec, paused: bool) -> GroupSettings:
+    config = spec.config
     return GroupSettings(
         assignor=config.assignor,
         static_map=config.static_owners,
+        tenant=config.tenant or spec.group,
         lease_ms=config.lease_ms,
         revoke_deadline_ms=config.revoke_deadline_ms,
         prepare_ms=config.prepare_ms,

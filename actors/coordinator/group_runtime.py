@@ -63,7 +63,7 @@ from pxrs_ray.supervision.supervisor import within
 logger = logging.getLogger(__name__)
 
 BATCH_RECORDS_MAX = 1_024
-TICK_MS_MAX = 1_000
+SWEEP_MS_MAX = 1_000
 TICK_MS_MIN = 5
 TOLD_LOOK_S = 0.005
 WATCH_AGAIN_S = 1.0
@@ -100,6 +100,7 @@ class GroupRuntime:
         self._clock = clock
         self._controller = controller
         self.history_keep = history_keep
+        self.sweep_ms_max = SWEEP_MS_MAX
         self._trim_at = 0
         self.queue = WriteQueue()
         self._wake = asyncio.Event()
@@ -369,10 +370,9 @@ class GroupRuntime:
         while True:
             lease_ms = self.core.settings.lease_ms
             await asyncio.sleep(self._until_tick_ms(lease_ms) / 1_000)
-            if not self._life.is_well:
-                continue
-            tick = Tick(registry_away=self.registry_away(notice_ms(lease_ms)))
-            self._take(tick, self.core.handle(tick, self._clock.now()))
+            if self._life.is_well:
+                tick = Tick(registry_away=self.registry_away(notice_ms(lease_ms)))
+                self._take(tick, self.core.handle(tick, self._clock.now()))
 
     def registry_away(self, notice_ms: int) -> bool:
         """Whether the registry is away, or this group's records wait for it, longer than that."""
@@ -382,11 +382,10 @@ class GroupRuntime:
 
     def _until_tick_ms(self, lease_ms: int) -> float:
         """At the next deadline, yet often enough to notice that this process stood still."""
-        pause_ms = min(TICK_MS_MAX, lease_ms // 10)
+        pause_ms = min(self.sweep_ms_max, lease_ms // 10)
         due_ms = self.core.next_wake_ms()
-        if due_ms is None:
-            return pause_ms
-        return max(TICK_MS_MIN, min(pause_ms, due_ms - self._clock.now().monotonic_ms))
+        left_ms = pause_ms if due_ms is None else due_ms - self._clock.now().monotonic_ms
+        return max(TICK_MS_MIN, min(pause_ms, left_ms))
 
     async def _renew_loop(self) -> None:
         """An idle coordinator writes nothing else, so here it learns that another one leads."""

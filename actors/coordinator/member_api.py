@@ -72,8 +72,8 @@ class MemberApi:
             raise Fenced(f"{member}#{lost} was replaced by a newer incarnation")
         else:
             number = next_incarnation(self._host, self._replica_set.incarnations, member, lost)
-        grace_ms = self._replica_set.spec.config.grace_ms
-        joining = Member(member, number, grace_ms=grace_ms, labels=(label,))
+        config = self._replica_set.spec.config
+        joining = Member(member, number, config.weight_of(member), config.grace_ms, (label,))
         reply = await self._host.submit(Join((joining,)))
         return number, reply.assignment
 

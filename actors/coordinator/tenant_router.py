@@ -38,6 +38,18 @@ LOOK_EVERY_S = 0.1
 STEP_MOST_S = LEASE_S / 6
 START_WAIT_S = 10.0
 STATUS_WAIT_S = 10.0
+# What of a group's options says something of its own queue and consumers, and not of another's.
+OF_ITS_OWN = frozenset(
+    (
+        "queue",
+        "assignor",
+        "static_map",
+        "consumer_weights",
+        "tenant",
+        "quarantine_queue",
+        "consumers",
+    )
+)
 
 Routes = dict[str, tuple[Route, int]]
 
@@ -300,9 +312,10 @@ class TenantRouter:
             options["partitions"] = profile.partitions
             self._topology.apply(config.changed(queues={name: options}))
         group = config.resolved_group(self._group).model_dump(exclude_unset=True)
-        for own in ("queue", "assignor", "static_map", "quarantine_queue", "consumers"):
+        for own in OF_ITS_OWN:
             group.pop(own, None)
-        self._topology.group(isolated_queue(self._group, tenant), queue=name, **group)
+        own_group = isolated_queue(self._group, tenant)
+        self._topology.group(own_group, queue=name, tenant=tenant, **group)
 
     def _group_of(self, tenant: str) -> Any:
         return self._topology.group(isolated_queue(self._group, tenant))

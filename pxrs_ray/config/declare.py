@@ -1,7 +1,7 @@
 """What every option is made of: its types and bounds, and the base of all that hold options.
 
 Rules of this file: an option has a default, a bound, its unit last in its name, one sentence of
-documentation, and a word on how it may change on a running topology (`Effect`).
+documentation, and a word on who must react to its change on a running topology (`Effect`).
 """
 
 from __future__ import annotations
@@ -59,32 +59,57 @@ Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class Effect(StrEnum):
-    """How an option takes effect on a topology that is running.
+    """Who must react when an option changes on a running topology, and how.
 
-    LIVE: at once. RESTART: the actors concerned are replaced, one after another. FIXED: not at
-    all; another topology, or an emptied one, can have it.
+    The one word on it: `pxrs up`, docs/options.md, `Topology.apply` and the consumers themselves
+    all go by what an option declares here. An option may need several of them.
     """
 
-    LIVE = "live"
-    RESTART = "restart"
+    COORDINATOR = "coordinator"
+    BUFFERS = "buffers"
+    CONSUMERS = "consumers"
+    WORKERS = "workers"
+    NEW_CONSUMERS = "new consumers"
+    START = "start"
+    PRODUCERS = "producers"
+    NEW_COORDINATOR = "new coordinator"
     FIXED = "fixed"
+
+    @property
+    def told(self) -> str:
+        """The same for people: how it takes effect."""
+        return _TOLD[self]
+
+
+_TOLD = {
+    Effect.COORDINATOR: "live, in the coordinator",
+    Effect.BUFFERS: "live, in the buffers",
+    Effect.CONSUMERS: "live, in the consumers",
+    Effect.WORKERS: "live, in the consumers, between two messages",
+    Effect.NEW_CONSUMERS: "replaces consumers one by one",
+    Effect.START: "`pxrs up` starts the consumers anew",
+    Effect.PRODUCERS: "for producers that begin",
+    Effect.NEW_COORDINATOR: "after `pxrs restart coordinator`",
+    Effect.FIXED: "fixed",
+}
 
 
 def option(
     default: Any,
     text: str,
-    change: Effect = Effect.LIVE,
-    *,
+    *changes: Effect,
     apart: tuple[str, ...] = (),
     ordered: bool = False,
     **bounds: Any,
 ) -> Any:
-    """Declare one option.
+    """Declare one option, and who must react to its `changes`.
 
     To a value that stands `apart`, and from it, no running topology can change. The order of an
     `ordered` table has a meaning: another order is another value.
     """
-    extra: dict[str, Any] = {"change": change.value, "apart": list(apart), "ordered": ordered}
+    assert changes, "an option says who must react to its change"
+    who = [change.value for change in changes]
+    extra: dict[str, Any] = {"change": who, "apart": list(apart), "ordered": ordered}
     return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 

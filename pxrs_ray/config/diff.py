@@ -1,8 +1,8 @@
-"""What differs between two configurations, and how each difference can take effect."""
+"""What differs between two configurations, and who must react to each difference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 class Difference:
     """One option that differs. `before` or `after` is None where a queue or group is absent.
 
-    `change` says how the topology can take it.
+    `changes` says who must react to it, and how.
     """
 
     option: str
     before: Any
     after: Any
-    change: Effect
+    changes: tuple[Effect, ...]
 
     @property
     def allowed(self) -> bool:
         """Whether a running topology can take it."""
-        return self.change is not Effect.FIXED
+        return Effect.FIXED not in self.changes
 
     def __str__(self) -> str:
         before, after = without_secrets(self.before), without_secrets(self.after)
-        return f"{self.option}: {before!r} -> {after!r} ({self.change.value})"
+        return f"{self.option}: {before!r} -> {after!r} ({told(self.changes)})"
 
 
 def differences(before: Options, after: Options, path: str = "") -> Iterator[Difference]:
@@ -42,7 +42,7 @@ def differences(before: Options, after: Options, path: str = "") -> Iterator[Dif
         if name in ("queues", "groups"):
             yield from _by_name(old, new, name)
         elif in_order(field, old) != in_order(field, new):
-            yield Difference(path + name, old, new, _change(field, old, new))
+            yield Difference(path + name, old, new, _changes(field, old, new))
 
 
 def _by_name(
@@ -54,9 +54,25 @@ def _by_name(
         if old is not None and new is not None:
             yield from differences(old, new, path + ".")
         else:
-            # A queue holds messages: it is removed by a command of its own, never by a file.
-            gone = kind == "queues" and new is None
-            yield Difference(path, old, new, Effect.FIXED if gone else Effect.LIVE)
+            yield Difference(path, old, new, (_whole(kind, gone=new is None),))
+
+
+def _whole(kind: str, *, gone: bool) -> Effect:
+    """Who must react to a queue or group that comes or goes."""
+    if kind == "groups":
+        return Effect.COORDINATOR
+    # A queue holds messages: it is removed by `pxrs queue delete`, never by a file.
+    return Effect.FIXED if gone else Effect.BUFFERS
+
+
+def who_reacts(before: Options, after: Options) -> frozenset[Effect]:
+    """Everybody who must react to what differs."""
+    return frozenset(who for found in differences(before, after) for who in found.changes)
+
+
+def told(changes: Iterable[Effect]) -> str:
+    """How a change takes effect, for people."""
+    return "; ".join(change.told for change in changes)
 
 
 def in_order(field: FieldInfo, value: Any) -> Any:
@@ -66,11 +82,16 @@ def in_order(field: FieldInfo, value: Any) -> Any:
     return value
 
 
-def _change(field: FieldInfo, old: Any, new: Any) -> Effect:
-    extra = _extra(field)
-    if old in extra.get("apart", ()) or new in extra.get("apart", ()):
-        return Effect.FIXED
-    return Effect(str(extra.get("change", Effect.LIVE.value)))
+def declared(field: FieldInfo) -> tuple[Effect, ...]:
+    """Who must react to a change of this option."""
+    return tuple(Effect(who) for who in _extra(field)["change"])
+
+
+def _changes(field: FieldInfo, old: Any, new: Any) -> tuple[Effect, ...]:
+    apart = _extra(field)["apart"]
+    if old in apart or new in apart:
+        return (Effect.FIXED,)
+    return declared(field)
 
 
 def _extra(field: FieldInfo) -> dict[str, Any]:

@@ -47,12 +47,23 @@ def _has_gaps(standing: Standing) -> bool:
 
 def pack_course(config: GroupConfig, standing: Standing) -> PackScheduler:
     """Packs, as the group's strategies say; the one that was left out is the plainest."""
-    shape = PackShape(
+    shape, rules = pack_shape(config), pack_rules(config)
+    policy = FailurePolicy(config.failure_policy)
+    return PackScheduler(standing, shape, rules, policy, config.attempts_max)
+
+
+def pack_shape(config: GroupConfig) -> PackShape:
+    """How packs are made and submitted."""
+    return PackShape(
         SubmitStrategy(config.submit_strategy or "burst"),
         config.pack_records,
         config.submit_batch_records,
     )
-    rules = PackRules(
+
+
+def pack_rules(config: GroupConfig) -> PackRules:
+    """How a pack is judged."""
+    return PackRules(
         ProcessingStrategy(config.processing_strategy or "skip_all_failures"),
         config.pack_timeout_ms,
         config.pack_retries,
@@ -60,13 +71,16 @@ def pack_course(config: GroupConfig, standing: Standing) -> PackScheduler:
         config.pack_pause_ms_max,
         config.failure_percentage,
     )
-    policy = FailurePolicy(config.failure_policy)
-    return PackScheduler(standing, shape, rules, policy, config.attempts_max)
 
 
 def lane_course(config: GroupConfig, standing: Standing, *, dense: bool = True) -> KeyLanes:
     """Key lanes, as the group's options say. Offsets that are not `dense` lie far apart."""
-    rules = LaneRules(
+    return KeyLanes(standing, lane_rules(config, dense=dense))
+
+
+def lane_rules(config: GroupConfig, *, dense: bool = True) -> LaneRules:
+    """How key lanes are worked."""
+    return LaneRules(
         retry_rules(config),
         config.handler_timeout_ms,
         config.lookahead_records,
@@ -74,7 +88,6 @@ def lane_course(config: GroupConfig, standing: Standing, *, dense: bool = True) 
         config.tenant_weights,
         window=WINDOW_RECORDS_MAX if dense else 1 << 62,
     )
-    return KeyLanes(standing, rules)
 
 
 def item_of(message: Message, tenant_header: str | None) -> Item:

@@ -27,7 +27,8 @@ from pxrs_ray.config.declare import (
 )
 from pxrs_ray.config.diff import Difference, differences
 from pxrs_ray.config.messages import nearest, refusal
-from pxrs_ray.config.options import GroupConfig, GroupOptions, QueueConfig, QueueOptions
+from pxrs_ray.config.options import GroupConfig, GroupOptions
+from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.errors import NotFound
 
@@ -84,36 +85,53 @@ class PxrsConfig(QueueOptions, GroupOptions):
         None,
         "After how many seconds a host that is away is given up with its disk: its buffers begin "
         "on another one, and what lay there is lost as lost_log_policy says. None: they wait.",
+        Effect.COORDINATOR,
         ge=10,
         le=10 * 366 * 24 * 3_600,
     )
     rebalance_interval_ms: Milliseconds = option(
-        10_000, "The longest time between two sweeps for expired leases and deadlines."
+        10_000,
+        "The longest time between two sweeps for expired leases and deadlines. The coordinator "
+        "looks at least once a second, and ten times in a lease, however long this is.",
+        Effect.COORDINATOR,
     )
     batch_records_max: int = option(
-        100_000, "The most messages in one append; producers take it when they begin.", ge=1
+        100_000,
+        "The most messages in one append; producers take it when they begin.",
+        Effect.PRODUCERS,
+        ge=1,
     )
     batch_bytes_max: Bytes = option(
-        MIB, "A producer sends a batch at this size; producers take it when they begin."
+        MIB,
+        "A producer sends a batch at this size; producers take it when they begin.",
+        Effect.PRODUCERS,
     )
     linger_ms: MillisecondsOrNone = option(
-        5, "How long a producer waits for a fuller batch; it takes this when it begins."
+        5,
+        "How long a producer waits for a fuller batch; it takes this when it begins.",
+        Effect.PRODUCERS,
     )
     inflight_appends_max: int = option(
-        8, "A producer's unanswered appends a buffer; it takes this when it begins.", ge=1
+        8,
+        "A producer's unanswered appends a buffer; it takes this when it begins.",
+        Effect.PRODUCERS,
+        ge=1,
     )
     append_timeout_ms: Milliseconds = option(
-        30_000, "How long a producer tries one append; it takes this when it begins."
+        30_000,
+        "How long a producer tries one append; it takes this when it begins.",
+        Effect.PRODUCERS,
     )
-    pending_calls_max: int = option(1_000, "The most unanswered calls to one actor.", ge=1)
     store_deadline_ms: Milliseconds = option(
         5_000,
         "How long one store call may take; `pxrs restart coordinator` makes a running one take it.",
-        Effect.RESTART,
+        Effect.NEW_COORDINATOR,
     )
-    history_keep: int = option(10_000, "How many ownership changes a group remembers.", ge=1)
-    queues: dict[Name, QueueConfig] = option({}, "The queues by name.")
-    groups: dict[Name, GroupConfig] = option({}, "The consumer groups by name.")
+    history_keep: int = option(
+        10_000, "How many ownership changes a group remembers.", Effect.COORDINATOR, ge=1
+    )
+    queues: dict[Name, QueueConfig] = option({}, "The queues by name.", Effect.BUFFERS)
+    groups: dict[Name, GroupConfig] = option({}, "The consumer groups by name.", Effect.COORDINATOR)
 
     if not TYPE_CHECKING:
 

@@ -84,9 +84,9 @@ def _check_joining(member: Member) -> None:
 def _check_settings(event: Configure) -> None:
     for name, weight in (event.weights or {}).items():
         _check_weight(name, weight)
-    for name in ("lease_ms", "revoke_deadline_ms", "prepare_ms"):
+    for name in ("lease_ms", "revoke_deadline_ms", "prepare_ms", "grace_ms"):
         value = getattr(event, name)
-        lowest = 0 if name == "prepare_ms" else 1
+        lowest = 0 if name in ("prepare_ms", "grace_ms") else 1
         if value is not None and not lowest <= value <= MILLISECONDS_MAX:
             raise UsageError(f"{name} is {value}, allowed: {lowest} to {MILLISECONDS_MAX}")
 

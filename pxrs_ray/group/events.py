@@ -8,7 +8,7 @@ somebody else. Nothing here waits, sends or stores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pxrs_ray.model import (
@@ -114,12 +114,20 @@ class Configure:
     lease_ms: int | None = None
     revoke_deadline_ms: int | None = None
     prepare_ms: int | None = None
+    tenant: str | None = None
+    grace_ms: int | None = None
     paused: bool | None = None
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the group that change, by name; weights are the members'."""
-        names = (f.name for f in fields(self) if f.name != "weights")
+        """The settings of the group that change, by name; weights and grace are the members'."""
+        names = (f.name for f in fields(self) if f.name not in ("weights", "grace_ms"))
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def member(self, known: Member) -> Member:
+        """A member as it is afterwards."""
+        grace_ms = known.grace_ms if self.grace_ms is None else self.grace_ms
+        weight = (self.weights or {}).get(known.member, known.weight)
+        return replace(known, weight=weight, grace_ms=grace_ms)
 
 
 @dataclass(frozen=True, slots=True)

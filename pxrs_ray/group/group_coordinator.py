@@ -372,9 +372,9 @@ class GroupCoordinator:
         self.settings = settings
         draft = self._draft(now, "configuration of " + ", ".join(sorted([*changes, *weights])))
         for name, slot in list(self.state.members.items()):
-            weight = weights.get(name, slot.member.weight)
-            if weight != slot.member.weight and slot.phase is MemberPhase.ACTIVE:
-                draft.join(replace(slot.member, weight=weight))
+            member = event.member(slot.member)
+            if member != slot.member and slot.phase is MemberPhase.ACTIVE:
+                draft.join(member)
                 # Being configured is no sign of life.
                 self.state.members[name].until_ms = slot.until_ms
             self.state.bump(name)

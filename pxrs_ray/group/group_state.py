@@ -55,7 +55,7 @@ class GroupSettings:
     static_map: Mapping[PartitionId, MemberId] | None = None
     tenant: str = ""
     lease_ms: int = 10_000
-    revoke_deadline_ms: int = 30_000
+    revoke_deadline_ms: int = 10_000
     prepare_ms: int = 0
     paused: bool = False
 

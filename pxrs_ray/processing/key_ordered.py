@@ -43,10 +43,10 @@ class LaneRules:
     """How lanes are worked: see `GroupConfig` for what each of these means to a user."""
 
     retry: RetryRules
-    timeout_ms: int | None = None
-    lookahead_records: int = 20_000
-    lookahead_bytes: int = 64 << 20
-    weights: Mapping[str, float] = field(default_factory=dict)
+    timeout_ms: int | None
+    lookahead_records: int
+    lookahead_bytes: int
+    weights: Mapping[str, float]
     detail_chars: int = DETAIL_CHARS_MAX
     window: int = WINDOW_RECORDS_MAX
 

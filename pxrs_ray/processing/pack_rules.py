@@ -67,11 +67,11 @@ class PackRules:
     """
 
     strategy: ProcessingStrategy
-    timeout_ms: int = 60_000
-    retries: int = 3
-    pause_ms: int = 1_000
-    pause_ms_max: int = 10_000
-    failure_percentage: float = 100.0
+    timeout_ms: int
+    retries: int
+    pause_ms: int
+    pause_ms_max: int
+    failure_percentage: float
 
     def __post_init__(self) -> None:
         if not (

@@ -34,8 +34,8 @@ class PackShape:
     """How packs are made and submitted; `batch_records` is for the strategy BATCH."""
 
     submit: SubmitStrategy
-    pack_records: int = 1_000
-    batch_records: int = 100
+    pack_records: int
+    batch_records: int
 
     def __post_init__(self) -> None:
         if not (1 <= self.pack_records <= PACK_RECORDS_MAX and self.batch_records >= 1):

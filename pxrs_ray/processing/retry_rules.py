@@ -27,10 +27,10 @@ class FailurePolicy(StrEnum):
 class RetryRules:
     """How often and how soon a failed message is tried again. 0 attempts means without end."""
 
-    attempts_max: int = 5
-    backoff_ms: int = 100
-    backoff_ms_max: int = 10_000
-    policy: FailurePolicy = FailurePolicy.STOP
+    attempts_max: int
+    backoff_ms: int
+    backoff_ms_max: int
+    policy: FailurePolicy
 
     def __post_init__(self) -> None:
         if self.attempts_max < 0 or self.backoff_ms < 1 or self.backoff_ms_max < self.backoff_ms:

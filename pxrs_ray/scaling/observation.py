@@ -51,16 +51,16 @@ class ScalerSettings:
     message lets a group whose `consumers_min` is 0 go to sleep.
     """
 
-    consumers_min: int = 1
-    consumers_max: int = 1_000
-    target_lag_ms: int = 5_000
-    drain_ms: int = 20_000
-    settle_ms: int = 15_000
-    calm_ms: int = 60_000
-    gain_min: float = 0.05
-    remember_ms: int = 600_000
-    idle_ms: int = 120_000
-    utilisation: float = 0.8
+    consumers_min: int
+    consumers_max: int
+    target_lag_ms: int
+    drain_ms: int
+    settle_ms: int
+    calm_ms: int
+    gain_min: float
+    remember_ms: int
+    idle_ms: int
+    utilisation: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.consumers_min <= self.consumers_max:

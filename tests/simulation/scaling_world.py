@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.group.assignors import assign
 from pxrs_ray.model import Member
 from pxrs_ray.scaling import Advice, Observation, PartitionLoad, Scaler, ScalerSettings
@@ -243,7 +244,7 @@ def scenarios() -> list[Scenario]:
 
 def compare(settings: ScalerSettings | None = None) -> list[tuple[Trace, Trace]]:
     """Each scenario under our scaler and under the threshold rule, with the same target."""
-    ours = settings or ScalerSettings()
+    ours = settings or ScalingConfig().settings()
     threshold_s = ours.target_lag_ms / 1_000
     return [
         (

@@ -202,7 +202,7 @@ class Life:
             return
         if offset < log.end:
             found = log.read(offset)
-            if self.session.fetched(0, self.epoch, offset, len(found), 0):
+            if self.session.fetched(0, self.epoch, offset, len(found)):
                 self.queue.append([Item(o, log.keys[o], size_bytes=1) for o in found])
 
     def turn(self) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.processing.fair_queue import FairQueue
-from pxrs_ray.processing.key_ordered import KeyLanes, LaneRules
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.scheduler import Item, Standing, Task
+from tests.settings import lane_rules
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5)), min_size=1, max_size=30))
@@ -75,7 +75,7 @@ def test_weights_are_checked() -> None:
 def p99_wait_ms(flood: bool, fair: bool, took_ms: int = 4, slots: int = 4) -> int:
     """The 99th percentile from arrival to end of a quiet tenant's messages, one every 40 ms,
     while another sends a thousand for each of them."""
-    lanes = KeyLanes(Standing(0), LaneRules(RetryRules(), lookahead_records=1 << 20))
+    lanes = KeyLanes(Standing(0), lane_rules(lookahead_records=1 << 20))
     running: list[tuple[int, Task]] = []
     arrived: dict[int, int] = {}
     waits = []

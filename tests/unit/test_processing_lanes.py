@@ -12,6 +12,7 @@ from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.key_ordered import KeyLanes, LaneRules
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
 from pxrs_ray.processing.scheduler import Item, Standing, Work, WorkScheduler
+from tests.settings import lane_rules
 from tests.unit.courses import Script, drive
 
 
@@ -26,7 +27,7 @@ def rules(
     policy: FailurePolicy = FailurePolicy.SKIP, attempts_max: int = 3, **others: object
 ) -> LaneRules:
     retry = RetryRules(attempts_max, 10, 40, policy)
-    return LaneRules(retry, **others)  # type: ignore[arg-type]
+    return lane_rules(retry, **others)  # type: ignore[arg-type]
 
 
 def script_of(seed: int, broken: frozenset[int] = frozenset()) -> Script:

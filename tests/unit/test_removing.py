@@ -289,7 +289,9 @@ def test_a_configuration_that_was_cut_off_is_applied_again(tmp_path: Path) -> No
 
     async def scene(world: ControlWorld) -> None:
         await world.call("group", "g", None, {})
-        wanted = world.config.changed(groups={"g": {"commit_interval_ms": 40}})
+        wanted = world.config.changed(
+            groups={"g": {"commit_interval_ms": 40}}, retention_bytes=1 << 30
+        )
         refuses = mock.AsyncMock(side_effect=UsageError("not now"))
         with mock.patch.object(world.buffers[1], "open", refuses), pytest.raises(UsageError):
             await world.coordinator.apply(wanted)

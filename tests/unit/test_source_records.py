@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.actors.consumer.consumer_actor import refuse_unsound_records
 from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
@@ -19,6 +18,7 @@ from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.config.scheduling import retry_rules
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.consumer.session import ConsumerSession
+from pxrs_ray.consumer.unsound_records import refuse_unsound_records
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import BadRecord, ConfigError
 from pxrs_ray.group.events import Assignment

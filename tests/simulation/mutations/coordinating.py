@@ -112,12 +112,12 @@ COORDINATING: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the order of labels is a difference",
-        (Change("config/options.py", "        ordered=True,\n", ""),),
+        (Change("config/queue_options.py", "        ordered=True,\n", ""),),
         tests=(f"{CONFIG}::test_labels_in_another_order_are_another_spread_and_are_refused",),
     ),
     Mutation(
         "a queue in memory stays there",
-        (Change("config/options.py", '        apart=("memory",),\n', ""),),
+        (Change("config/queue_options.py", '        apart=("memory",),\n', ""),),
         tests=(f"{CONFIG}::test_no_queue_goes_from_memory_to_disk_or_back_while_it_runs",),
     ),
     Mutation(
@@ -130,7 +130,7 @@ COORDINATING: tuple[Mutation, ...] = (
         (
             Change(
                 "actors/coordinator/coordinator.py",
-                "                controller.host.history_keep = wanted.history_keep\n",
+                "                controller.follow(wanted)\n",
                 "",
             ),
         ),

@@ -134,7 +134,7 @@ OUTSIDE = (
         "no password of a source stands in the registry",
         (
             Change(
-                "config/options.py",
+                "config/queue_options.py",
                 "if source is not None and without_secrets(source) != source:",
                 "if False:",
             ),

@@ -14,6 +14,28 @@ READING = "tests/actors/test_reading_in_process.py::"
 
 WORKERS = (
     Mutation(
+        "a worker that ends for another configuration begins again",
+        (
+            Change(
+                "actors/consumer/worker_pool.py",
+                "        if newest and not worker.told_to_stop:\n",
+                "        if False:\n",
+            ),
+        ),
+        tests=("tests/actors/test_workers_renewed.py",),
+    ),
+    Mutation(
+        "a worker that is renewed is not told that its partition goes",
+        (
+            Change(
+                "actors/consumer/worker_pool.py",
+                "                worker.renew()\n",
+                "                worker.stop()\n",
+            ),
+        ),
+        tests=("tests/actors/test_workers_renewed.py",),
+    ),
+    Mutation(
         "sys.exit() in a handler fails its message, in order",
         (
             Change(

@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.scheduling import lane_rules
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError
 from pxrs_ray.group.events import (
@@ -29,8 +31,7 @@ from pxrs_ray.group.events import (
 )
 from pxrs_ray.group.member_lease import MemberLease
 from pxrs_ray.model import Epoch, Grant, Member, PartitionId
-from pxrs_ray.processing.key_ordered import KeyLanes, LaneRules
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.scheduler import Item, Standing, Task
 from tests.simulation.history import Begun, Failed, Obeyed, Processed
 from tests.simulation.simulator.coordinator import WATCH_MS
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
 
 BUFFERED_MAX = 12
-LANES = LaneRules(RetryRules(attempts_max=0, backoff_ms=5, backoff_ms_max=50))
+LANES = lane_rules(GroupConfig(queue="q", attempts_max=0, backoff_ms=5, backoff_ms_max=50))
 ANSWER_MS = 150
 IDLE_MS = 60
 
