@@ -1,10 +1,10 @@
-"""`Buffer`: the async actor that hosts partition logs. A thin shell around `pxrs_ray.log`.
+"""`Buffer`: the async actor that holds partition logs (Kafka: a broker). It wraps `pxrs_ray.log`.
 
 Rules of this file. Partition p of every queue lives on buffer p % buffers. Nothing here decides
-about order, duplicates or fences: the logs and `ReadFence` do. Calls of an async actor come in
-any order and may be repeated by Ray; every method is idempotent, or harmless when repeated. A
+about order, duplicates or fences: the logs and `ReadFence` do. Calls of an async actor arrive in
+any order, and Ray may repeat them; every method is idempotent, or harmless when repeated. One
 partition's trouble is a `Refused` in the reply; an exception of the call means that nothing is
-acknowledged. Every wait has a deadline given by the caller.
+acknowledged. Every wait has a deadline that the caller gives.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ CALLS_MAX = 10_000
 
 
 class Buffer(LogOwnership, Inspection):
-    """One buffer of a topology: several (queue, partition) logs under one data folder.
+    """One buffer of a topology: several (queue, partition) logs in one data folder.
 
-    A restarted buffer opens what its folder holds, and serves it once its coordinator has granted
-    it a lease (`ping`) and said how far each log should reach (`open`): until then appends and
-    reads wait, so that offsets never start again at 0, and nobody is served by who was replaced.
-    One whose disk (that of the folder above `folder`) is not `disk_id` serves nothing and opens
-    nothing, until it is; '' means the disk that is here.
+    A restarted buffer opens what its folder holds. It serves that only once its coordinator has
+    granted it a lease (`ping`) and has said how far each log should reach (`open`). Until then
+    appends and reads wait: so offsets never start again at 0, and a replaced buffer serves nobody.
+    A buffer whose disk (that of the folder above `folder`) is not `disk_id` opens and serves
+    nothing until it is; '' accepts the disk that is there.
     """
 
     def __init__(

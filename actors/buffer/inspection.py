@@ -1,8 +1,7 @@
-"""`Inspection`: what a buffer answers without changing anything, and without a lease: it only
-tells.
+"""`Inspection`: a buffer's read-only answers for tools and status, which need no lease.
 
-Rules of this file. What is told may be over the moment it is told, so nothing is decided by it that
-a lease would have to guard.
+Rules of this file. An answer may be out of date when it arrives, so nothing is decided by it that a
+lease would have to guard.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pxrs_ray.supervision.supervisor import off_loop
 
 
 class Inspection(ServingState):
-    """A part of `Buffer`. See the rules at the head of this file."""
+    """The read-only part of `Buffer`. See the rules at the head of this file."""
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
         """Where each log of `queue` on this buffer stands."""

@@ -1,8 +1,9 @@
-"""`LogOwnership`: whose a buffer's logs are, which epochs they know, and how they forget.
+"""`LogOwnership`: which topology a buffer's logs belong to, which epochs they know, and how they
+are dropped.
 
 Rules of this file. A folder belongs to one topology of one registry: its `topology_id` is noted
-beside the logs, so that a topology that is made anew under an old name, or a registry that was
-replaced, is noticed before it takes another's word. Forgetting may be cut off anywhere and is
+beside the logs. So a topology that was made anew under an old name, or a registry that was
+replaced, is noticed before the buffer obeys it. Dropping logs may be cut off anywhere, and is
 simply done again.
 """
 
@@ -19,7 +20,7 @@ from pxrs_ray.model import Epoch, PartitionId
 
 
 class LogOwnership(ServingState):
-    """A part of `Buffer`. See the rules at the head of this file."""
+    """The ownership part of `Buffer`. See the rules at the head of this file."""
 
     async def belong(self, claim: Identity, adopt: bool) -> Identity:
         """Note whose logs these are, and who leads; with `adopt` in place of what is noted.

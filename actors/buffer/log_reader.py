@@ -1,4 +1,5 @@
-"""`LogReader`: what a buffer does for those who read, and what both halves answer refusals with."""
+"""`LogReader`: a buffer's read path; and how the read and write paths turn an error into a
+`Refused`."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ Answer = TypeVar("Answer")
 
 
 class LogReader:
-    """Reads several logs for one call. What is in memory is read on the event loop."""
+    """Reads several logs for one call. Messages in memory are read on the event loop."""
 
     def __init__(self, library: LogManager, fence: ReadFence, counts: Counter[str]) -> None:
         self._library = library

@@ -1,9 +1,9 @@
-"""`Maintenance`: what a buffer does of itself: it mends what failed, and drops what retention lets
-go.
+"""`Maintenance`: a buffer's background loops, which reopen failed logs and drop what retention
+allows.
 
-Rules of this file. Trouble that passes is tried again for as long as it lasts, one place at a
-time, on the writer's thread; whoever waits at a place is woken when it may be well. One log's
-trouble holds up no other's.
+Rules of this file. Passing trouble is tried again for as long as it lasts, one log at a time, on
+the writer's thread; callers that wait at a log are woken when it may be well again. One log's
+trouble holds up no other log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ START_MOST_MS = 1_000
 
 
 class Maintenance:
-    """The loops of one buffer. To be used from its event loop; close it."""
+    """The loops of one buffer. For its event loop; close it."""
 
     def __init__(
         self, library: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting

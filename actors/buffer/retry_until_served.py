@@ -1,4 +1,5 @@
-"""What callers do about a buffer that may not serve: they wait it out, to their deadline."""
+"""`served`: repeats a caller's request while the buffer has no lease, until the caller's
+deadline."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`ServingState`: on which disk a buffer stands, whether it is its own, and who lets it serve.
+"""`ServingState`: a buffer's disk: which one it is, whether it is the right one, and which
+coordinator lets it serve.
 
-Rules of this file. Nothing of a disk is opened, and nothing written on it, before it is known to be
-ours: an emptied folder, or another host's, is another disk. One that comes later is found by the
-next ping. Everything that needs the logs meets LeaseOver until then.
+Rules of this file. Nothing on a disk is opened or written before the disk is known to be ours: an
+emptied folder, or another host's, is another disk. The next ping finds a disk that comes later.
+Until then every call that needs the logs raises LeaseOver.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pxrs_ray.supervision.supervisor import problems_here
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a buffer has of its disk."""
+    """What a buffer has opened on its disk."""
 
     library: LogManager
     fence: ReadFence
@@ -41,7 +42,7 @@ class Parts:
 
 
 class ServingState:
-    """A part of `Buffer`. See the rules at the head of this file."""
+    """The disk part of `Buffer`. See the rules at the head of this file."""
 
     def __init__(
         self, topology: str, index: int, buffers: int, folder: Path, files: Files, disk_id: str

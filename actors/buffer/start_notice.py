@@ -1,4 +1,4 @@
-"""A buffer that starts tells its coordinator at once, which looks at it out of turn."""
+"""`tell_started`: a buffer that starts calls its coordinator, which then pings it without delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at every node of the cluster with one small task each."""
+"""Inspects every node of the cluster with one small task each: `pxrs doctor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from pxrs_ray.clock import wall_ms
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One node. `clock_ms` is how far its clock is ahead of ours; `problem` says why it is mute."""
+    """One node. `clock_ms` is how far its clock is ahead of ours; `problem` says why it did not
+    answer."""
 
     node: str
     python: str = ""

@@ -1,8 +1,9 @@
-"""Which nodes live, and what their disks tell: `ray.nodes()` and the probes, in one place.
+"""`NodeWatch`: which nodes live, and what lies on their disks, by `ray.nodes()` and probes.
 
-Rules of this file. A probe is a small task on the very node, with a deadline; the node where it is
-asked is looked at without one. What does not answer tells nothing, and holds up nobody. `NodeWatch`
-asks from a thread: while the GCS is away it answers None, at its deadline, and never later.
+Rules of this file. A probe is a small task on the node in question, with a deadline; a process
+looks at its own node without one. A node that does not answer reports nothing, and holds up nobody.
+`NodeWatch` asks from a thread: while the GCS is away it answers None, at its deadline and never
+later.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def look_everywhere(asked: Asked, nodes: Iterable[NodeSeen]) -> list[SurveyedNod
 
 
 class NodeWatch:
-    """What is known of the nodes, on an event loop. Close it."""
+    """What is known of the nodes, for an event loop. Close it."""
 
     def __init__(self, asked: Asked) -> None:
         self.problem = ""

@@ -1,8 +1,8 @@
-"""`process_end`: the moment at which a process of this machine ends, told by the kernel at once.
+"""`process_end`: a future that is done as soon as a process of this machine has ended.
 
-Ray tells of a killed process after 10 to 20 ms; a process file descriptor (Linux) is readable as
-soon as it is dead. Newer kernels (6.15 on) tell through it how the process ended, to others than
-its parent too. Where there is none, Ray is waited for.
+Ray reports a killed process after 10 to 20 ms; a process file descriptor (Linux) is readable as
+soon as it is dead. Kernels from 6.15 on also tell how the process ended, to others than its parent
+too. Where there is no such descriptor, Ray's report is awaited.
 """
 
 from __future__ import annotations
