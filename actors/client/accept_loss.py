@@ -1,4 +1,4 @@
-"""Lets logs that stand still after a loss go on, once somebody has decided that they shall."""
+"""`accept_losses`: resumes logs that halted after a loss, once an operator has accepted it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Listening: to changes of ownership, and to what is told to every server of a service.
+"""Change streams for any process: a group's ownership changes, and broadcasts to a service's
+servers.
 
-Rules of this file: a listener is no member of any group. It misses nothing that comes while it
-listens, and holds up nobody when it is slow.
+Rules of this file. A listener is no member of any group. It misses nothing that comes while it
+listens. A slow listener holds up nobody.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ def partition_changes(group: Group, quiet_s: float | None = None) -> Iterator[Pa
 
 
 class Notifications:
-    """What every server of a service is told: invalidations, changed settings.
+    """A broadcast to every server of a service: invalidations, changed settings.
 
-    The queue `{service}.notifications` has one partition, so all hear all in the same order.
+    The queue `{service}.notifications` has one partition, so every server gets all of it in the
+    same order.
     """
 
     def __init__(self, topology: Topology, service: str) -> None:

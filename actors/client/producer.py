@@ -1,8 +1,8 @@
 """`Producer`: sends messages to a queue's buffers, from any thread, task, actor or event loop.
 
-Rules of this file. What is sent, in which order and again when, is decided by the pure
-`Accumulator` and `Sender`, under one lock; one thread of the producer's own waits for time and for
-answers, and everybody who has work makes the calls. Ray carries calls in any order and may repeat
+Rules of this file. The pure `Accumulator` and `Sender` decide what is sent, in which order, and
+when it is repeated; one lock guards both. One thread of the producer's own waits for time and for
+answers; every thread that has work makes the calls. Ray carries calls in any order and may repeat
 them: the frames' numbers put that right. Nothing waits without a deadline.
 """
 
@@ -50,9 +50,9 @@ _NO_TIME = Instant(0, 0)
 class Producer:
     """A producer of one queue. Close it (or use `with`): closing sends what was not sent yet.
 
-    `producer_id` is the identity that its frames bear: that of a block that is sent again (see
-    the routers), or of one life of a producer that comes back (see `begin_producer`); by default
-    each producer is a new one. `buffers` is the topology's number of buffer actors.
+    `producer_id` is the identity in its frames: that of a block that is sent again (see the
+    routers), or of one life of a producer that comes back (see `begin_producer`). By default each
+    producer has a new one. `buffers` is the topology's number of buffer actors.
     """
 
     def __init__(

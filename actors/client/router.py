@@ -1,9 +1,9 @@
-"""Routers: stateless tasks that take Arrow blocks, group them by partition and append them.
+"""Routers: stateless tasks that take Arrow blocks, group the rows by partition and append them.
 
-Rules of this file. A block of a feed is a producer of its own, named by (feed id, block number):
-running it again adds nothing, whether the first run was answered or not, and whoever computed
-another content for the same block is told SequenceConflict. Blocks are independent of each other;
-order is kept within a block. A router keeps nothing: any worker can run any block.
+Rules of this file. A block of a feed is a producer of its own, named by (feed id, block number).
+Running it again adds nothing, whether the first run was answered or not; a run that computes other
+content for the same block gets SequenceConflict. Blocks are independent of each other; order is
+kept within a block. A router keeps no state: any worker can run any block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BLOCKS_AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class RouterSpec:
-    """What a router must know of a queue; plain data that travels to any worker."""
+    """What a router must know of a queue; plain data that is sent to any worker."""
 
     topology: str
     queue: str
@@ -41,7 +41,8 @@ class RouterSpec:
 
 @dataclass(frozen=True, slots=True)
 class RoutedBlock:
-    """What became of one block: rows a partition, and how many of all were there before."""
+    """The result of one block: rows of each partition, and how many of all had been there
+    before."""
 
     block: int
     rows: Mapping[PartitionId, int]

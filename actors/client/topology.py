@@ -1,4 +1,4 @@
-"""`deploy`, `attach` and `Topology`: a topology in the hands of a driver, a job or a notebook.
+"""`deploy`, `attach` and `Topology`: a handle on a topology, for a driver, a job or a notebook.
 
     topology = deploy(PxrsConfig(name="shop", queues={"payments": QueueConfig(partitions=8)}))
     with topology.producer("payments") as producer:
@@ -7,7 +7,8 @@
     group.start(handle, consumers=3)
 
 A `Topology` holds no connection and no state: it can be made anywhere, pickled, and thrown away.
-What only deploying or producing needs is imported then: a command that asks should answer at once.
+What only deploying or producing needs is imported then, so that a command that only asks answers at
+once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Where the record of a consumer's calls lies, its layout, and how it is read after a death.
+"""The file of a consumer's `CallRecord`: where it lies, its layout, and how it is read after a
+death.
 
 Rules of this file. The record is a file in memory of the consumer's own node, named after its
-actor. It is read by the coordinator, on that node by itself and elsewhere through a task there;
-when the node is gone no message was the cause, and there is nothing to read. All words are signed
-and eight bytes long. A record that makes no sense is no record.
+actor. The coordinator reads it: directly on its own node, through a task on any other. When the
+node is gone no message was the cause, and there is nothing to read. All words are signed and eight
+bytes long. A record that makes no sense counts as none.
 """
 
 from __future__ import annotations

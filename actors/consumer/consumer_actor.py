@@ -1,8 +1,8 @@
-"""`Consumer`: the actor of one group member. Its handler runs on a thread a partition.
+"""`Consumer`: the actor of one group member. Its handler runs on one thread for each partition.
 
-Rules of this file: the event loop keeps heartbeats, fetches and commits going; a handler runs on
-a worker's thread and can be as slow as it likes. `run` is the call that the coordinator awaits to
-learn of this process's death at once, so a graceful end must first let it return.
+Rules of this file: the event loop keeps heartbeats, fetches and commits going; a handler runs on a
+worker's thread and may be slow. The coordinator awaits the call `run` to learn of this process's
+death at once, so a graceful end must first let it return.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ CALLS_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class ConsumerInfo:
-    """What a consumer says of itself."""
+    """What a consumer reports of itself."""
 
     member: MemberId
     incarnation: Incarnation

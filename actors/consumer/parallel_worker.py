@@ -1,10 +1,10 @@
-"""`ParallelWorker`: drives a `WorkScheduler` of one partition, many messages at once.
+"""`ParallelWorker`: runs many messages of one partition at once, as a `WorkScheduler` says.
 
-Rules of this file. The worker's thread alone tells the course what happened and takes what may
-begin; threads of a pool (or the event loop of an async handler) make the calls, and put how they
-ended into `_ended`. A call that takes too long is no longer waited for: an async one is cancelled,
-a thread is left to itself, and when there are as many of those as there are slots the worker
-stands still with an alarm. Whatever is parked or given up is safely kept before it counts as done.
+Rules of this file. The worker's thread alone reports to the scheduler and takes what may begin;
+threads of a pool (or the event loop of an async handler) make the calls, and put their results into
+`_ended`. A call that takes too long is no longer waited for: an async one is cancelled, a thread is
+left to itself. When as many threads are left to themselves as there are slots, the worker halts
+with an alarm. Whatever is parked or given up is safely kept before it counts as done.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Ended = tuple[Task, str | None]
 
 
 class ParallelWorker(Worker):
-    """Works one partition as a course says."""
+    """Works one partition as its scheduler says."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""`SequentialWorker`: one message after the other, or one batch after the other.
+"""`SequentialWorker`: works one message after the other, or one batch after the other.
 
-Rules of this file: the worker's thread alone calls the handler, in order, and says how far it is
-by plain attributes that the loop reads. A message that fails is tried again before any other.
+Rules of this file. The worker's thread alone calls the handler, in order. It reports its progress
+in plain attributes that the event loop reads. A message that fails is tried again before any other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`WorkerPool`: the workers of one consumer, one a partition: begun, begun again after a fault,
-ended.
+"""`WorkerPool`: the workers of one consumer, one for each partition: started, restarted after a
+fault, stopped.
 
 Rules of this file. Everything here runs on the consumer's event loop. A worker that ended with a
-fault (an `on_assigned` that raised, a fault of ours) rests and begins again where its progress is,
-for as long as the partition is ours; meanwhile the partition shows the fault. One partition's
-trouble is never another's.
+fault (an `on_assigned` that raised, a fault of ours) pauses and starts again from its progress, for
+as long as the partition is ours; meanwhile the partition shows the fault. One partition's trouble
+never affects another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MakeWorker = Callable[[Grant, Worker | None], Worker]
 
 
 class WorkerOwner(Protocol):
-    """What is needed of the member that the workers work for: a `GroupMember`."""
+    """What the workers need of their `GroupMember`."""
 
     def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
         """How to begin a partition anew; None when it is not ours, or is handed over."""
