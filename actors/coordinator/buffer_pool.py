@@ -1,4 +1,5 @@
-"""`BufferPool`: the coordinator's hold on a topology's buffer actors."""
+"""`BufferPool`: the coordinator's handles on all buffers of a topology; it pings, opens and fences
+them."""
 
 from __future__ import annotations
 

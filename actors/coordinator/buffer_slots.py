@@ -1,9 +1,9 @@
 """`BufferSlots`: which actor serves each slot, and which slots have none now. A part of
 `BufferPool`.
 
-Rules of this file. `HomeController` says where a buffer is to be; here it is made there, and known
-as met once it has answered in its present life. Who waits for a host is asked nothing: whoever
-needs it is told so at once, and goes on with the others.
+Rules of this file. `HomeController` says where a buffer belongs; this module starts it there. A
+buffer is known once it has answered in its present life. A slot that waits for its host is not
+called: a caller that needs it gets an error at once, and goes on with the others.
 """
 
 from __future__ import annotations

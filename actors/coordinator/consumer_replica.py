@@ -1,4 +1,5 @@
-"""`ConsumerReplica`: one consumer that a group is to have, and what is asked of several."""
+"""`ConsumerReplica`: one consumer that a group should have; and calls to several of them at
+once."""
 
 from __future__ import annotations
 

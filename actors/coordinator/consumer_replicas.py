@@ -1,10 +1,10 @@
-"""`ConsumerReplicas`: how many consumers a group has, who they are, and what of that outlives a
-coordinator.
+"""`ConsumerReplicas`: how many consumers a group should have, their names, and what of that
+survives a coordinator.
 
-Rules of this file: one change of staff at a time. What must survive the coordinator (handler,
-members, their actors, whether the group is paused) is in the document `crew` of the group's
-registry; it is saved after each change, and what it does not know is an orphan and is killed at
-the next start.
+Rules of this file. One change of the consumers at a time. What must survive the coordinator
+(handler, members, their actors, whether the group is paused) is in the document `crew` of the
+group's registry. The document is saved after each change; a consumer that it does not list is an
+orphan and is killed at the next start.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ COORDINATORS_OWN = frozenset(
 
 
 class ConsumerReplicas:
-    """The consumers of one group. Lives on the coordinator's event loop."""
+    """The wanted consumers of one group. For the coordinator's event loop."""
 
     def __init__(
         self, spec: GroupSpec, host: GroupRuntime, keep: Callable[[str], Awaitable[object]]

@@ -1,9 +1,9 @@
-"""`ConsumerSupervisor`: the consumer actors of one group, spawned, watched, replaced and ended.
+"""`ConsumerSupervisor`: starts, watches, replaces and ends the consumer actors of one group.
 
-Rules of this file. A consumer joins only when its actor is up, several that start together join
-together. Consumers never restart by themselves: a death is seen by the call that awaits `run`,
-told to the coordinator core at once, and a new incarnation is spawned. A member whose lease ran
-out may only be frozen: it is given one more lease to thaw and join anew, then it is killed.
+Rules of this file. A consumer joins only when its actor is up; several that start together join
+together. Consumers never restart by themselves: the call that awaits `run` sees a death, the
+coordinator core learns of it at once, and a new incarnation is started. A member whose lease ran
+out may only be frozen: it gets one more lease to thaw and join anew, then it is killed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ QUICK_DEATH_S = 3.0
 
 
 class ConsumerSupervisor:
-    """All consumer actors of one group. Lives on the coordinator's event loop."""
+    """All consumer actors of one group. For the coordinator's event loop."""
 
     def __init__(
         self,

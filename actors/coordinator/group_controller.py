@@ -1,9 +1,8 @@
-"""`GroupController`: everything one group is, on the coordinator: its core, its crew, its
-documents.
+"""`GroupController`: one group on the coordinator: its core, its consumers, its documents.
 
-Rules of this file: each part has one job. `GroupRuntime` decides and stores, `MemberApi` answers
-members, `ConsumerReplicas` has the consumers; here they are put together and told what concerns
-them.
+Rules of this file. Each part has one job. `GroupRuntime` decides and stores, `MemberApi` answers
+members, `ConsumerReplicas` holds the wanted consumers. This class connects them and passes each
+event to the part that it concerns.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ STAFF_COMMANDS = frozenset(
 
 
 class Owner(Protocol):
-    """What a group needs of the coordinator that it belongs to."""
+    """What a group needs of its coordinator."""
 
     seal: Seal
     accepts_loss: bool

@@ -1,4 +1,4 @@
-"""Puts together what `status` says of queues and groups, from all who know a part of it."""
+"""Builds the status of queues and groups from what coordinator, buffers and consumers report."""
 
 from __future__ import annotations
 

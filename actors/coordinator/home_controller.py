@@ -1,9 +1,9 @@
-"""`HomeController`: keeps the homes of a topology's slots, and brings each buffer up where its disk
+"""`HomeController`: keeps the homes of a topology's slots, and starts each buffer where its disk
 is.
 
-Rules of this file. `pxrs_ray.topology.homes` decides; here it is asked, its word is made durable,
-and then carried out: in this order, one round after the other. A slot that waits holds up nobody:
-not the start, not the other slots, not the round. While the GCS is away nothing is decided.
+Rules of this file. `pxrs_ray.topology.homes` decides; its decision is made durable, and then
+carried out: in this order, one round after the other. A slot that waits holds up nothing: not the
+start, not the other slots, not the round. While the GCS is away nothing is decided.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ Put = Callable[[str, str], Awaitable[None]]
 class HomeController:
     """The homes of one coordinator incarnation's topology.
 
-    `in_memory` says whether everything that the topology keeps is in memory only, `replace_after`
-    after how many milliseconds a host that is away is given up, None for never.
+    `in_memory` says whether everything that the topology keeps is in memory only. `replace_after`
+    says after how many milliseconds a host that is away is given up; None means never.
     """
 
     def __init__(

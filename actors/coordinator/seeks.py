@@ -1,4 +1,4 @@
-"""Seeking: what offset a seek means for each partition, and how running partitions get there."""
+"""Seeks: which offset a seek means for each partition, and how running partitions get there."""
 
 from __future__ import annotations
 
