@@ -1,7 +1,8 @@
-"""What every option is made of: its types and bounds, and the base of all that hold options.
+"""How options are declared: their types and bounds, and the base class of everything that holds
+options.
 
-Rules of this file: an option has a default, a bound, its unit last in its name, one sentence of
-documentation, and a word on how it may change on a running topology (`Effect`).
+Rules of this file. An option has a default, a bound, its unit last in its name, one sentence of
+documentation, and a statement of how it may change on a running topology (`Effect`).
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def option(
 
 
 class Options(BaseModel):
-    """The base of all: frozen, strict, and refused with ConfigError."""
+    """The base class of all options: frozen, strict; a wrong value raises ConfigError."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True

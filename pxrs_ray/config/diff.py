@@ -1,4 +1,4 @@
-"""What differs between two configurations, and how each difference can take effect."""
+"""Compares two configurations, and says how each difference can take effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a running topology stays, and what goes, when its configuration changes."""
+"""Splits a changed configuration into what a running topology keeps and what it removes."""
 
 from __future__ import annotations
 

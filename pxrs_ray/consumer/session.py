@@ -5,8 +5,8 @@ epoch that we hold is lost, and whatever was fetched or done for it is forgotten
 Per partition three offsets rise in order: committed <= processed <= fetched. What a former owner
 did out of order, and wrote into the row's detail, is done without being fetched: processing passes
 it, and fetching goes on behind it. A draining partition takes nothing new; it is released, with its
-final checkpoint, when its worker has stopped.
-The shell around this owns all waiting, fetching and calling of handlers.
+final checkpoint, when its worker has stopped. The caller (`GroupMember`) owns all waiting, fetching
+and calling of handlers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pxrs_ray.processing.done_ranges import done_to
 
 @dataclass(slots=True)
 class Holding:
-    """One partition that is ours, and how far we are with it."""
+    """One partition that is ours, and our progress in it."""
 
     partition: PartitionId
     epoch: Epoch
@@ -61,7 +61,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanges:
-    """What an assignment means for the workers of a consumer."""
+    """What a new assignment means for the workers of a consumer."""
 
     started: tuple[Grant, ...] = field(default=())
     preparing: tuple[Grant, ...] = field(default=())

@@ -1,8 +1,8 @@
-"""The handler of the demonstration: a balance per account, right whatever crashes.
+"""The handler of the demonstration: a balance per account that is right after any crash.
 
-Rules of this file. Balances, and the offset that they are valid for, stand in one file per
-partition and change in one transaction: a payment that is delivered twice, or to two consumers,
-is counted once. No Spark is imported here, for consumers need none.
+Rules of this file. Balances, and the offset that they are valid for, are in one file per partition
+and change in one transaction: a payment that is delivered twice, or to two consumers, is counted
+once. No Spark is imported here, because consumers need none.
 """
 
 from __future__ import annotations

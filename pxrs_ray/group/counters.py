@@ -1,5 +1,4 @@
-"""`GroupCounters`: counts what a group's coordinator has decided, for metrics. Pure, and cheap a
-commit."""
+"""`GroupCounters`: counts a group's decisions, for metrics. Pure, and cheap for each commit."""
 
 from __future__ import annotations
 

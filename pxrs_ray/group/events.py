@@ -1,7 +1,7 @@
-"""What goes into a `GroupCoordinator`, and what comes out.
+"""The input and output of a `GroupCoordinator`.
 
-Rules of this file: frozen data only. An *event* is something a caller asks or something that
-happened; a *reply* answers the one who asked; an *effect* is something the shell must do for
+Rules of this file. Frozen data only. An *event* is a request of a caller, or something that
+happened; a *reply* answers the caller; an *effect* is something that `GroupRuntime` must do for
 somebody else. Nothing here waits, sends or stores.
 """
 
@@ -93,9 +93,9 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A member is known to be dead: nobody will hand anything back.
+    """A member is known to be dead: it will hand nothing back.
 
-    `death` says what its handler had in hand, where somebody could still see it.
+    `death` says what its handler had in hand, where that could still be read.
     """
 
     member: MemberId
@@ -106,7 +106,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Change how partitions are shared out; None leaves a setting as it is."""
+    """Change how partitions are assigned; None leaves a setting as it is."""
 
     assignor: str | None = None
     static_map: Mapping[PartitionId, MemberId] | None = None
@@ -124,7 +124,7 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Share out anew, as if membership had changed."""
+    """Assign anew, as if membership had changed."""
 
     cause: str = "asked for"
 
@@ -139,7 +139,7 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """Epochs up to these were given out, by whoever: take each partition back and go on above.
+    """Epochs up to these were given out before: take each partition back and go on above.
 
     Nobody is asked to hand back first: the logs refuse its owner already. Checkpoints stay.
     """

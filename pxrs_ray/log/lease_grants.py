@@ -1,10 +1,10 @@
-"""`LeaseGrants`: a coordinator's side of its buffers' leases. Pure: whoever has it says the time.
+"""`LeaseGrants`: the coordinator's side of its buffers' leases. Pure: the caller passes the time.
 
 Rules of this file. What is sent back to a buffer is a reading of its own clock that was received
-from it, so a lease ends there no later than `lease_ms` after it was received here. Only what was
-received before this coordinator was last confirmed as the leading one is sent back: a successor
-that waits `lease_ms` from its own beginning on has nobody serving on its predecessor's word. A
-process that is not known to have the topology's own logs gets nothing.
+from it, so a lease ends there no later than `lease_ms` after it was received here. Only readings
+that were received before this coordinator was last confirmed as the leading one are sent back: a
+successor that waits `lease_ms` from its own beginning on knows that no buffer serves by its
+predecessor's grant. A process that is not known to have the topology's own logs gets nothing.
 """
 
 from __future__ import annotations

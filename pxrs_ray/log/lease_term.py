@@ -1,10 +1,10 @@
-"""`LeaseTerm`: whether a buffer may serve now. Pure: whoever has it says what time it is.
+"""`LeaseTerm`: whether a buffer may serve now. Pure: the caller passes the time.
 
-Rules of this file. A buffer serves while its newest coordinator lets it, and not a moment longer:
-the lease runs by the buffer's own clock from a reading of that very clock, which the coordinator
-has received and sends back. So it always ends before the coordinator takes it for over, however
-slowly anything travels. A grant of an older generation, or of an older term, gives nothing. A
-process that is not the one that read its clock has no lease of it.
+Rules of this file. A buffer serves while its newest coordinator lets it, and not a moment longer.
+The lease runs by the buffer's own clock from a reading of that very clock, which the coordinator
+has received and sends back. So it always ends before the coordinator considers it over, however
+slowly anything is sent. A grant of an older generation, or of an older term, gives nothing. A
+process that is not the one that read its clock has no lease by that reading.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pxrs_ray.model import Generation
 
 
 class LeaseTerm:
-    """The leave of one incarnation of a buffer. It begins with none."""
+    """The lease of one incarnation of a buffer. It begins with none."""
 
     def __init__(self, incarnation: str) -> None:
         self.generation: Generation = 0

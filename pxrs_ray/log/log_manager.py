@@ -1,13 +1,13 @@
 """`LogManager`: the logs that one buffer holds, and what it must remember to open them again.
 
-Rules of this file. One writer at a time: everything but `log`, `ends` and `due` is for the
-buffer's writer thread. A log that cannot be opened is kept as the error that it is answered with,
-so that one damaged partition does not take the others down. Trouble that passes ends by itself:
-what is `due` is tried again by `mend`, with pauses. A log that failed is left, opened anew and
-given back what memory held of it, before anybody can append to it again. 'Not here' is never
-'new': a log begins only where `open` says that it is to be made, and what lies in its place under
-another id is never taken for it, and never thrown away. A log with an id serves nobody before
-`open` has said in this life how far it should reach.
+Rules of this file. One writer at a time: everything but `log`, `ends` and `due` is for the buffer's
+writer thread. A log that cannot be opened is kept as the error that answers its callers, so that
+one damaged partition does not take the others down. Passing trouble ends by itself: `mend` tries
+again what is `due`, with pauses. A log that failed is closed, opened anew and given back what
+memory held of it, before anybody can append to it again. 'Not here' is never 'new': a log begins
+only where `open` says that it is to be made, and what lies in its place under another id is never
+mistaken for it, and never thrown away. A log with an id serves nobody before `open` has said in
+this life how far it should reach.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Place = tuple[str, PartitionId]
 
 @dataclass(slots=True)
 class _Owed:
-    """What a log that failed held: it must reach `end` again, with what of `runs` is missing."""
+    """What a failed log held: it must reach `end` again, with what of `runs` is missing."""
 
     end: Offset = 0
     runs: list[Any] = field(default_factory=list)

@@ -1,10 +1,9 @@
-"""Opening a partition log: what its folder and its manifest know, made one.
+"""Opens a partition log: brings its folder and its manifest into agreement.
 
 Rules of this file. What is missing becomes a recorded gap, and the offsets go on above it, by a
-margin: readers may have been further than anybody wrote down. A log of another id is not touched.
-A log whose folder tells too little
-(no manifest; or an unclean end with unsynced messages, and another start of the machine since)
-waits until `PartitionLog.confirm` says how far it should reach.
+margin: readers may have been further than any file says. A log of another id is not touched. A log
+whose folder says too little (no manifest; or an unclean end with unsynced messages, and another
+start of the machine since) waits until `PartitionLog.confirm` says how far it should reach.
 """
 
 from __future__ import annotations
