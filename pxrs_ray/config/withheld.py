@@ -1,4 +1,5 @@
-"""Splits a changed configuration into what a running topology keeps and what it removes."""
+"""Adds to a new configuration the running queues and groups that it does not name, or leaves some
+out."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""`FairQueue`: whose turn it is, in proportion to weights, among those who have something ready.
+"""`FairQueue`: picks the next tenant, in proportion to weights, among those that have something
+ready.
 
 Rules of this file: start-time fair queueing. Each tenant has a virtual time that advances by
-1/weight with every turn; the one that is furthest behind is next. A tenant that comes back after
-having nothing starts at the present, so nobody saves up turns by being silent, and nobody who
-floods takes another's. Ties go to the name. Held tenants wait, whatever they have ready.
+1/weight with every turn; the tenant with the lowest is next. A tenant that comes back after having
+nothing starts at the present, so silence saves up no turns, and a flood takes no other tenant's.
+Ties go to the name. Held tenants wait, whatever they have ready.
 """
 
 from __future__ import annotations

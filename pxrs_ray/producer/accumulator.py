@@ -1,8 +1,8 @@
-"""`Accumulator`: collects messages, routes them, and hands frames to the outbox. Pure.
+"""`Accumulator`: collects messages, routes them, and passes frames to the `Sender`. Pure.
 
 Rules of this file. Messages of one key keep the order in which they were given. The open batch is
 closed by size, or by its owner when it has lingered. A message that can never be sent is refused
-when it is given, so that it does not take its neighbours down. Every `now_ms` is monotonic; the
+when it is given, so that it does not fail the messages around it. Every `now_ms` is monotonic; the
 wall clock only dates messages.
 """
 

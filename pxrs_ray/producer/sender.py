@@ -1,13 +1,15 @@
-"""`Sender`: what a producer has sent and not yet seen acknowledged. Pure: told the time.
+"""`Sender`: what a producer has sent and not yet seen acknowledged. Pure: the caller passes the
+time.
 
 Rules of this file. The frames of a partition are numbered and sent in order, several calls at a
-time; the log takes them in that order and answers a repeat as before, so a call whose answer was
-lost is simply made again. A frame is given up only when its refusal is final or its deadline has
-passed. Whether it is in the log, only the log can tell: the later frames keep their numbers until
+time. The log takes them in that order and answers a repeat as before, so a call whose answer was
+lost is simply repeated. A frame is given up only when its refusal is final or its deadline has
+passed. Whether it is in the log, only the log can say: the later frames keep their numbers until
 the log says that it waits for one that will never come (a frame was given up, or the log lost what
 it had acknowledged). Then, once nothing of the partition is under way, they are numbered anew in a
-new epoch, whose first frame says where the log stood: when a call of the old epoch has arrived
-meanwhile, the log refuses it and tells what it has. A call that arrives even later is fenced.
+new epoch, whose first frame names the producer's position in the log: when a call of the old epoch
+has arrived meanwhile, the log refuses the frame and says what it has. A call that arrives even
+later is fenced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From positions at moments to rates: what comes in, what is done, what one consumer can do."""
+"""Computes rates from positions over time: what arrives, what is done, what one consumer can do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENOUGH_S = 1.0
 class ObservedRates:
     """Messages a second over the window: arriving, done in all, and done by one busy consumer.
 
-    `per_consumer` is None while nobody has been seen at full work.
+    `per_consumer` is None while no consumer has been seen at full load.
     """
 
     arriving: float
@@ -23,7 +23,8 @@ class ObservedRates:
 
 
 class RateMeter:
-    """Keeps observations of a window, and what a consumer that had enough to do could do."""
+    """Keeps the observations of a window, and the throughput of a consumer that had enough to
+    do."""
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms

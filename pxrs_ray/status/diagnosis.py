@@ -1,4 +1,4 @@
-"""What `pxrs doctor` makes of a status: each thing that is wrong, with its remedy. Pure."""
+"""What `pxrs doctor` finds in a status: each problem, with its remedy. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at, and what to do about it."""
+    """One thing that was checked, and what to do about it."""
 
     level: Level
     subject: str

@@ -1,8 +1,8 @@
-"""Where the buffers of a topology are, as people are shown it, and how evenly. Pure.
+"""The placement of a topology's buffers, as people see it, and how even it is. Pure.
 
 Rules of this file. A topology is spread when no node has two buffers more than another node that
-could have one: so the loss of a node stops as few partitions as it can. What waits for its host is
-on no node, and is not moved: it goes on where its disk is.
+could have one: so the loss of a node stops as few partitions as it can. A buffer that waits for its
+host is on no node, and is not moved: it goes on where its disk is.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ STATES = (AT_HOME, STARTING, WAITING, MOVING, SILENT, ELSEWHERE, DEPOSED)
 
 @dataclass(frozen=True, slots=True)
 class BufferStatus:
-    """One buffer: where it is at home, and how it is there.
+    """One buffer: its home, and its state there.
 
-    `state` is one of STATES, and `told` says more where there is more to say. `disk` is the id of
-    the disk that its logs are on, `host` and `node` are where that disk is, or was last. `term`
-    and `lease_left_ms` are what it serves under; without a lease (0) nobody can be served.
-    `bytes` and `free_bytes` are what it keeps and what its disk has left, None while it does not
-    answer. `away_s` is for how long its disk has been missed.
+    `state` is one of STATES, and `told` adds details where there are any. `disk` is the id of the
+    disk that its logs are on, `host` and `node` are where that disk is, or was last. `term` and
+    `lease_left_ms` are what it serves under; without a lease (0) it can serve nobody. `bytes` and
+    `free_bytes` are what it keeps and what its disk has left, None while it does not answer.
+    `away_s` is for how long its disk has been missing.
     """
 
     buffer: int

@@ -61,7 +61,7 @@ _ROUTES = {
 
 @dataclass(slots=True)
 class TenantMove:
-    """One tenant's way between the queues. `version` rises with each change of the route."""
+    """One tenant's move between the queues. `version` rises with each change of the route."""
 
     phase: Phase = Phase.SHARED
     version: int = 0

@@ -1,3 +1,4 @@
-"""What proves PXRS and what proves others' parts for it: contract suites, fakes, the simulator."""
+"""Tools for tests, ours and users': the store contract, a faulty store, and clocks that tests
+move."""
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What it means to take buffers to another disk: told before anybody begins. Pure.
+"""Predicts what moving buffers to another disk would mean, before it begins. Pure.
 
 Rules of this file. `estimate` follows what a move does
 (`pxrs_ray.actors.coordinator.buffer_moves`): it copies while the buffer serves, round after round,
 until little is left; then the buffer stops, the rest is copied, and it starts at its new home. So
 producers and readers wait for as long as it takes to copy what was written during the last round,
-and for the stop and the start. Nothing is known of a disk or a wire that was not used yet: how fast
-they are is said, not measured.
+and for the stop and the start. Nothing is known of a disk or a network that was not used yet: its
+speed is assumed, not measured.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class _AllInUse(oracledb.OperationalError):
 
 
 class OracleDialect(Dialect):
-    """Oracle's own ways."""
+    """Oracle's dialect."""
 
     name = "oracle"
     integer = "NUMBER(19)"
