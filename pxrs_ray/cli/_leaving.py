@@ -1,4 +1,4 @@
-"""How a node is emptied from the command line: told before, begun, and watched until it is done."""
+"""How a command empties a node: it shows the plan, begins, and waits until the node is empty."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ MB = 1_000_000
 
 Rate = Annotated[
     float,
-    typer.Option(
-        "--rate", min=0.1, help="MB a second that copying is taken to make, for what is estimated."
-    ),
+    typer.Option("--rate", min=0.1, help="Assumed copy speed in MB a second, for the estimate."),
 ]
 RATE_USUAL = 50.0
 

@@ -1,4 +1,4 @@
-"""Asking before something is removed for ever."""
+"""Asks before something is removed for ever."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pxrs_ray.errors import UsageError
 if TYPE_CHECKING:
     from pxrs_ray.topology.removal import Removal
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it.")]
-Force = Annotated[bool, typer.Option("--force", help="Also while it is in use.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Force = Annotated[bool, typer.Option("--force", help="Remove it even while it is in use.")]
 
 
 def remove(

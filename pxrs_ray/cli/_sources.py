@@ -1,7 +1,8 @@
-"""Where `pxrs produce` gets messages from: columns of keys, payloads, and tenants or labels.
+"""Reads the messages of `pxrs produce`: columns of keys, payloads, and tenants or labels.
 
-Rules of this file: a file is read piece by piece, never whole. A row without the payload column is
-sent as one JSON object; values that are not text are written as JSON writes them.
+Rules of this file: a file is read piece by piece, never whole. A row without
+the payload column is sent as one JSON object; values that are not text are
+written as JSON writes them.
 """
 
 from __future__ import annotations

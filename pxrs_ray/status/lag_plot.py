@@ -1,7 +1,7 @@
 """The lag of a group over time as a picture, for a notebook.
 
-    from pxrs_ray.status.lag_plot import watch
-    watch(topology.group("billing"), seconds=10)
+from pxrs_ray.status.lag_plot import watch
+watch(topology.group("billing"), seconds=10)
 """
 
 from __future__ import annotations
