@@ -157,6 +157,7 @@ class LogWriter:
         while self._dirty:
             interval_ms = min(log.limits.sync_interval_ms for log in self._dirty)
             await asyncio.sleep(interval_ms / 1_000)
+            # Emptied before the sync: a log that gets more while it runs is dirty again afterwards.
             logs, self._dirty = self._dirty, set()
             try:
                 failed = await loop.run_in_executor(None, self._sync, logs)

@@ -301,6 +301,7 @@ class GroupMember:
                 wanted += 1
             self._commit_wake.set()
             while self._commit_rounds < wanted and not self.ended.is_set():
+                # Again each time: the round before has cleared it.
                 self._commit_wake.set()
                 await self._committed.wait()
 

@@ -280,6 +280,7 @@ class GroupRuntime:
         self.tally.note_hand_overs(decision, self._clock.now().monotonic_ms)
         if decision.effects:
             effects = decision.effects
+            # Also a decision without records may rest on earlier ones that are not durable yet.
             if self.queue.durable >= decision.after:
                 self._carry_out(effects)
             else:

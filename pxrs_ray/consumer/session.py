@@ -98,6 +98,8 @@ class ConsumerSession:
         self.lease_ms = assignment.lease_ms
         grants = [g for g in assignment.grants if g.epoch > self._over.get(g.partition, -1)]
         granted = {grant.partition: grant for grant in grants}
+        # A partition that comes back under another epoch is dropped and begun anew: what was
+        # fetched or done under the old epoch must never be committed under the new one.
         dropped = tuple(
             p
             for p, held in self.holdings.items()

@@ -62,6 +62,9 @@ class WriteQueue:
             if record.version == 0:
                 assert isinstance(record, Write)
                 key = (record.partition, record.epoch)
+                # The key holds the epoch, and no change of owner lies within one epoch: so a commit
+                # may move behind the records between the two. One that is under way is in
+                # `_commits` no more.
                 superseded = self._commits.get(key)
                 if superseded is not None:
                     del self._waiting[superseded]

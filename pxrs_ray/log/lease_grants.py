@@ -61,6 +61,7 @@ class LeaseGrants:
     def leading(self, heard: Heard) -> None:
         """The registry, asked after that was heard, has confirmed that this one leads."""
         for slot, reading in zip(self._slots, heard, strict=True):
+            # Confirmations may end in another order: an older reading never replaces a newer one.
             if reading.received_ms >= slot.confirmed.received_ms:
                 slot.confirmed = reading
 
@@ -70,6 +71,7 @@ class LeaseGrants:
         echo = slot.confirmed
         if not echo.incarnation or echo.incarnation != slot.allowed:
             return BufferGrant(self.generation, term, self.lease_ms)
+        # Noted before the grant leaves: it may arrive though its answer never comes back.
         slot.over_ms = max(slot.over_ms, echo.received_ms + self.lease_ms)
         return BufferGrant(self.generation, term, self.lease_ms, echo.clock_ms, echo.incarnation)
 

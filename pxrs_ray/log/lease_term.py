@@ -31,6 +31,9 @@ class LeaseTerm:
             self.until_ms = 0  # what was granted was for another term
         self.generation, self.term = granted
         if grant.incarnation == self._incarnation:
+            # An echo ahead of our clock makes no lease longer. Pings of one coordinator may
+            # overtake each other: the longest counts. A newer coordinator's word counts even where
+            # it is shorter.
             until_ms = min(grant.echo_ms, now_ms) + grant.lease_ms
             self.until_ms = max(self.until_ms, until_ms) if granted == known else until_ms
         return True

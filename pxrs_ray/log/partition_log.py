@@ -144,6 +144,7 @@ class PartitionLog(RetainedLog):
         with self._lock:
             if self._closed:
                 return
+            # Before the sync: what is appended while it runs may not be on disk when it returns.
             held, end = self._disk.hold(), self._end
         try:
             self._disk.sync(held.fd)

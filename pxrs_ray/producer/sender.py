@@ -169,6 +169,8 @@ class Sender:
     def _refused(self, lane: Lane, frame: Frame, answer: Refused, now_ms: int) -> None:
         error = answer.error
         if isinstance(error, SequenceGap):  # no trouble of its own: an earlier frame was refused
+            # Where the log waits for a frame that we still have, that one is sent again, and this
+            # one after it. A number below our oldest is never sent again: it leaves a hole.
             oldest = lane.frames[0].sequence if lane.frames else frame.sequence
             expected = answer.expected_sequence
             if expected is not None and (expected < oldest or frame.sequence == 0):
@@ -178,6 +180,8 @@ class Sender:
                 else:
                     self._give_up(lane, frame, error)
             return
+        # A frame that was given up may be fenced by an epoch of our own, begun after it was given
+        # up: nobody took over then.
         if isinstance(error, ProducerFenced) and frame in lane.frames:
             self.fenced = error
         lane.refusal = error
@@ -193,6 +197,7 @@ class Sender:
 
     def _give_up(self, lane: Lane, frame: Frame, error: PxrsError) -> None:
         if self._limits.renumber:
+            # Later frames keep their numbers: only the log can say whether this one came in.
             lane.doubt = True
             self._settle(lane, frame, error)
             return
@@ -220,6 +225,8 @@ class Sender:
 
     def _close_up(self, lane: Lane) -> None:
         """Number the lane's frames from 0 in a new epoch, when that is due and nothing flies."""
+        # A call that still flies may add to the log: what was heard of it must be the last word
+        # before the frames are numbered anew.
         if not lane.hole or lane.flying():
             return
         for frame in list(lane.frames):
