@@ -69,5 +69,5 @@ class LongPoll:
 
 def wake(waiting: Waiting, place: Place) -> None:
     """End every wait that looks at `place`."""
-    for patience in waiting.get(place, ()):
-        patience.wake(place)
+    for poll in waiting.get(place, ()):
+        poll.wake(place)

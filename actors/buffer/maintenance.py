@@ -37,9 +37,9 @@ class Maintenance:
     """The loops of one buffer. For its event loop; close it."""
 
     def __init__(
-        self, library: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting
+        self, manager: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting
     ) -> None:
-        self._library = library
+        self._manager = manager
         self._fence = fence
         self._writer = writer
         self._waiting = waiting
@@ -61,8 +61,8 @@ class Maintenance:
     async def _mend_for_ever(self) -> None:
         while True:
             await asyncio.sleep(MEND_EVERY_S)
-            for place in self._library.due(monotonic_ms()):
-                mend = partial(self._library.mend, place, wall_ms(), monotonic_ms())
+            for place in self._manager.due(monotonic_ms()):
+                mend = partial(self._manager.mend, place, wall_ms(), monotonic_ms())
                 if await self._writer.do(mend, ()):
                     logger.warning("partition %d of %s is open again", place[1], place[0])
                 wake(self._waiting, place)
@@ -72,7 +72,7 @@ class Maintenance:
     async def _retain_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RETAIN_EVERY_S)
-            for log in self._library.all_logs():
+            for log in self._manager.all_logs():
                 try:
                     await self._writer.do(partial(log.retain, wall_ms()), (log,))
                 except Exception as error:  # noqa: BLE001 - the other logs need it as well

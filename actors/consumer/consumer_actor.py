@@ -259,13 +259,13 @@ class Consumer:
         config, handler, desk = self._config, self._handler, self._desk(grant)
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
         dense = self._spec.group.source is None
-        course = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
-        if course is None:
+        scheduler = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
+        if scheduler is None:
             return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, before)
         aside = None
         if config.failure_policy == "quarantine":
             aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
-        return ParallelWorker(grant, desk, handler, course, self, config, before, aside)
+        return ParallelWorker(grant, desk, handler, scheduler, self, config, before, aside)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""
