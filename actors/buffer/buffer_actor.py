@@ -331,7 +331,7 @@ class Buffer(LogOwnership, Inspection):
         return found
 
     async def accept_loss(self, queue: str, partition: PartitionId) -> LogEnds:
-        """Let a log that stands still after a loss go on above its recorded gap."""
+        """Resume a log that halted after a loss, above its recorded gap."""
         accept = partial(self._manager.accept_loss, queue, partition, wall_ms())
         await self._writer.do(accept, ())
         log = self._manager.log(queue, partition)

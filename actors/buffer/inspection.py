@@ -23,7 +23,7 @@ class Inspection(ServingState):
     """The read-only part of `Buffer`. See the rules at the head of this file."""
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
-        """Where each log of `queue` on this buffer stands."""
+        """The ends and the state of each log of `queue` on this buffer."""
         epochs = self._fence.of_queue(queue)
         return {
             partition: replace(end, epochs=epochs.get(partition, {}))
@@ -69,7 +69,7 @@ class Inspection(ServingState):
         return stats_of(self._counts, self._manager.all_logs(), self._writer, free)
 
     async def slot_files(self) -> list[FileState]:
-        """Every file of this buffer, for whoever copies it to another disk; closed or not."""
+        """Every file of this buffer, closed or not, for a copy to another disk."""
         return await off_loop(slot_files, self._files, self._folder, self._index, self._buffers)
 
     async def read_piece(self, piece: Piece) -> Bytes:

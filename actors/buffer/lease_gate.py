@@ -53,7 +53,7 @@ class BufferLeaseGate:
         self._wake_all()
 
     def _look_again(self) -> None:
-        """Have those who wait told when the lease ends: a long poll ends with it."""
+        """Wake waiting callers when the lease ends: a long poll ends with it."""
         left_ms = self.tenure.until_ms - lease_clock_ms()
         if self._timer is None and left_ms > 0:
             loop = asyncio.get_running_loop()

@@ -77,7 +77,8 @@ class LogWriter:
         logs: Collection[PartitionLog],
         size_bytes: int = UNKNOWN_BYTES,
     ) -> tuple[Any, Mapping[PartitionLog, LogError]]:
-        """As `do`; what could not be synced is told log by log, and is not durable."""
+        """As `do`; logs that could not be synced are named with their errors, and are not
+        durable."""
         if self._closed:
             raise LogAway("the buffer is closed")
         job = _Job(run, logs, size_bytes, asyncio.get_running_loop().create_future())

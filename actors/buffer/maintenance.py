@@ -82,7 +82,8 @@ class Maintenance:
 
 
 def patiently(start: Callable[[], T]) -> T:
-    """Start, however long the disk's trouble lasts: Ray never restarts who failed to start."""
+    """Start, however long the disk's trouble lasts: Ray never restarts an actor that failed to
+    start."""
     pauses = Pauses(START_FIRST_MS, START_MOST_MS)
     while True:
         try:

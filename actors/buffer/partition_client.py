@@ -83,7 +83,7 @@ class PartitionClient:
             time.sleep(PAUSE_S)
 
     def ends(self) -> LogEnds:
-        """Where the log stands. Raises NotFound when there is none."""
+        """The ends and the state of the log. Raises NotFound when there is none."""
         found: dict[PartitionId, LogEnds] = self._call(
             "asking for its end", lambda buffer: buffer.ends.remote(self.queue)
         )

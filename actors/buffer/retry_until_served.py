@@ -28,7 +28,8 @@ def lease_over(answer: object) -> LeaseOver | None:
 
 
 def served(ask: Callable[[], T], within_s: float) -> T:
-    """What `ask` answers, asked again while the buffer may not serve. Raises LeaseOver."""
+    """The answer of `ask`, repeated while the buffer may not serve. Raises LeaseOver at the
+    deadline."""
     end_s = time.monotonic() + within_s
     while True:
         try:

@@ -64,7 +64,7 @@ class Notifications:
             topology.apply(config.changed(queues={self.queue: options}))
 
     def tell(self, payload: bytes | str, headers: Headers = None) -> Offset:
-        """Tell everybody who listens; returns when it is kept, with its number."""
+        """Send a notification to every listener; returns its number when it is stored."""
         with self._topology.producer(self.queue) as producer:
             receipt = producer.send(None, payload, headers)
             producer.flush()
@@ -73,7 +73,7 @@ class Notifications:
         return offset
 
     def listen(self, after: Offset | None = None) -> Iterator[Message]:
-        """What is told from now on, or after the notification of that number; for ever."""
+        """Notifications from now on, or after the one of that number; for ever."""
         peek = QueueReader.of(self._topology, self.queue)
         if after is not None:
             peek.only({0: after + 1})

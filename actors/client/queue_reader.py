@@ -53,7 +53,7 @@ class QueueReader:
         return made
 
     def ends(self) -> dict[PartitionId, LogEnds]:
-        """Where each log stands now."""
+        """The ends and the state of each log now."""
         calls = [self._handle(i).ends.remote(self._full_name) for i in range(self._buffers)]
         found: dict[PartitionId, LogEnds] = {}
         for answer in ray.get(calls, timeout=CALL_WAIT_S):

@@ -37,7 +37,7 @@ def _look(folder: str) -> tuple[str, str, int, int]:
 
 
 def look_at_nodes(folder: str, wait_s: float) -> list[NodeReport]:
-    """Every node that is alive, as seen from there; one that does not answer is told so."""
+    """Every living node, as seen from there; one that does not answer says so in `problem`."""
     calls: dict[str, tuple[Any, int]] = {}
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         if node["Alive"]:

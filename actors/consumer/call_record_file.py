@@ -54,7 +54,8 @@ WORDS = register(Codec("consumer: death record", tuple[int, ...], _encode, _deco
 
 
 def record_path(node: str, actor: str) -> Path:
-    """Where the consumer `actor` on `node` keeps its record; the same for whoever asks there."""
+    """Where the consumer `actor` on `node` keeps its record; every process there gets the same
+    path."""
     memory = Path("/dev/shm")
     base = memory if memory.is_dir() else Path(tempfile.gettempdir())
     name = hashlib.blake2b(actor.encode(), digest_size=12).hexdigest()
@@ -99,7 +100,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def fault_path(path: Path) -> Path:
-    """Where a fault of that process is told."""
+    """Where a fault of that process is written."""
     return path.with_suffix(".fault")
 
 

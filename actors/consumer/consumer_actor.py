@@ -162,7 +162,7 @@ class Consumer:
         self._finished.set()
 
     def _terminate(self) -> None:
-        """Somebody has asked this process to end: not before everything is handed back."""
+        """Something wants this process to end: it ends after everything is handed back."""
         if self._ending is None:
             self._ending = self._supervisor.once("its hand-over", self._hand_over_and_exit())
 
@@ -178,13 +178,13 @@ class Consumer:
             os._exit(0)
 
     async def redrive(self, partition: PartitionId) -> None:
-        """An operator has asked something of this partition's quarantine."""
+        """An operator has made a request to this partition's quarantine."""
         worker = self._workers.find(partition)
         if isinstance(worker, ParallelWorker):
             worker.redrive()
 
     async def run(self) -> str:
-        """Never return, but at an end: whoever awaits this learns of a death at once."""
+        """Return only at an end: the caller that awaits this learns of a death at once."""
         await self._finished.wait()
         failed = self._runtime.failed if self._runtime is not None else None
         return told(failed) if failed is not None else "finished"
@@ -319,7 +319,7 @@ class Consumer:
     def rejoined(self, incarnation: Incarnation) -> None:
         """Nothing to do: workers are made per grant."""
 
-    # --- Office: called by workers, on their threads ----------------------------------------------
+    # --- called by workers, on their threads ------------------------------------------------------
 
     def may_begin(self, stopping: threading.Event) -> bool:
         """Wait while the lease is over, until the coordinator has answered again."""

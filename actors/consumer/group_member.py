@@ -167,7 +167,7 @@ class GroupMember:
         self._note_idle()
 
     async def prepared(self, partition: PartitionId) -> None:
-        """What a coming partition needs is loaded; its owner may be asked for it now."""
+        """A coming partition is loaded; its owner may be asked for it now."""
         session = self.session
         if partition not in session.preparing:
             return
@@ -178,7 +178,7 @@ class GroupMember:
             logger.warning("%s is ready for partition %d, untold: %s", self.name, partition, error)
 
     def lose(self, partition: PartitionId, epoch: Epoch) -> None:
-        """Drop one partition whose epoch is over, whatever we were told, and say so."""
+        """Drop one partition whose epoch is over, whatever our assignment says, and report it."""
         if self.session.lost(partition, epoch):
             self._hooks.dropped(partition)
             self._note_idle()

@@ -96,7 +96,7 @@ class ParallelWorker(Worker):
             return self._scheduler.standing()
 
     def redrive(self) -> None:
-        """An operator has asked for something: look, and do it. Does not wait."""
+        """An operator has made a request: look, and carry it out. Does not wait."""
         with self._wake:
             if self._redriver is not None and not self._stopping.is_set():
                 self._redriving += 1
@@ -232,7 +232,7 @@ class ParallelWorker(Worker):
             self._callbacks.checkpoint_soon()
 
     def _is_late(self, task: Task) -> None:
-        """A call has taken too long. Where the scheduler goes on waiting for it, that is told."""
+        """A call has taken too long. Where the scheduler goes on waiting for it, that is logged."""
         told = task.item.error or "it is still waited for"
         logger.error("%s: handle takes too long: %s", self._context(task), told)
         if not task.over:

@@ -114,7 +114,7 @@ class SequentialWorker(Worker):
         return True
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
-        """The batch as it is delivered: a message that is known for something, by itself."""
+        """The batch as it is delivered: a message with a note of its own comes alone."""
         start = batch.base_offset
         for offset in range(start, min(batch.end_offset, self._known_end)):
             suspect = self._suspicion.of(offset)
@@ -255,7 +255,7 @@ class SequentialWorker(Worker):
         return True
 
     def _kept(self, failure: Failure, messages: Batch) -> bool:
-        """Have the office keep what is given up; waits while it cannot. False: `stopping`."""
+        """Have the consumer store what is given up; waits while it cannot. False: `stopping`."""
         tries = 0
         while not self._stopping.is_set():
             try:

@@ -22,7 +22,7 @@ OPEN_WAIT_S = 1.0
 
 
 async def open_ways(topology: str, buffers: int) -> None:
-    """Call the coordinator and every buffer once; who is away is not waited for."""
+    """Call the coordinator and every buffer once; one that is away is not waited for."""
     calls = []
     for index in range(buffers):
         with suppress(PxrsError, ValueError):

@@ -170,7 +170,7 @@ class Worker(ABC):
 
     @abstractmethod
     def _work_on(self) -> None:
-        """Work until told to stop."""
+        """Work until stopped."""
 
     def _run(self) -> None:
         try:
@@ -202,7 +202,7 @@ class Worker(ABC):
             return context_at(self._desk, self.checkpoint)
 
     def _note_waiting(self, failure: Failure, error: BaseException) -> None:
-        """What was given up cannot be kept now; that is told, and tried again."""
+        """What was given up cannot be stored now; that is logged, and tried again."""
         text = f"{failure.error}; it cannot be kept yet ({failure.policy.value}): {told(error)}"
         self.waiting = replace(failure, error=text)
         logger.error("%s: %s", failure.context, text)

@@ -45,7 +45,7 @@ class Autoscaler:
             self._task = self._supervisor.keep("scaling", self._loop)
 
     def pin(self, consumers: int | None) -> None:
-        """Keep a number that was asked for by hand, until None releases it."""
+        """Keep a number that an operator has set, until None releases it."""
         if self._scaler is not None:
             self._scaler.pin(consumers)
 

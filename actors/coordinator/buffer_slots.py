@@ -110,7 +110,7 @@ class BufferSlots(ABC):
         self.look_soon(index)
 
     def wait_for(self, waits: Mapping[int, str]) -> None:
-        """These have no host now, for the reason told."""
+        """These slots have no host now, each for the given reason."""
         for index, why in waits.items():
             if index not in self._waits:
                 logger.error("%s %s", self.told(index), why)

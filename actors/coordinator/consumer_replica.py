@@ -60,7 +60,7 @@ class ConsumerReplica:
 
 
 async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, ConsumerInfo]:
-    """What each says of itself, leaving out those that do not answer."""
+    """What each consumer reports of itself, leaving out those that do not answer."""
 
     async def ask(replica: ConsumerReplica) -> ConsumerInfo | None:
         try:

@@ -96,7 +96,8 @@ class ConsumerReplicas:
             await self.crew.add(self._new_names(consumers))
 
     async def scale(self, consumers: int) -> None:
-        """Have exactly this many consumers; nodes are emptied first, then who owns least goes."""
+        """Have exactly this many consumers; those on draining nodes go first, then those that own
+        least."""
         check_count(consumers)
         async with self._changing:
             await self._scale(self._running(), consumers)
@@ -221,7 +222,7 @@ class ConsumerReplicas:
         return [next(fresh) for _ in range(count)]
 
     def _least_loaded(self, count: int) -> list[MemberId]:
-        """Who goes first: from the node that is emptied soonest, then who owns least."""
+        """Which go first: those on the node that is drained soonest, then those that own least."""
         owned = self._host.core.state.owned
         here = ray.get_runtime_context().get_node_id()
         on_node = Counter(replica.node for replica in self.replicas.values())

@@ -162,7 +162,7 @@ class ConsumerSupervisor:
     # --- what happens -----------------------------------------------------------------------------
 
     def dismissed(self, dismiss: Dismiss) -> None:
-        """The core has struck an incarnation from its register."""
+        """The core has removed an incarnation from the group."""
         replica = self.replicas.get(dismiss.member)
         if replica is None or replica.incarnation != dismiss.incarnation or dismiss.clean:
             return
@@ -184,7 +184,7 @@ class ConsumerSupervisor:
         return replica.incarnation
 
     async def infos(self) -> dict[MemberId, ConsumerInfo]:
-        """What each running consumer says of itself, leaving out those that do not answer."""
+        """What each running consumer reports of itself, leaving out those that do not answer."""
         return await infos_of(each for each in self.replicas.values() if each.state == "running")
 
     # --- spawning ---------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class ConsumerSupervisor:
             await self._respawn(replica, cause)
 
     async def _bury(self, died: Died) -> None:
-        """Tell the core of a death; a group that has failed is told when it is well again."""
+        """Report a death to the core; a group that has failed gets it when it is well again."""
         while True:
             with suppress(DeadlineExceeded):
                 await self._host.submit(died)

@@ -217,7 +217,7 @@ class Deletion(Leadership):
         self._ends = ends
 
     async def _finish_removals(self) -> None:
-        """Bring to its end whatever is going. Raises what is in the way, after trying all."""
+        """Finish all removals. Raises what prevents one, after trying all."""
         left: list[BaseException] = []
         for full_name in list(self._ends.groups):
             try:

@@ -232,7 +232,7 @@ class GroupController:
         self._pool.fence(self.spec.queue, self.spec.group, epochs)
 
     async def _tell_passed(self) -> None:
-        """Register with the logs; a buffer that has no lease at this moment is told in a second."""
+        """Register with the logs; a buffer that has no lease now is asked again in a second."""
         stands = self.checkpoints()
         try:
             await self._pool.passed(self.spec.queue, self.spec.group, stands)
@@ -267,17 +267,17 @@ class GroupController:
         return None if away_ms is None else away_ms / 1_000
 
     def checkpoints(self) -> dict[PartitionId, Offset]:
-        """Where each partition stands now."""
+        """The checkpoint of each partition now."""
         return {row.partition: row.checkpoint for row in self.host.core.state.rows}
 
-    # --- Shell: called by the host ----------------------------------------------------------------
+    # --- called by the runtime --------------------------------------------------------------------
 
     def fence(self, group: str, epochs: dict[PartitionId, Epoch]) -> None:
         """Pass on which epochs are over."""
         self._pool.fence(self.spec.queue, self.spec.group, epochs)
 
     def dismissed(self, group: str, dismiss: Dismiss) -> None:
-        """Let the crew deal with a member that is struck from the register."""
+        """Let the supervisor end the actor of a removed member."""
         if self.replica_set.crew is not None:
             self.replica_set.crew.dismissed(dismiss)
 
@@ -339,7 +339,7 @@ class GroupController:
     async def seek(
         self, kind: str, value: int, partitions: Sequence[PartitionId] | None
     ) -> dict[PartitionId, Offset]:
-        """Move checkpoints while running; answers where each partition stands afterwards."""
+        """Move checkpoints while running; answers the position of each partition afterwards."""
         return await seek(self.spec, self.host, self._pool, kind, value, partitions)
 
     # --- asking -----------------------------------------------------------------------------------

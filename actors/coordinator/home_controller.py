@@ -126,7 +126,7 @@ class HomeController:
     # --- rounds -----------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Bring up what can be, and meet it; what cannot be comes later by itself."""
+        """Start and meet every buffer that can be started; the others come later by themselves."""
         await self.round()
         if self._placing:
             await asyncio.wait(set(self._placing.values()), timeout=MEET_WAIT_S)
@@ -257,7 +257,7 @@ class HomeController:
         return home
 
     def problems(self) -> list[str]:
-        """What keeps buffers from being at home, but for waiting."""
+        """What keeps buffers from being at home, except waiting."""
         away = [self._watch.problem] if self._watch.problem else []
         return away + [f"buffer {slot}: {why}" for slot, why in sorted(self._troubles.items())]
 

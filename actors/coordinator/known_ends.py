@@ -48,7 +48,7 @@ class KnownEnds:
                 self.heard({queue_id: dict(enumerate(ends))})
 
     def heard(self, ends: Mapping[str, Mapping[PartitionId, Offset]]) -> None:
-        """A buffer has told how far its logs have come."""
+        """Take in how far a buffer's logs have come."""
         for queue_id, found in ends.items():
             known = self._ends.setdefault(queue_id, [])
             for partition, end in found.items():
@@ -85,7 +85,7 @@ class KnownEnds:
         self._kept, self._kept_ms = ends, now_ms
 
     async def keep_for_ever(self, put: Put, queue_ids: Callable[[], Collection[str]]) -> None:
-        """Keep them whenever it is due; a registry that is away is asked again."""
+        """Store them whenever it is due; a registry that is away is tried again."""
         while True:
             await asyncio.sleep(LOOK_PAUSE_S)
             self.only(queue_ids())

@@ -34,7 +34,8 @@ class Leadership(Bootstrap):
     """The leading part of `Coordinator`. See the rules at the head of this file."""
 
     async def buffer_started(self, index: int) -> None:
-        """A buffer has begun: look at it now. Called by itself; nobody waits for the answer."""
+        """A buffer has started: ping it now. Buffers call this themselves; none waits for the
+        answer."""
         if hasattr(self, "_pool"):
             self._pool.look_soon(index)
 
@@ -70,7 +71,8 @@ class Leadership(Bootstrap):
             await self._confirm_leading()
 
     async def _confirm_leading(self) -> None:
-        """Ask the registry whether this one leads; only then what buffers told is sent back."""
+        """Ask the registry whether this coordinator leads; only then are buffers' readings sent
+        back."""
         heard = self._pool.grants.heard_so_far()
         # A registry that is away must leave time for looks and grants within the same lease.
         wait_s = self._config.lease_ttl_seconds / CONFIRMS_A_LEASE / 2

@@ -139,5 +139,5 @@ class MemberApi:
             await self._logs.refused(ours)
 
     async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:
-        """Begin to leave: the member's partitions are asked back."""
+        """Begin to leave: the member is asked to hand its partitions back."""
         await self._host.submit(Leave(member, incarnation, cause))

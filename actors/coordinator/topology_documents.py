@@ -50,7 +50,7 @@ class TopologyDocuments(ABC):
         return self._deployed
 
     async def note_deployed(self, text: str) -> None:
-        """Keep which file was deployed, beside the configuration."""
+        """Store which file was deployed, with the configuration."""
         await self._ready()
         await self._put_document("deployed", text)
         self._deployed = text

@@ -66,7 +66,7 @@ def every(name: str | None) -> list[Topology]:
 def tell(
     plans: Sequence[Leaving], node: NodeSeen, deadline_s: float, rate: float, *, quiet: bool
 ) -> None:
-    """What a drain means, but for what cannot be done: that is told by `agree`."""
+    """Print what a drain means, except what cannot be done: `agree` prints that."""
     from pxrs_ray.cli._show import console, say
 
     if not quiet:
@@ -127,8 +127,10 @@ def _row(move: HomeMove) -> tuple[object, ...]:
 
 
 def agree(plans: Sequence[Leaving], refused: str, *, yes: bool) -> None:
-    """Tell what cannot be done, if there is anything, and go on when somebody wants it all the
-    same. Raises UsageError that begins with `refused` where nobody can be asked."""
+    """Print what cannot be done, if anything, and ask whether to go on all the same.
+
+    Raises UsageError that begins with `refused` where nobody can be asked.
+    """
     from pxrs_ray.cli._show import say
 
     told = [f"{plan.topology}: {text}" for plan in plans for text in plan.cannot]

@@ -20,7 +20,7 @@ Force = Annotated[bool, typer.Option("--force", help="Remove it even while it is
 def remove(
     removal: Removal, carry_out: Callable[[], object], *, yes: bool, force: bool, as_json: bool
 ) -> None:
-    """Say what goes, ask, and carry it out. Raises UsageError where something is in the way."""
+    """Print what is removed, ask, and remove it. Raises UsageError where something prevents it."""
     from pxrs_ray.cli._show import print_json, say
 
     removal.check(force=force)

@@ -39,7 +39,7 @@ class Names:
 
 
 def format_of(path: str, wanted: str | None) -> str:
-    """The format of a file: as it is told, or by its ending; lines otherwise."""
+    """The format of a file: the given one, or by its ending; lines otherwise."""
     if wanted is not None:
         if wanted not in FORMATS:
             raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {wanted!r}")
@@ -51,7 +51,7 @@ def format_of(path: str, wanted: str | None) -> str:
 
 
 def texts(lines: Iterable[str], key: str | None, separator: str | None) -> Iterator[Columns]:
-    """Payloads as text; what stands before `separator` is the key, otherwise `key` is."""
+    """Payloads as text; the part before `separator` is the key, otherwise `key` is."""
     fixed = _raw(key) if key is not None else None
 
     def pair(line: str) -> Row:

@@ -47,7 +47,7 @@ class Holding:
     stopped: bool = False
 
     def progress(self) -> Progress:
-        """Where this partition stands, to be committed or released."""
+        """The progress of this partition, to be committed or released."""
         return Progress(self.partition, self.epoch, self.processed, self.attempts, self.detail)
 
     def is_dirty(self) -> bool:

@@ -74,7 +74,7 @@ class DecisionBuilder:
         self._fenced: dict[PartitionId, Epoch] = {}
 
     def deadline_ms(self) -> int:
-        """When a partition that is asked back now will be taken."""
+        """When a partition that is asked back now is taken away."""
         return self.now.monotonic_ms + self.settings.revoke_deadline_ms
 
     def touch(self, member: MemberId | None) -> None:

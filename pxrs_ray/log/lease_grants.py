@@ -43,7 +43,7 @@ class LeaseGrants:
         self._slots = [_Slot(over_ms=now_ms + lease_ms) for _ in range(count)]
 
     def heard(self, index: int, incarnation: str, clock_ms: int, now_ms: int) -> None:
-        """A buffer has told what its clock says."""
+        """Take in a reading of a buffer's clock."""
         self._slots[index].newest = _Reading(incarnation, clock_ms, now_ms)
 
     def allow(self, index: int) -> None:
@@ -55,11 +55,12 @@ class LeaseGrants:
         self._slots[index].allowed = ""
 
     def heard_so_far(self) -> Heard:
-        """What has been heard now: take it before the registry is asked who leads."""
+        """The readings up to now: take them before asking the registry which coordinator leads."""
         return tuple(slot.newest for slot in self._slots)
 
     def leading(self, heard: Heard) -> None:
-        """The registry, asked after that was heard, has confirmed that this one leads."""
+        """The registry, asked after these readings came, has confirmed that this coordinator
+        leads."""
         for slot, reading in zip(self._slots, heard, strict=True):
             # Confirmations may end in another order: an older reading never replaces a newer one.
             if reading.received_ms >= slot.confirmed.received_ms:

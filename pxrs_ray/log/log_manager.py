@@ -125,7 +125,8 @@ class LogManager:
         )
 
     def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
-        """Where each log of `queue` stands, the broken ones included. Raises NotFound."""
+        """The ends and the state of each log of `queue`, the broken ones included. Raises
+        NotFound."""
         spec = self._specs.get(queue)
         if spec is None:
             raise NotFound(f"buffer {self._index} has no queue {queue!r}")
@@ -281,7 +282,7 @@ class LogManager:
         return place in self._expected and (goes_on or spec.limits.durability is Durability.MEMORY)
 
     def accept_loss(self, queue: str, partition: PartitionId, now_ms: int) -> None:
-        """Let a log that stands still after a loss go on above its gap, whatever is there."""
+        """Resume a log that halted after a loss, above its gap, whatever is there."""
         place = (queue, partition)
         if isinstance(self._broken.get(place), LogReplaced) and place in self._expected:
             put_aside(self.files, log_folder(self._data_folder, queue, partition))
@@ -326,7 +327,7 @@ class LogManager:
         return False
 
     def _leave(self, place: Place, log: PartitionLog) -> None:
-        """Let go of a log that failed, but not of what it had told anybody."""
+        """Close a log that failed, but keep what it had acknowledged."""
         self._owed[place] = _Owed(log.visible_end, log.unsynced())
         self._broken[place] = LogAway(f"{log.folder}: it is being opened anew")
         del self._logs[place]

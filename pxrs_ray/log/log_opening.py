@@ -60,7 +60,7 @@ def log_folder(data_folder: Path, queue: str, partition: PartitionId) -> Path:
 def note_gap(
     manifest: Manifest, first: Offset, end: Offset, now_ms: int, reason: str, stop: bool
 ) -> None:
-    """Record that offsets are lost, unless that is known; `stop` makes the log stand still."""
+    """Record that offsets are lost, unless that is known; `stop` halts the log."""
     if any(gap.first <= first and end <= gap.end for gap in manifest.gaps):
         return
     manifest.gaps.append(Gap(first, end, now_ms, reason))

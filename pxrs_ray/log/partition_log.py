@@ -115,7 +115,7 @@ class PartitionLog(RetainedLog):
         return self._producers.expected(header.producer_id, header.producer_epoch)
 
     def heard(self, packed_header: bytes) -> Heard | None:
-        """Where the producer of this header stands; None when the log does not know it."""
+        """The position of this header's producer in the log; None when the log does not know it."""
         header = unpack_header(packed_header)
         return self._producers.heard(header.producer_id, header.producer_epoch)
 

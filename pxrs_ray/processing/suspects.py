@@ -117,7 +117,7 @@ class Suspect:
 
     @property
     def apart(self) -> bool:
-        """Whether it is delivered by itself, and not in a batch."""
+        """Whether it is delivered alone, and not in a batch."""
         return self.isolated or self.alone > 0
 
     @property

@@ -46,15 +46,14 @@ class RateMeter:
         return ObservedRates(arriving, done, self._per_consumer)
 
     def forget_window(self) -> None:
-        """The crew has changed: what was measured with another one says nothing of this one."""
+        """The number of consumers has changed: earlier measurements say nothing of it."""
         while len(self._seen) > 1:
             self._seen.popleft()
 
     def _learn(self, first: Observation, last: Observation, seconds: float) -> None:
-        """Measure those who had enough to do all the time: who waits for work is no measure.
-
-        A little lag is always there, for checkpoints follow the work: enough is a second's work.
-        """
+        """Measure consumers that had enough to do all the time: one that waits for work is no
+        measure. A little lag is always there, because checkpoints follow the work: enough is a
+        second's work."""
         before = {p.partition: p for p in first.partitions}
         done: dict[str, int] = {}
         waited: dict[str, int] = {}

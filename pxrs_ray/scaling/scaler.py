@@ -83,7 +83,7 @@ class Scaler:
     def _needed_now(
         self, seen: Observation, rates: ObservedRates
     ) -> tuple[int, PartitionId | None]:
-        """The crew that this load asks for, and the partition that is late alone."""
+        """How many consumers this load needs, and the partition that alone is late."""
         late = [p for p in seen.partitions if p.lag and p.lag_ms > self.settings.target_lag_ms]
         skew = None
         if late and seen.lag:

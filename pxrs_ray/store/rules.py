@@ -310,7 +310,7 @@ ATTRIBUTES = register(Codec("store: member attributes", Attributes, _encode, _de
 
 
 def member_attributes(member: Member) -> str:
-    """What a store keeps of a member beside id and incarnation, as one JSON text."""
+    """What a store keeps of a member in addition to id and incarnation, as one JSON text."""
     text = ATTRIBUTES.encode_text((member.weight, member.grace_ms, member.labels))
     if len(text) > ATTRIBUTES_CHARS_MAX:
         raise UsageError(

@@ -267,7 +267,8 @@ class RedisStore(RegistryStore):
         return [_OUTCOMES[letter] for letter in answer[2]]
 
     def _last_seen(self, group: str) -> tuple[str, int]:
-        """The life of the group that this store knows, and how many writes it was told of."""
+        """The life of the group that this store knows, and the last count of writes that it was
+        told."""
         with self._lock:
             return self._seen.get(group, ("", 0))
 

@@ -171,7 +171,7 @@ class OracleDatabase(Database):
         return _code(error) == _TABLE_MISSING
 
     def make_schema(self, cursor: Cursor, statements: Sequence[str]) -> None:
-        """DDL commits by itself, so each statement must bear being repeated."""
+        """DDL commits by itself, so each statement must be repeatable."""
         for statement in statements:
             try:
                 cursor.execute(statement)
