@@ -23,8 +23,8 @@ CODECS: dict[str, Codec[Any]] = {}
 class Codec(Generic[T]):
     """How `kind` becomes bytes and comes back.
 
-    `decode` raises ValueError for what `encode` cannot have written; whoever reads says which
-    file or document it was, and what to do.
+    `decode` raises ValueError for what `encode` cannot have written; its caller adds which file or
+    document it was, and what to do.
     """
 
     name: str

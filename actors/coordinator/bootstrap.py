@@ -1,5 +1,5 @@
-"""`Bootstrap`: finds a coordinator's registry, says whether it may be created, and assigns the
-first homes. A part of `Coordinator`.
+"""`Bootstrap`: finds a coordinator's registry, says whether it may be created, and which home each
+slot has. A part of `Coordinator`.
 
 Rules of this file. A registry that is not here is an error, and never a reason to create one.
 `deploy` alone creates it, and only when no node of the cluster has a trace of the topology. A disk

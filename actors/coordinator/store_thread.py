@@ -35,7 +35,8 @@ FRESH_S = 1.0
 
 
 class StoreThread:
-    """Runs every call to one store on a thread of its own, and counts calls and failures."""
+    """Runs every call to one store on a thread of its own, and notes how many there are, how long
+    they take and what fails."""
 
     def __init__(self, make: Callable[[], RegistryStore]) -> None:
         self._make = make

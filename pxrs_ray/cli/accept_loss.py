@@ -31,7 +31,7 @@ def command(
     """Resume logs of QUEUE that lost data, skipping the lost offsets. This cannot be undone.
 
     With --buffer, give up a host that does not come back, with its disk: its
-    logs are lost, and lost_log_policy says how they continue.
+    logs are lost, and lost_log_policy says what happens to them.
     """
     if (queue is None) == (buffer is None):
         raise UsageError("say either a QUEUE whose logs stand still, or --buffer N")

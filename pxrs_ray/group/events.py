@@ -180,15 +180,15 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """All that one member may work on, now. It replaces whatever the member was told before.
+    """Everything that one member may work on, now. It replaces every earlier assignment.
 
-    (generation, sequence) orders assignments: a member ignores one that is not newer than what
-    it has. `revoking` is the part of `grants` that it must finish, flush and release before
-    `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very
-    same epoch is lost: it must be dropped at once, and nothing may be committed for it.
-    `preparing` are partitions that will be granted next: the member loads what it needs for them
-    and answers `Prepared`, while their owner goes on; it has no right to them yet. `lease_ms` is
-    the longest silence that is forgiven.
+    (generation, sequence) orders assignments: a member ignores one that is not newer than what it
+    has. `revoking` is the part of `grants` that it must finish, flush and release before
+    `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very same
+    epoch is lost: it must be dropped at once, and nothing may be committed for it. `preparing` are
+    partitions that will be granted next: the member loads what it needs for them and answers
+    `Prepared`, while their owner goes on; it has no right to them yet. `lease_ms` is the longest
+    silence that is forgiven.
     """
 
     generation: Generation

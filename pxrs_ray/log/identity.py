@@ -16,9 +16,9 @@ NAME = "identity.json"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is noted beside the logs of a buffer.
+    """What a buffer's folder notes next to the logs.
 
-    `generation` is the highest of a coordinator that it belonged to; `leader` tells that
+    `generation` is the highest of a coordinator that it belonged to; `leader` distinguishes that
     coordinator from another with the same number. `registry_disk` and `registry_host` are the home
     of a registry that is on a disk; '' when they are not known.
     """

@@ -64,7 +64,8 @@ class DiskTrace:
 @dataclass(frozen=True, slots=True)
 class Registry:
     """A registry's file: its id ('' when it holds none), how far the topology's coordinators have
-    come in it (0: it does not know the topology), and which file it is, told from its copies."""
+    come in it (0: it does not know the topology), and which file it is, so that copies are
+    recognised."""
 
     registry_id: str
     generation: Generation

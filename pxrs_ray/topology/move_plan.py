@@ -62,8 +62,8 @@ class HomeMove:
 class Leaving:
     """What happens when everything leaves a node, or one buffer does.
 
-    `cannot` says what cannot be done, or not before the deadline; `notes` what else is to be
-    known. `consumers` are those that hand over.
+    `cannot` says what cannot be done, or not before the deadline; `notes` what else matters.
+    `consumers` are those that hand over.
     """
 
     topology: str

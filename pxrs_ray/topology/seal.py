@@ -1,4 +1,4 @@
-"""`Seal`: tells what this topology wrote into its registry from what others put there.
+"""`Seal`: distinguishes what this topology wrote into its registry from what others put there.
 
 Rules of this file. Write access to an open Redis or etcd must not allow running code in the
 cluster: what is unpickled or imported because a document of the registry says so carries a seal, an
