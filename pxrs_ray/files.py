@@ -1,9 +1,10 @@
-"""What PXRS asks of the file system, in one class, so that tests can take disks and power away.
+"""`Files`: every file operation of PXRS, in one class, so that tests can inject disk and power
+failures.
 
-Rules of this file. A write is whole or it never happened (the caller is told DiskFull and the
-file is cut back); small files are replaced atomically; nothing here knows what is in a file.
-Files are for their owner alone (0600, folders 0700). Whoever writes a file asks here: a tidy test
-holds everybody to it, for what is not asked here meets no fault in the tests.
+Rules of this file. A write is whole or it never happened (the caller gets DiskFull and the file is
+cut back); small files are replaced atomically; nothing here knows what is in a file. Files are for
+their owner alone (0600, folders 0700). All code that writes files uses this class, and a tidy test
+checks that: an operation that goes past it meets no fault in the tests.
 """
 
 from __future__ import annotations

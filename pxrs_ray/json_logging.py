@@ -1,7 +1,8 @@
-"""Logs that programs can read: one JSON object a line, with what the event is about as fields.
+"""Logs for programs: one JSON object a line, with the subject of the event as fields.
 
-Rules of this file. Quiet by default: warnings and errors alone. PXRS_LOG_LEVEL=INFO tells every
-change of ownership. Inside an actor `start_journal` says once which topology (and group) it is of.
+Rules of this file. Quiet by default: warnings and errors alone. PXRS_LOG_LEVEL=INFO logs every
+change of ownership. Inside an actor `start_journal` says once which topology (and group) it belongs
+to.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one JSON object; `about` stands in each."""
+    """Formats a record as one JSON object; `about` is in each."""
 
     def __init__(self, about: dict[str, object]) -> None:
         super().__init__()

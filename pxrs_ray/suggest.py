@@ -1,4 +1,4 @@
-"""Choosing one of several things by its name, with an error that helps who mistyped it."""
+"""Chooses one of several things by its name; an error suggests the nearest name."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
         frame = spark.read.parquet("payments")
         report = write_dataframe(frame, "shop", "payments", key="account", feed_id="2026-11")
 
-Rule of this file: names are loaded when they are first used, for the routing tasks in Ray's
-workers need no Spark, and importing that takes longer than they do.
+Rule of this file: names are loaded when they are first used, because the routing tasks in Ray's
+workers need no Spark, and importing it takes longer than they do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The blocks of a Ray Dataset, routed like Spark's partitions."""
+"""Routes the blocks of a Ray Dataset like the partitions of a Spark DataFrame."""
 
 from __future__ import annotations
 

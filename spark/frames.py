@@ -1,9 +1,9 @@
-"""From a Spark partition's rows to frames: cut, checked, hashed, grouped, always alike.
+"""Makes frames of a Spark partition's rows: cut, checked, hashed and grouped, always alike.
 
 Rules of this file. The same rows in the same order give the same frames, byte for byte, however
 Spark cut them into batches: that is what makes a repeated append a repeat. So cuts depend on the
-rows alone, keyless rows take turns from the Spark partition's number on, and nothing that goes
-into a frame's body is taken from a clock.
+rows alone, keyless rows take turns from the Spark partition's number on, and nothing that goes into
+a frame's body is taken from a clock.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def chunks(
 class Framer:
     """Makes the frames of one Spark partition of a feed, chunk after chunk.
 
-    `producer_id` and `epoch` are the identity under which the logs know what they had. `called`
-    says what the user called each column.
+    `producer_id` and `epoch` are the identity under which the logs recognise repeats. `called` says
+    what the user called each column.
     """
 
     target: Target

@@ -1,9 +1,9 @@
-"""`Ledger`: what is known of a feed: its plan, and how far each of its Spark partitions has come.
+"""`Ledger`: the record of a feed: its plan, and how far each of its Spark partitions has come.
 
-Rules of this file. The ledger is a log beside the queue, as durable as the queue itself: what
-makes the messages vanish makes their ledger vanish too. A fact is told once. Whoever tells it
-again tells the same, or is refused: the log compares a repeat under one producer identity with
-what it had (SequenceConflict), so that no two writers can disagree, whatever crashes when.
+Rules of this file. The ledger is a log beside the queue, as durable as the queue itself: what makes
+the messages vanish makes their ledger vanish too. A fact is written once. A writer that repeats it
+writes the same, or is refused: the log compares a repeat under one producer identity with what it
+had (SequenceConflict), so no two writers can disagree, whatever crashes when.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ READER = "_feeds"
 
 @dataclass(slots=True)
 class KnownProgress:
-    """What the ledger says of one Spark partition: fingerprints after some chunks, and the end."""
+    """What the ledger has of one Spark partition: fingerprints after some chunks, and the end."""
 
     marks: dict[int, str] = field(default_factory=dict)
     done: dict[str, Any] | None = None
@@ -52,7 +52,7 @@ class KnownProgress:
 
 @dataclass(slots=True)
 class FeedState:
-    """All that the ledger says of one feed; `plan` is None for a feed that never began."""
+    """Everything that the ledger has of one feed; `plan` is None for a feed that never began."""
 
     plan: dict[str, Any] | None = None
     partitions: dict[int, KnownProgress] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""The partition of a key as a Spark column: the same that every PXRS producer computes.
+"""The partition of a key as a Spark column: the same number that every PXRS producer computes.
 
-Rules of this file: what Spark's own functions can do runs in the JVM (the hashes xxh64 with seed
-42 and crc32, under modulo and jump); the rest is a vectorised Python function. A null key has no
+Rules of this file: what Spark's own functions can do runs in the JVM (the hashes xxh64 with seed 42
+and crc32, under modulo and jump); the rest is a vectorised Python function. A null key has no
 partition of its own, and the column is null there: producers and feeds give such messages the
 partitions in turn, so that they spread evenly.
 """

@@ -1,4 +1,4 @@
-"""What a feed tells while it runs, and when it is over."""
+"""The progress of a feed while it runs, and its report when it is over."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FeedReport:
 
 @dataclass(slots=True)
 class FeedCounts:
-    """Adds up what the partitions of a feed tell, each once."""
+    """Adds up what the partitions of a feed report, each once."""
 
     routed: dict[int, RoutedRows] = field(default_factory=dict)
     added: int = 0
@@ -94,7 +94,7 @@ class FeedCounts:
 
 
 class Bar:
-    """A progress bar; does nothing when nobody looks."""
+    """A progress bar; does nothing where no terminal shows it."""
 
     def __init__(self, shown: Progress | None, queue: str) -> None:
         self._shown = shown

@@ -1,7 +1,8 @@
-"""The way from Spark's own Python workers: each appends its partition while Spark computes it.
+"""Feeding without RayDP: each of Spark's Python workers appends its partition while Spark computes
+it.
 
-Rules of this file: nothing of the data is held anywhere in between, and Spark's own retries do
-the rest. The workers join the Ray cluster once each, and stay joined while Spark reuses them.
+Rules of this file: nothing of the data is held anywhere in between, and Spark's own retries do the
+rest. The workers join the Ray cluster once each, and stay joined while Spark reuses them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Target`: a queue as everybody on the Spark side must know it. Plain data that pickles."""
+"""`Target`: a queue as the processes on the Spark side must know it. Plain data that pickles."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ Bound = Mapping[PartitionId, Offset] | dt.datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one Spark task reads: offsets of a partition, live or out of one segment file."""
+    """The share of one Spark task: offsets of a partition, live or from one segment file."""
 
     partition: PartitionId
     start: Offset

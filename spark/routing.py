@@ -1,10 +1,10 @@
-"""One Spark partition into a queue: the same steps wherever its rows come from.
+"""Routes one Spark partition into a queue: the same steps wherever its rows come from.
 
-Rules of this file. A Spark partition's frames are numbered per queue partition under an identity
-of its own, so the logs take each once. Before frames are appended, their fingerprint is told to
-the ledger (a mark): rows that come out different the next time are refused there, and nothing of
-them is appended. Micro-batches of a stream have no ledger; the logs themselves remember what they
-had of the latest batch, and refuse what differs (SequenceConflict).
+Rules of this file. A Spark partition's frames are numbered per queue partition under an identity of
+its own, so the logs take each once. Before frames are appended, their fingerprint is written to the
+ledger (a mark): rows that come out different the next time are refused there, and nothing of them
+is appended. Micro-batches of a stream have no ledger; the logs themselves remember what they had of
+the latest batch, and refuse what differs (SequenceConflict).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHUNKS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class RoutedRows:
-    """What became of one Spark partition: plain numbers. `added` is 0 for a mere repeat."""
+    """The result of one Spark partition: plain numbers. `added` is 0 for a mere repeat."""
 
     number: int
     rows: int
@@ -44,9 +44,9 @@ class RoutedRows:
 class Feed:
     """What a routing task must know. `epoch` is a stream's batch; other feeds have 0.
 
-    A feed with a ledger (`ledgered`) is known for long; a stream's batches only need to be known
-    while they can come again, and the logs do that. `called` says what the user called each
-    column of a message.
+    A feed with a ledger (`ledgered`) is remembered for long. A stream's batches only need to be
+    remembered while they can come again, and the logs do that. `called` says what the user called
+    each column of a message.
     """
 
     target: Target

@@ -1,8 +1,8 @@
-"""Spark sessions that start when they can, say why when they cannot, and leave nothing behind.
+"""Spark sessions that check everything before they start, and leave nothing behind when they end.
 
-Rules of this file: everything that can be wrong is found before anything starts; what starts here
-ends here, the Java processes included, so that sessions of both kinds can follow one another in
-one process. What Java and Spark keep on this node's disk is in one folder, removed at the end, for
+Rules of this file: everything that can be wrong is found before anything starts. What starts here
+ends here, the Java processes included, so that sessions of both kinds can follow one another in one
+process. What Java and Spark keep on this node's disk is in one folder, removed at the end, because
 processes that are killed cannot tidy up. There is one Spark session a process: Spark's rule.
 """
 

@@ -1,4 +1,5 @@
-"""The routing tasks: what runs in Ray's workers. No Spark is imported here, for that costs time."""
+"""The routing tasks, which run in Ray's workers. No Spark is imported here, because that takes
+long."""
 
 from __future__ import annotations
 

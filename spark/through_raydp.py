@@ -1,11 +1,11 @@
-"""The way through RayDP: Spark's partitions as Arrow bytes in Ray, each routed by a task.
+"""Feeding through RayDP: Spark's partitions as Arrow bytes in Ray, each routed by a task.
 
-Rules of this file. The driver asks RayDP's executors for a partition's bytes and hands the reply
-on, unread, to a routing task, which reads them where they lie in Ray's object store: nothing is
-copied, and a task that Ray runs again gets the very same bytes. One partition a time is asked of
-an executor, for RayDP recovers lost executors best then; every fetch has a deadline. When one
-fails, Spark prepares everything again and the feed goes on with what is missing. What RayDP holds
-is released in any case.
+Rules of this file. The driver asks RayDP's executors for a partition's bytes and passes the reply
+on, unread, to a routing task, which reads the bytes in Ray's object store: nothing is copied, and a
+task that Ray runs again gets the very same bytes. An executor is asked for one partition at a time,
+because RayDP recovers lost executors best then; every fetch has a deadline. When one fails, Spark
+prepares everything again and the feed goes on with what is missing. What RayDP holds is released in
+any case.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`write_dataframe` and `write_dataset`: tables into a queue, exactly once under a name.
+"""`write_dataframe` and `write_dataset`: write tables into a queue, exactly once under a name.
 
-Rules of this file. A call that is made again, after whatever crash, goes on where the last one
-ended: what the ledger knows of is first compared with what Spark computes now, and only when all
-of that is the same, something is added. There is no state in the driver that would be missed.
+Rules of this file. A call that is repeated, after whatever crash, goes on where the last one ended.
+What is in the ledger is first compared with what Spark computes now, and only when all of that is
+the same, something is added. The driver has no state whose loss would matter.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _feed(target: Target, feed_id: str | None, stall_s: float, called: dict[str,
 
 
 class _Run:
-    """One call of `write_dataframe`: the feed, what is known of it, and what was told."""
+    """One call of `write_dataframe`: the feed, what is known of it, and what was reported."""
 
     def __init__(self, feed: Feed, via: str, schema: str) -> None:
         self._feed = feed

@@ -108,7 +108,7 @@ class Buffers:
             return
 
         async def end() -> None:
-            for log in buffer._library.all_logs():
+            for log in buffer._manager.all_logs():
                 log.abandon()
             await buffer.close()
 

@@ -1,5 +1,6 @@
-"""`AppendClient`: how a producer's appends get to the buffers. Large ones through Ray, which moves
-them without copying; small ones over a line where the buffer is on this node."""
+"""`AppendClient`: carries a producer's appends to the buffers. Runs in the producer's process.
+Large appends go through Ray, which moves them without a copy; small ones go through a local socket
+where the buffer is on this node."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ CALLS_BEFORE_ANOTHER_TRY = 1_000
 
 
 class AppendClient:
-    """The handles of a topology's buffers, and lines to them. For any thread; close it."""
+    """The handles of a topology's buffers, and sockets to those of this node. Any thread may use
+    it; close it."""
 
     def __init__(self, topology: str, handles: Mapping[int, Any]) -> None:
         self._topology = topology

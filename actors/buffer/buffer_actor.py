@@ -1,10 +1,10 @@
-"""`Buffer`: the async actor that hosts partition logs. A thin shell around `pxrs_ray.log`.
+"""`Buffer`: the async actor that holds partition logs (Kafka: a broker). It wraps `pxrs_ray.log`.
 
 Rules of this file. Partition p of every queue lives on buffer p % buffers. Nothing here decides
-about order, duplicates or fences: the logs and `ReadFence` do. Calls of an async actor come in
-any order and may be repeated by Ray; every method is idempotent, or harmless when repeated. A
+about order, duplicates or fences: the logs and `ReadFence` do. Calls of an async actor arrive in
+any order, and Ray may repeat them; every method is idempotent, or harmless when repeated. One
 partition's trouble is a `Refused` in the reply; an exception of the call means that nothing is
-acknowledged. Every wait has a deadline given by the caller.
+acknowledged. Every wait has a deadline that the caller gives.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ CALLS_MAX = 10_000
 
 
 class Buffer(LogOwnership, Inspection):
-    """One buffer of a topology: several (queue, partition) logs under one data folder.
+    """One buffer of a topology: several (queue, partition) logs in one data folder.
 
-    A restarted buffer opens what its folder holds, and serves it once its coordinator has granted
-    it a lease (`ping`) and said how far each log should reach (`open`): until then appends and
-    reads wait, so that offsets never start again at 0, and nobody is served by who was replaced.
-    One whose disk (that of the folder above `folder`) is not `disk_id` serves nothing and opens
-    nothing, until it is; '' means the disk that is here.
+    A restarted buffer opens what its folder holds. It serves that only once its coordinator has
+    granted it a lease (`ping`) and has said how far each log should reach (`open`). Until then
+    appends and reads wait: so offsets never start again at 0, and a replaced buffer serves nobody.
+    A buffer whose disk (that of the folder above `folder`) is not `disk_id` opens and serves
+    nothing until it is; '' accepts the disk that is there.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class Buffer(LogOwnership, Inspection):
         """
         self._tending.begin()
         await self._writer.do(
-            partial(self._library.open, spec, expected_ends, wall_ms(), make=make), ()
+            partial(self._manager.open, spec, expected_ends, wall_ms(), make=make), ()
         )
         self._watched.begin()
         for place in list(self._waiting):
             wake(self._waiting, place)
-        return self._library.ends(spec.queue)
+        return self._manager.ends(spec.queue)
 
     async def append(
         self, queue: str, frames: Sequence[OutFrame], wait_ms: int = 0
@@ -139,14 +139,14 @@ class Buffer(LogOwnership, Inspection):
         places = {(queue, partition) for partition, _, _ in frames}
         answers: dict[int, Appended | Refused] = {}
         todo: Iterable[int] = range(len(frames))
-        with LongPoll(self._waiting, places, wait_ms) as patience:
+        with LongPoll(self._waiting, places, wait_ms) as poll:
             while True:
-                final = patience.over
+                final = poll.over
                 todo = await self._append_in_lease(queue, frames, todo, answers)
                 if final or not todo:
                     return [answers[at] for at in range(len(frames))]
                 self._counts["appends_waiting"] += 1
-                await patience.wait()
+                await poll.wait()
                 self._counts["appends_waiting"] -= 1
 
     async def _append_in_lease(
@@ -178,14 +178,14 @@ class Buffer(LogOwnership, Inspection):
         for at in todo:
             partition = frames[at][0]
             try:
-                logs[at] = self._library.log(queue, partition)
+                logs[at] = self._manager.log(queue, partition)
             except PxrsError as error:
                 answers[at] = Refused(partition, error)
 
         def run() -> None:
             now_ms = wall_ms()
             for at, log in logs.items():
-                answers[at] = append_frame(log, self._library.producers, now_ms, *frames[at])
+                answers[at] = append_frame(log, self._manager.producers, now_ms, *frames[at])
 
         if logs:
             size_bytes = sum(len(frames[at][2]) for at in logs)
@@ -211,7 +211,7 @@ class Buffer(LogOwnership, Inspection):
         """Begin a life of a producer that comes back, and refuse its former ones for ever; see
         `ProducerFence.begin`. What was given before it has its answer already, or never gets in.
         """
-        begin = self._library.producers.begin
+        begin = self._manager.producers.begin
         self._gate.check()
         found: Generation | None = await self._writer.do(
             partial(begin, queue, producer, number, token), ()
@@ -250,16 +250,16 @@ class Buffer(LogOwnership, Inspection):
         """
         self._tending.begin()
         self._counts["fetches"] += 1
-        with LongPoll(self._waiting, {(queue, p) for p in positions}, wait_ms) as patience:
+        with LongPoll(self._waiting, {(queue, p) for p in positions}, wait_ms) as poll:
             older = self._newest_wait.pop(reader, None)
             if older is not None:
                 older.end()
             if reader:
-                self._newest_wait[reader] = patience
+                self._newest_wait[reader] = poll
             try:
                 look, was_open = positions, False
                 while True:
-                    final = patience.over
+                    final = poll.over
                     look = positions if final else look
                     found: list[Fetched | Refused] = []
                     if self._gate.is_open():
@@ -273,12 +273,12 @@ class Buffer(LogOwnership, Inspection):
                     if final or found:
                         return found
                     self._counts["fetches_waiting"] += 1
-                    changed = await patience.wait()
+                    changed = await poll.wait()
                     self._counts["fetches_waiting"] -= 1
                     if self._gate.is_open():
                         look = {p: positions[p] for _, p in changed} if was_open else positions
             finally:
-                if self._newest_wait.get(reader) is patience:
+                if self._newest_wait.get(reader) is poll:
                     del self._newest_wait[reader]
 
     async def _fetch_little(self, *arguments: Any) -> list[Fetched | Refused] | None:
@@ -295,7 +295,7 @@ class Buffer(LogOwnership, Inspection):
         first checkpoints) before it reads. Checkpoints may also go down (a seek). Raises
         LeaseOver.
         """
-        logs = {self._library.log(queue, p): offset for p, offset in checkpoints.items()}
+        logs = {self._manager.log(queue, p): offset for p, offset in checkpoints.items()}
         self._gate.check()
 
         def run() -> None:
@@ -318,23 +318,23 @@ class Buffer(LogOwnership, Inspection):
             for partition, offset in offsets.items():
                 log: PartitionLog | None = None
                 try:
-                    log = self._library.log(queue, partition)
+                    log = self._manager.log(queue, partition)
                     log.truncate_before(offset, wall_ms(), force=force)
                     found[partition] = log.ends()
                 except PxrsError as error:
                     found[partition] = refused(partition, error, log)
 
-        logs = [log for log in self._library.all_logs() if log.queue == queue]
+        logs = [log for log in self._manager.all_logs() if log.queue == queue]
         self._gate.check()
         await self._writer.do(run, logs)
         self._gate.check()
         return found
 
     async def accept_loss(self, queue: str, partition: PartitionId) -> LogEnds:
-        """Let a log that stands still after a loss go on above its recorded gap."""
-        accept = partial(self._library.accept_loss, queue, partition, wall_ms())
+        """Resume a log that halted after a loss, above its recorded gap."""
+        accept = partial(self._manager.accept_loss, queue, partition, wall_ms())
         await self._writer.do(accept, ())
-        log = self._library.log(queue, partition)
+        log = self._manager.log(queue, partition)
         wake(self._waiting, (queue, partition))
         return log.ends()
 
@@ -354,7 +354,7 @@ class Buffer(LogOwnership, Inspection):
         await self._writer.close()
         if self._parts is not None:
             try:
-                self._library.close()
+                self._manager.close()
             finally:
                 self._fence.close()
                 self._reader.close()

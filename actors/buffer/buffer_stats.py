@@ -1,4 +1,4 @@
-"""What a buffer says of itself in numbers."""
+"""`stats_of`: a buffer's counters and sizes, as `BufferStats`. Called by the buffer."""
 
 from __future__ import annotations
 

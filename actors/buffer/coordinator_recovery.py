@@ -1,11 +1,11 @@
-"""`CoordinatorRecovery`: how a buffer that hears no coordinator any more has one made, where its
-registry is.
+"""`CoordinatorRecovery`: a buffer that hears no coordinator any more starts one on the registry's
+node.
 
-Rules of this file. A coordinator that is pinned to a host goes for good when Ray gives that host
-up; when the host is back, nobody but the buffers is left to notice. Each looks for itself, on a
-thread of its own; Ray makes one actor of a name, so that of several who try one is the maker. Only
-when there is no coordinator at all, and only on a node whose disk has the registry, is one made:
-nothing is ever begun here.
+Rules of this file. Ray gives up a coordinator that is pinned to a host for good when it gives up
+that host. When the host is back, only the buffers are left to notice. Each buffer looks for itself,
+on a thread of its own. Ray makes one actor of a name, so of several buffers that try one succeeds.
+A coordinator is made only when there is none at all, and only on a node whose disk has the
+registry: no new registry is ever begun here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AGAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What a coordinator leaves to its buffers: what the next one is made of."""
+    """What buffers need to start the next coordinator; the present one leaves it with them."""
 
     config: PxrsConfig
     buffers: int

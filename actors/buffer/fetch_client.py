@@ -1,5 +1,6 @@
-"""`FetchClient`: how one reader's fetches get to one buffer. Much at once through Ray, which moves
-it without copying; little over a line where the buffer is on this node."""
+"""`FetchClient`: carries one reader's fetches to one buffer. Runs in the reader's process. Large
+answers come through Ray, which moves them without a copy; small ones through a local socket where
+the buffer is on this node."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ ASK_AGAIN_S = 60.0
 
 
 class FetchClient:
-    """A buffer's handle, and a line to it. For one event loop; close it."""
+    """A buffer's handle, and a socket to it. For one event loop; close it."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

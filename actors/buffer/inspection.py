@@ -1,8 +1,7 @@
-"""`Inspection`: what a buffer answers without changing anything, and without a lease: it only
-tells.
+"""`Inspection`: a buffer's read-only answers for tools and status, which need no lease.
 
-Rules of this file. What is told may be over the moment it is told, so nothing is decided by it that
-a lease would have to guard.
+Rules of this file. An answer may be out of date when it arrives, so nothing is decided by it that a
+lease would have to guard.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from pxrs_ray.supervision.supervisor import off_loop
 
 
 class Inspection(ServingState):
-    """A part of `Buffer`. See the rules at the head of this file."""
+    """The read-only part of `Buffer`. See the rules at the head of this file."""
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
-        """Where each log of `queue` on this buffer stands."""
+        """The ends and the state of each log of `queue` on this buffer."""
         epochs = self._fence.of_queue(queue)
         return {
             partition: replace(end, epochs=epochs.get(partition, {}))
-            for partition, end in self._library.ends(queue).items()
+            for partition, end in self._manager.ends(queue).items()
         }
 
     async def offset_at(
@@ -36,8 +35,8 @@ class Inspection(ServingState):
     ) -> dict[PartitionId, Offset]:
         """The first offset with a timestamp of at least `timestamp_ms`; the end when none has."""
         if partitions is None:
-            partitions = list(self._library.ends(queue))
-        logs = [self._library.log(queue, partition) for partition in partitions]
+            partitions = list(self._manager.ends(queue))
+        logs = [self._manager.log(queue, partition) for partition in partitions]
         return await self._reader.run(
             lambda: {log.partition: log.offset_at(timestamp_ms) for log in logs}
         )
@@ -51,7 +50,7 @@ class Inspection(ServingState):
             found = {}
             for partition, offset in offsets.items():
                 try:
-                    message = message_at(self._library.log(queue, partition), offset)
+                    message = message_at(self._manager.log(queue, partition), offset)
                     found[partition] = message.timestamp_ms
                 except PxrsError:
                     continue
@@ -61,16 +60,16 @@ class Inspection(ServingState):
 
     async def get_message(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
         """Read one message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
-        log = self._library.log(queue, partition)
+        log = self._manager.log(queue, partition)
         return await self._reader.run(lambda: message_at(log, offset))
 
     async def stats(self) -> BufferStats:
         """What it did and holds, for `status`, metrics and benchmarks."""
         free = await off_loop(self._files.free_bytes, self._folder)
-        return stats_of(self._counts, self._library.all_logs(), self._writer, free)
+        return stats_of(self._counts, self._manager.all_logs(), self._writer, free)
 
     async def slot_files(self) -> list[FileState]:
-        """Every file of this buffer, for whoever copies it to another disk; closed or not."""
+        """Every file of this buffer, closed or not, for a copy to another disk."""
         return await off_loop(slot_files, self._files, self._folder, self._index, self._buffers)
 
     async def read_piece(self, piece: Piece) -> Bytes:

@@ -1,8 +1,9 @@
-"""`BufferLeaseGate`: lets a buffer's callers in while its lease lasts, and wakes who waits when
+"""`BufferLeaseGate`: admits a buffer's callers while its lease lasts, and wakes waiting ones when
 that changes.
 
-Rules of this file. `LeaseTerm` judges; here is the clock. Who asks to be served without a lease may
-wait for one within his own deadline; what was done while the lease ended is not told as done.
+Rules of this file. `LeaseTerm` judges; this module adds the clock. A call that arrives while there
+is no lease may wait for one until its own deadline. What was done while the lease ended is not
+acknowledged.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pxrs_ray.log.lease_term import LeaseTerm
 
 
 class BufferLeaseGate:
-    """The gate of one buffer. To be used from its event loop."""
+    """The gate of one buffer. For the buffer's event loop."""
 
     def __init__(self, what: str, incarnation: str, waiting: Waiting) -> None:
         self.tenure = LeaseTerm(incarnation)
@@ -52,7 +53,7 @@ class BufferLeaseGate:
         self._wake_all()
 
     def _look_again(self) -> None:
-        """Have those who wait told when the lease ends: a long poll ends with it."""
+        """Wake waiting callers when the lease ends: a long poll ends with it."""
         left_ms = self.tenure.until_ms - lease_clock_ms()
         if self._timer is None and left_ms > 0:
             loop = asyncio.get_running_loop()

@@ -1,11 +1,11 @@
-"""Lines: small calls to a buffer from processes of its node, over a local socket instead of Ray.
+"""Local sockets: small calls to a buffer from processes of its node, without Ray.
 
-Rules of this file. A call through Ray passes several threads on either side, which costs a small
-call ten times what it does; over a line it is one write and one read. A line is only ever a
-shorter way: it carries the calls that Ray carries, each of which may be made again, and whoever
-has none (another node, another system than Linux, a buffer that restarts) calls through Ray. Both
+Rules of this file. A call through Ray passes several threads on either side, which makes a small
+call ten times as expensive; on a socket it is one write and one read. The socket only shortens the
+path. It carries the same calls as Ray does, each of which may be repeated. A caller without a
+socket (another node, another system than Linux, a buffer that restarts) calls through Ray. Both
 ends check that the other one runs as the same user before they unpickle a byte of it. The socket
-has no file: it is gone with its process.
+has no file: it ends with its process.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _packed(message: Any) -> bytes:
 
 
 class _Unpacker:
-    """Messages out of bytes as they come."""
+    """Cuts a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -85,7 +85,7 @@ def _is_ours(found: socket.socket) -> bool:
 
 
 class SocketServer:
-    """The buffer's end: hands what comes to the buffer's methods, on their event loop."""
+    """The buffer's end: calls the buffer's methods on their event loop."""
 
     def __init__(self, methods: Mapping[str, Callable[..., Coroutine[Any, Any, Any]]]) -> None:
         self._methods = methods
@@ -114,7 +114,7 @@ class SocketServer:
 
 
 class _ServerEnd(asyncio.Protocol):
-    """One caller's line."""
+    """One caller's connection."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ def connect(name: str) -> socket.socket | None:
 
 
 class SocketClient:
-    """The caller's end for any thread. Once it is `broken` it stays so: make another."""
+    """The caller's end for any thread. Once `broken`, it stays broken: make another."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.settimeout(None)
@@ -246,7 +246,7 @@ class SocketClient:
 
 
 class AsyncSocketClient(asyncio.Protocol):
-    """The caller's end for one event loop. Once it is `broken` it stays so: make another."""
+    """The caller's end for one event loop. Once `broken`, it stays broken: make another."""
 
     def __init__(self) -> None:
         self.broken = False

@@ -1,8 +1,9 @@
-"""`LogOwnership`: whose a buffer's logs are, which epochs they know, and how they forget.
+"""`LogOwnership`: which topology a buffer's logs belong to, which epochs they know, and how they
+are dropped.
 
 Rules of this file. A folder belongs to one topology of one registry: its `topology_id` is noted
-beside the logs, so that a topology that is made anew under an old name, or a registry that was
-replaced, is noticed before it takes another's word. Forgetting may be cut off anywhere and is
+beside the logs. So a topology that was made anew under an old name, or a registry that was
+replaced, is noticed before the buffer obeys it. Dropping logs may be cut off anywhere, and is
 simply done again.
 """
 
@@ -19,7 +20,7 @@ from pxrs_ray.model import Epoch, PartitionId
 
 
 class LogOwnership(ServingState):
-    """A part of `Buffer`. See the rules at the head of this file."""
+    """The ownership part of `Buffer`. See the rules at the head of this file."""
 
     async def belong(self, claim: Identity, adopt: bool) -> Identity:
         """Note whose logs these are, and who leads; with `adopt` in place of what is noted.
@@ -27,7 +28,7 @@ class LogOwnership(ServingState):
         Answers what was noted before, and `claim` where nothing was. A claim of another topology,
         or of a leader that is not above the one that is noted, changes nothing without `adopt`.
         """
-        folder, files = self._library.folder, self._library.files
+        folder, files = self._manager.folder, self._manager.files
         files.make_folder(folder)
         known = read_identity(files, folder)
         foreign = known is not None and known.topology_id != claim.topology_id
@@ -51,13 +52,13 @@ class LogOwnership(ServingState):
         Raises LogAway and its like while a log that may know it cannot be told.
         """
         await self._writer.do(
-            lambda: self._library.drop_group(queue, group), self._library.all_logs()
+            lambda: self._manager.drop_group(queue, group), self._manager.all_logs()
         )
         self._fence.drop_group(queue, group)
 
     async def drop_queue(self, queue: str) -> None:
         """Delete every log of `queue` on this buffer; an absent queue is success."""
-        await self._writer.do(lambda: self._library.drop_queue(queue), ())
+        await self._writer.do(lambda: self._manager.drop_queue(queue), ())
         self._fence.drop_queue(queue)
 
     async def forget(self, queues: Sequence[str]) -> None:
@@ -65,13 +66,13 @@ class LogOwnership(ServingState):
 
         Raises LogAway when something cannot be removed now.
         """
-        self._library.files.make_folder(self._library.folder)
-        for queue in {*queues, *self._library.queues}:
+        self._manager.files.make_folder(self._manager.folder)
+        for queue in {*queues, *self._manager.queues}:
             await self.drop_queue(queue)
         try:
-            self._library.files.remove_folder(self._library.folder)
+            self._manager.files.remove_folder(self._manager.folder)
         except OSError as error:
-            raise LogAway(f"{self._library.folder} cannot be removed now: {error}") from error
+            raise LogAway(f"{self._manager.folder} cannot be removed now: {error}") from error
         with suppress(OSError):  # other buffers may have theirs beside it
-            self._library.folder.parent.rmdir()
-            self._library.folder.parent.parent.rmdir()
+            self._manager.folder.parent.rmdir()
+            self._manager.folder.parent.parent.rmdir()

@@ -1,4 +1,5 @@
-"""`LogReader`: what a buffer does for those who read, and what both halves answer refusals with."""
+"""`LogReader`: a buffer's read path; and how the read and write paths turn an error into a
+`Refused`."""
 
 from __future__ import annotations
 
@@ -40,10 +41,10 @@ Answer = TypeVar("Answer")
 
 
 class LogReader:
-    """Reads several logs for one call. What is in memory is read on the event loop."""
+    """Reads several logs for one call. Messages in memory are read on the event loop."""
 
-    def __init__(self, library: LogManager, fence: ReadFence, counts: Counter[str]) -> None:
-        self._library = library
+    def __init__(self, manager: LogManager, fence: ReadFence, counts: Counter[str]) -> None:
+        self._manager = manager
         self._fence = fence
         self._counts = counts
         self._threads = ThreadPoolExecutor(READ_THREADS, "pxrs-reader")
@@ -68,7 +69,7 @@ class LogReader:
             log: PartitionLog | None = None
             try:
                 self._fence.check(queue, group, partition, epoch)
-                log = self._library.log(queue, partition)
+                log = self._manager.log(queue, partition)
                 run = log.read_hot(offset, bytes_max=share)
                 if run is None:
                     self._counts["cold_reads"] += 1

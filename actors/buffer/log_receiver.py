@@ -1,8 +1,8 @@
 """`LogReceiver`: the short-lived actor on the node that a buffer's logs are copied to.
 
-Rules of this file. It fetches from the buffer by itself, so that no byte passes through the
-coordinator. It ends with the coordinator that made it, and what had arrived is thrown away by the
-next one. Its methods block: it does one thing at a time.
+Rules of this file. It fetches from the buffer itself, so no byte passes through the coordinator. It
+ends with the coordinator that made it; the next receiver throws away what had arrived. Its methods
+block: it does one thing at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PIECES_UNDER_WAY = 4
 
 
 class LogReceiver:
-    """A slot's copy on this node's disk; `folder` is the topology's."""
+    """The copy of a slot's logs on this node's disk; `folder` is the topology's."""
 
     def __init__(self, folder: str, index: int) -> None:
         self._files = Files()

@@ -1,10 +1,10 @@
-"""`LogWriter`: everything that changes a buffer's logs, one thing after the other.
+"""`LogWriter`: everything that changes a buffer's logs, one job after the other.
 
-Rules of this file. Jobs run in the order they were given, on one thread, several in one go: what
-waited while the disk was busy is written and synced together (group commit). A job is answered
-when its durability is reached, and always: whatever fails, nobody waits for ever, and what is
-dirty stays known. Small appends that need no sync run on the event loop itself, for
-a hop to a thread costs more than they do.
+Rules of this file. Jobs run in the order in which they were given, on one thread, several in one
+go: jobs that waited while the disk was busy are written and synced together (group commit). A job
+is answered when its durability is reached, and is always answered: whatever fails, no caller waits
+for ever, and unsynced logs stay known. Small appends that need no sync run on the event loop
+itself, because a hop to a thread costs more than they do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Job:
 
 
 class LogWriter:
-    """See the rules at the head of this file. To be used from one event loop."""
+    """See the rules at the head of this file. For one event loop."""
 
     def __init__(self, changed: Callable[[PartitionLog], None]) -> None:
         """`changed` is told on the event loop which logs may have something new to read."""
@@ -77,7 +77,8 @@ class LogWriter:
         logs: Collection[PartitionLog],
         size_bytes: int = UNKNOWN_BYTES,
     ) -> tuple[Any, Mapping[PartitionLog, LogError]]:
-        """As `do`; what could not be synced is told log by log, and is not durable."""
+        """As `do`; logs that could not be synced are named with their errors, and are not
+        durable."""
         if self._closed:
             raise LogAway("the buffer is closed")
         job = _Job(run, logs, size_bytes, asyncio.get_running_loop().create_future())
@@ -157,6 +158,7 @@ class LogWriter:
         while self._dirty:
             interval_ms = min(log.limits.sync_interval_ms for log in self._dirty)
             await asyncio.sleep(interval_ms / 1_000)
+            # Emptied before the sync: a log that gets more while it runs is dirty again afterwards.
             logs, self._dirty = self._dirty, set()
             try:
                 failed = await loop.run_in_executor(None, self._sync, logs)

@@ -14,7 +14,8 @@ Waiting = dict[Place, "set[LongPoll]"]
 
 
 class LongPoll:
-    """Registered from `with` on: a change between a look and `wait` ends the wait at once."""
+    """Enter the `with` before looking at the logs: a change between the look and `wait` ends the
+    wait."""
 
     def __init__(self, waiting: Waiting, places: Collection[Place], wait_ms: int) -> None:
         self._waiting, self._places = waiting, places
@@ -68,5 +69,5 @@ class LongPoll:
 
 def wake(waiting: Waiting, place: Place) -> None:
     """End every wait that looks at `place`."""
-    for patience in waiting.get(place, ()):
-        patience.wake(place)
+    for poll in waiting.get(place, ()):
+        poll.wake(place)

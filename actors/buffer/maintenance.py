@@ -1,9 +1,9 @@
-"""`Maintenance`: what a buffer does of itself: it mends what failed, and drops what retention lets
-go.
+"""`Maintenance`: a buffer's background loops, which reopen failed logs and drop what retention
+allows.
 
-Rules of this file. Trouble that passes is tried again for as long as it lasts, one place at a
-time, on the writer's thread; whoever waits at a place is woken when it may be well. One log's
-trouble holds up no other's.
+Rules of this file. Passing trouble is tried again for as long as it lasts, one log at a time, on
+the writer's thread; callers that wait at a log are woken when it may be well again. One log's
+trouble holds up no other log.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ START_MOST_MS = 1_000
 
 
 class Maintenance:
-    """The loops of one buffer. To be used from its event loop; close it."""
+    """The loops of one buffer. For its event loop; close it."""
 
     def __init__(
-        self, library: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting
+        self, manager: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting
     ) -> None:
-        self._library = library
+        self._manager = manager
         self._fence = fence
         self._writer = writer
         self._waiting = waiting
@@ -61,8 +61,8 @@ class Maintenance:
     async def _mend_for_ever(self) -> None:
         while True:
             await asyncio.sleep(MEND_EVERY_S)
-            for place in self._library.due(monotonic_ms()):
-                mend = partial(self._library.mend, place, wall_ms(), monotonic_ms())
+            for place in self._manager.due(monotonic_ms()):
+                mend = partial(self._manager.mend, place, wall_ms(), monotonic_ms())
                 if await self._writer.do(mend, ()):
                     logger.warning("partition %d of %s is open again", place[1], place[0])
                 wake(self._waiting, place)
@@ -72,7 +72,7 @@ class Maintenance:
     async def _retain_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RETAIN_EVERY_S)
-            for log in self._library.all_logs():
+            for log in self._manager.all_logs():
                 try:
                     await self._writer.do(partial(log.retain, wall_ms()), (log,))
                 except Exception as error:  # noqa: BLE001 - the other logs need it as well
@@ -82,7 +82,8 @@ class Maintenance:
 
 
 def patiently(start: Callable[[], T]) -> T:
-    """Start, however long the disk's trouble lasts: Ray never restarts who failed to start."""
+    """Start, however long the disk's trouble lasts: Ray never restarts an actor that failed to
+    start."""
     pauses = Pauses(START_FIRST_MS, START_MOST_MS)
     while True:
         try:

@@ -1,7 +1,8 @@
-"""`PartitionClient`: blocking reads and writes of one partition's log, for tools and workers.
+"""`PartitionClient`: blocking reads and writes of one partition's log, for tools and worker
+threads.
 
-Rules of this file. A buffer that is away, or may not serve, is asked again, up to a deadline; what
-it refuses is raised. Appending needs a producer identity, epoch and sequence: making the call again
+Rules of this file. A buffer that is away, or may not serve, is asked again until a deadline; what
+it refuses is raised. An append needs a producer identity, epoch and sequence, so repeating the call
 is harmless.
 """
 
@@ -36,8 +37,8 @@ READ_BYTES = 4 << 20
 class PartitionClient:
     """See the rules at the head of this file. Use it from one thread at a time.
 
-    `queue` is the full name. Reads are made as `reader` under `epoch`: a group under its
-    ownership's epoch, or somebody who is no group under 0.
+    `queue` is the full name. `reader` reads under `epoch`: a group under the epoch of its
+    ownership, any other reader under 0.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class PartitionClient:
             time.sleep(PAUSE_S)
 
     def ends(self) -> LogEnds:
-        """Where the log stands. Raises NotFound when there is none."""
+        """The ends and the state of the log. Raises NotFound when there is none."""
         found: dict[PartitionId, LogEnds] = self._call(
             "asking for its end", lambda buffer: buffer.ends.remote(self.queue)
         )

@@ -1,4 +1,5 @@
-"""What callers do about a buffer that may not serve: they wait it out, to their deadline."""
+"""`served`: repeats a caller's request while the buffer has no lease, until the caller's
+deadline."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def lease_over(answer: object) -> LeaseOver | None:
 
 
 def served(ask: Callable[[], T], within_s: float) -> T:
-    """What `ask` answers, asked again while the buffer may not serve. Raises LeaseOver."""
+    """The answer of `ask`, repeated while the buffer may not serve. Raises LeaseOver at the
+    deadline."""
     end_s = time.monotonic() + within_s
     while True:
         try:

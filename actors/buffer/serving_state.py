@@ -1,8 +1,9 @@
-"""`ServingState`: on which disk a buffer stands, whether it is its own, and who lets it serve.
+"""`ServingState`: a buffer's disk: which one it is, whether it is the right one, and which
+coordinator lets it serve.
 
-Rules of this file. Nothing of a disk is opened, and nothing written on it, before it is known to be
-ours: an emptied folder, or another host's, is another disk. One that comes later is found by the
-next ping. Everything that needs the logs meets LeaseOver until then.
+Rules of this file. Nothing on a disk is opened or written before the disk is known to be ours: an
+emptied folder, or another host's, is another disk. The next ping finds a disk that comes later.
+Until then every call that needs the logs raises LeaseOver.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from pxrs_ray.supervision.supervisor import problems_here
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a buffer has of its disk."""
+    """What a buffer has opened on its disk."""
 
-    library: LogManager
+    manager: LogManager
     fence: ReadFence
     reader: LogReader
     tending: Maintenance
 
 
 class ServingState:
-    """A part of `Buffer`. See the rules at the head of this file."""
+    """The disk part of `Buffer`. See the rules at the head of this file."""
 
     def __init__(
         self, topology: str, index: int, buffers: int, folder: Path, files: Files, disk_id: str
@@ -74,11 +75,11 @@ class ServingState:
 
     def _opened(self) -> Parts:
         args = (self._folder, self._index, self._buffers)
-        library = patiently(lambda: LogManager(*args, wall_ms(), files=self._files))
-        fence = patiently(lambda: ReadFence(library.folder / "fence.jsonl", self._files))
-        reader = LogReader(library, fence, self._counts)
+        manager = patiently(lambda: LogManager(*args, wall_ms(), files=self._files))
+        fence = patiently(lambda: ReadFence(manager.folder / "fence.jsonl", self._files))
+        reader = LogReader(manager, fence, self._counts)
         return Parts(
-            library, fence, reader, Maintenance(library, fence, self._writer, self._waiting)
+            manager, fence, reader, Maintenance(manager, fence, self._writer, self._waiting)
         )
 
     def _found(self) -> Parts:
@@ -107,8 +108,8 @@ class ServingState:
         self._begin()
 
     @property
-    def _library(self) -> LogManager:
-        return self._found().library
+    def _manager(self) -> LogManager:
+        return self._found().manager
 
     @property
     def _fence(self) -> ReadFence:
@@ -146,13 +147,13 @@ class ServingState:
             self._incarnation,
             os.getpid(),
             ray.get_runtime_context().get_node_id() if in_ray else "",
-            self._parts.library.queues if self._parts else (),
+            self._parts.manager.queues if self._parts else (),
             disk_id=self._here,
             host=_address() if in_ray else "",
             generation=self._gate.tenure.generation,
             term=self._gate.tenure.term,
             monotonic_ms=lease_clock_ms(),
-            ends=self._parts.library.known_ends() if self._parts else {},
+            ends=self._parts.manager.known_ends() if self._parts else {},
             problem=self._problem(),
             problems=problems_here(),
         )

@@ -1,4 +1,4 @@
-"""A buffer that starts tells its coordinator at once, which looks at it out of turn."""
+"""`tell_started`: a buffer that starts calls its coordinator, which then pings it without delay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 def tell_started(topology: str, index: int) -> None:
-    """Tell it from a thread, once; who does not hear it looks within a second anyway."""
+    """Call the coordinator from a thread, once; if it misses the call, it pings within a second
+    anyway."""
     if ray.is_initialized():
         tell = partial(_tell, topology, index)
         Supervisor("its start").thread("pxrs-started", tell).start()

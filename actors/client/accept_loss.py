@@ -1,4 +1,4 @@
-"""Lets logs that stand still after a loss go on, once somebody has decided that they shall."""
+"""`accept_losses`: resumes logs that halted after a loss, once an operator has accepted it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LOST = "lost"
 def accept_losses(
     topology: Topology, queue: str, partitions: Collection[PartitionId] = ()
 ) -> dict[PartitionId, LogEnds]:
-    """Let the lost logs of a queue go on above their gaps; only these, when some are named.
+    """Resume the lost logs of a queue above their gaps; only `partitions`, when some are named.
 
-    Answers where each that was lost stands now. Raises NotFound when one that is named is not.
+    Answers the ends of each resumed log. Raises NotFound when a named one has no loss.
     """
     spec, _, buffers = topology.queue_spec(queue)
     found = QueueReader.of(topology, queue).ends()

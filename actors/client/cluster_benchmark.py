@@ -1,4 +1,4 @@
-"""`pxrs bench`: how fast this very cluster is, by a topology of its own that is removed again."""
+"""`pxrs bench`: measures this cluster with a topology of its own, which is removed afterwards."""
 
 from __future__ import annotations
 

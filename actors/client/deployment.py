@@ -1,13 +1,13 @@
-"""`Deployment`: brings a running cluster to what a topology file says, and says first what changes.
+"""`Deployment`: makes a running topology match a topology file, and lists the changes first.
 
     deployment = Deployment.of("payments.toml")
     for line in deployment.changes(): ...
     topology = deployment.carry_out()
 
-Rules of this file. Doing it again changes nothing. A difference that a running topology cannot
-take is an error before anything is touched. Actors import the job's code from the runtime
-environment in which the coordinator was made; when the job brings other code, the coordinator is
-replaced (which moves no partition), and each group's consumers after it.
+Rules of this file. Repeating it changes nothing. A difference that a running topology cannot take
+is an error before anything is touched. Actors import the job's code from the runtime environment in
+which the coordinator was made. When the job brings other code, the coordinator is replaced (which
+moves no partition), and then each group's consumers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OF_THE_COORDINATOR = ("memory:", "sqlite:")
 
 @dataclass(slots=True)
 class Deployment:
-    """A topology file against what runs now."""
+    """A topology file, compared with what runs now."""
 
     config: PxrsConfig
     file: str

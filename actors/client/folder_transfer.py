@@ -1,10 +1,10 @@
-"""Messages and checkpoints between a folder queue and a topology, in both directions.
+"""Copies messages and checkpoints between a folder queue and a topology, in both directions.
 
-Rules of this file. Partition n of the folder is partition n of the queue, and message k of it is
-the offset k - 1: no hash is asked, so order and ownership of every message stay. Importing goes
-on at the end of the log: it can be ended anywhere and started again, and adds nothing twice. A
-group's last processed offset k is the checkpoint k: the next one to process. A group that is
-further than the folder says stays where it is.
+Rules of this file. Partition n of the folder is partition n of the queue, and message k of it has
+the offset k - 1. No hash is computed, so order and ownership of every message stay. An import
+continues at the end of the log: it can be stopped anywhere and started again, and adds nothing
+twice. A group's last processed offset k is the checkpoint k: the next one to process. A group that
+is further than the folder says stays where it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Group`: one consumer group in the hands of a driver, a job or a notebook."""
+"""`Group`: a handle on one consumer group, for a driver, a job or a notebook."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""`GroupQuarantine`: what a group has put aside, in the hands of an operator.
+"""`GroupQuarantine`: an operator's handle on the keys that a group has put aside.
 
     aside = topology.group("billing").quarantine
     for entry in aside.list(): ...
     aside.skip(b"account-7")          # give up the message that blocks the key
     aside.retry(b"account-7")         # re-drive the rest, in order; then the key flows again
 
-Asking is writing a record into the quarantine's log: it is not lost when the owner dies, and the
-next owner does it. Calls here wait until it is done, or say how far it came.
+A request is a record in the quarantine's log: it survives the death of the partition's owner, and
+the next owner carries it out. Calls here wait until it is done, or report how far it came.
 """
 
 from __future__ import annotations

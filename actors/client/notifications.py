@@ -1,7 +1,8 @@
-"""Listening: to changes of ownership, and to what is told to every server of a service.
+"""Change streams for any process: a group's ownership changes, and broadcasts to a service's
+servers.
 
-Rules of this file: a listener is no member of any group. It misses nothing that comes while it
-listens, and holds up nobody when it is slow.
+Rules of this file. A listener is no member of any group. It misses nothing that comes while it
+listens. A slow listener holds up nobody.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ def partition_changes(group: Group, quiet_s: float | None = None) -> Iterator[Pa
 
 
 class Notifications:
-    """What every server of a service is told: invalidations, changed settings.
+    """A broadcast to every server of a service: invalidations, changed settings.
 
-    The queue `{service}.notifications` has one partition, so all hear all in the same order.
+    The queue `{service}.notifications` has one partition, so every server gets all of it in the
+    same order.
     """
 
     def __init__(self, topology: Topology, service: str) -> None:
@@ -62,7 +64,7 @@ class Notifications:
             topology.apply(config.changed(queues={self.queue: options}))
 
     def tell(self, payload: bytes | str, headers: Headers = None) -> Offset:
-        """Tell everybody who listens; returns when it is kept, with its number."""
+        """Send a notification to every listener; returns its number when it is stored."""
         with self._topology.producer(self.queue) as producer:
             receipt = producer.send(None, payload, headers)
             producer.flush()
@@ -71,7 +73,7 @@ class Notifications:
         return offset
 
     def listen(self, after: Offset | None = None) -> Iterator[Message]:
-        """What is told from now on, or after the notification of that number; for ever."""
+        """Notifications from now on, or after the one of that number; for ever."""
         peek = QueueReader.of(self._topology, self.queue)
         if after is not None:
             peek.only({0: after + 1})

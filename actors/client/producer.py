@@ -1,8 +1,8 @@
 """`Producer`: sends messages to a queue's buffers, from any thread, task, actor or event loop.
 
-Rules of this file. What is sent, in which order and again when, is decided by the pure
-`Accumulator` and `Sender`, under one lock; one thread of the producer's own waits for time and for
-answers, and everybody who has work makes the calls. Ray carries calls in any order and may repeat
+Rules of this file. The pure `Accumulator` and `Sender` decide what is sent, in which order, and
+when it is repeated; one lock guards both. One thread of the producer's own waits for time and for
+answers; every thread that has work makes the calls. Ray carries calls in any order and may repeat
 them: the frames' numbers put that right. Nothing waits without a deadline.
 """
 
@@ -50,9 +50,9 @@ _NO_TIME = Instant(0, 0)
 class Producer(Closing):
     """A producer of one queue. Close it (or use `with`): closing sends what was not sent yet.
 
-    `producer_id` is the identity that its frames bear: that of a block that is sent again (see
-    the routers), or of one life of a producer that comes back (see `begin_producer`); by default
-    each producer is a new one. `buffers` is the topology's number of buffer actors.
+    `producer_id` is the identity in its frames: that of a block that is sent again (see the
+    routers), or of one life of a producer that comes back (see `begin_producer`). By default each
+    producer has a new one. `buffers` is the topology's number of buffer actors.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Producer(Closing):
         self._queue, self._buffers = queue, buffers
         self._limits = limits or ProducerLimits()
         self._partitions = partitioner.partitions
-        self._outbox = Sender(buffers, self._limits.outbox)
-        self._accumulator = Accumulator(partitioner, self._outbox, self._limits, producer_id)
+        self._sender = Sender(buffers, self._limits.outbox)
+        self._accumulator = Accumulator(partitioner, self._sender, self._limits, producer_id)
         self._appending = AppendClient(topology, handles or {})
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
@@ -103,7 +103,7 @@ class Producer(Closing):
         and UsageError at once, and ProducerFenced once a newer producer of this id took over.
         """
         with self._lock:
-            if self._closed or self._outbox.fenced:
+            if self._closed or self._sender.fenced:
                 self._refuse()
             accumulator = self._accumulator
             if accumulator.pending_bytes >= self._limits.pending_bytes_max:
@@ -157,11 +157,11 @@ class Producer(Closing):
         shipments = []
         for piece, part in self._accumulator.pieces(batch, scopes):
             with self._lock:
-                if self._closed or self._outbox.fenced:
+                if self._closed or self._sender.fenced:
                     self._refuse()
                 self._wait_for_room(timeout_s)
                 shipments.append(self._accumulator.add_batch(piece, monotonic_ms(), part))
-                calls = list(self._outbox.calls(monotonic_ms()))
+                calls = list(self._sender.calls(monotonic_ms()))
             self._make(calls)
         return BatchReceipt(shipments)
 
@@ -174,11 +174,11 @@ class Producer(Closing):
             [key], [payload], timestamp_ms=wall_ms(), headers=[headers] if headers else None
         )
         with self._lock:
-            if self._closed or self._outbox.fenced:
+            if self._closed or self._sender.fenced:
                 self._refuse()
             self._wait_for_room(None)
             shipment = self._accumulator.add_everywhere(batch, range(self._partitions), now_ms)
-            calls = list(self._outbox.calls(now_ms))
+            calls = list(self._sender.calls(now_ms))
         self._make(calls)
         return BatchReceipt([shipment])
 
@@ -214,12 +214,12 @@ class Producer(Closing):
             calls = self._close_open()
         self._make(calls)
         with self._progress:
-            while self._outbox.pending_frames:
+            while self._sender.pending_frames:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise DeadlineExceeded(
-                        f"{self._outbox.pending_frames} batches are not acknowledged after "
-                        f"{timeout_s} s: {self._outbox.trouble()}"
+                        f"{self._sender.pending_frames} batches are not acknowledged after "
+                        f"{timeout_s} s: {self._sender.trouble()}"
                     )
                 self._progress.wait(left)
 
@@ -232,8 +232,8 @@ class Producer(Closing):
             self._wait_for_room(None)
 
     def _refuse(self) -> NoReturn:
-        if self._outbox.fenced is not None:
-            raise ProducerFenced(*self._outbox.fenced.args)
+        if self._sender.fenced is not None:
+            raise ProducerFenced(*self._sender.fenced.args)
         raise ProducerError("the producer is closed")
 
     def _wait_for_room(self, timeout_s: float | None) -> None:
@@ -248,7 +248,7 @@ class Producer(Closing):
             raise PartitionFull(
                 f"{self._accumulator.pending_bytes} bytes wait for acknowledgement, and after "
                 f"{wait_s:g} s still not less than pending_bytes_max={limit}: "
-                f"{self._outbox.trouble()}"
+                f"{self._sender.trouble()}"
             )
         if self._closed:
             raise ProducerError("the producer was closed while waiting for room")
@@ -280,12 +280,12 @@ class Producer(Closing):
 
     def _idle(self) -> bool:
         """Whether a message that shall not linger can go now: others gather behind it."""
-        return self._limits.linger_ms == 0 and not self._outbox.busy()
+        return self._limits.linger_ms == 0 and not self._sender.busy()
 
     def _close_open(self) -> list[Call]:
         now_ms = monotonic_ms()
         self._accumulator.close_open(now_ms)
-        return list(self._outbox.calls(now_ms))
+        return list(self._sender.calls(now_ms))
 
     def _make(self, calls: Sequence[Call]) -> None:
         for call in calls:
@@ -302,7 +302,7 @@ class Producer(Closing):
 
     def _run(self) -> None:
         """The producer's own thread: answers, linger, new attempts, deadlines."""
-        while not (self._closed and self._outbox.pending_frames == 0):
+        while not (self._closed and self._sender.pending_frames == 0):
             try:
                 self._step(self._next_event())
             except Exception:
@@ -319,14 +319,14 @@ class Producer(Closing):
             due_ms = self._accumulator.due_ms
             if due_ms is not None and due_ms <= now_ms:
                 self._accumulator.close_open(now_ms)
-            self._outbox.expire(now_ms)
-            calls = list(self._outbox.calls(now_ms))
+            self._sender.expire(now_ms)
+            calls = list(self._sender.calls(now_ms))
             self._progress.notify_all()
         self._make(calls)
 
     def _next_event(self) -> tuple[Call, Future[Any]] | None:
         with self._lock:
-            moments = (self._accumulator.due_ms, self._outbox.next_look_ms())
+            moments = (self._accumulator.due_ms, self._sender.next_look_ms())
         # What is sent from now on, by other threads, has its deadline no sooner than this.
         soonest = monotonic_ms() + self._limits.outbox.append_timeout_ms
         nearest = min((moment for moment in moments if moment is not None), default=soonest)
@@ -338,11 +338,11 @@ class Producer(Closing):
     def _take_in(self, call: Call, done: Future[Any], now_ms: int) -> None:
         error = done.exception()
         if error is None:
-            self._outbox.answered(call, done.result(), now_ms)
+            self._sender.answered(call, done.result(), now_ms)
             return
         if is_away(error):
             self._appending.forget(call.buffer)
-        self._outbox.failed(call, ours(error), now_ms)
+        self._sender.failed(call, ours(error), now_ms)
 
     # ---- the end
 

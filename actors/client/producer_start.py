@@ -1,9 +1,9 @@
-"""Beginning a new life of a producer that comes back.
+"""`begin_producer`: begins a new life of a producer that comes back under its name.
 
-Rules of this file. Every buffer that holds a partition of the queue must know of the new life
-before it sends anything: from then on whatever its former life still has on its way is refused.
-That is one call a buffer, all at a time; when some buffer knows a newer life (its clock ran ahead,
-or two begin at once), all are asked again with a higher number. The last to ask has it.
+Rules of this file. Every buffer that holds a partition of the queue must know the new life before
+it sends anything. From then on whatever the former life still has under way is refused. That is one
+call to each buffer, all at once. When a buffer knows a newer life (its clock ran ahead, or two
+begin at once), all are called again with a higher number. The last one to begin wins.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@
             ...
             consumer.commit()
 
-Rules of this file. A background thread runs a `GroupMember`; the caller's thread takes
-batches and commits. A batch counts as done when `commit()` is called after it was taken, and only
-then. A partition that moves is handed over when the caller has committed what it took of it, or
-has taken nothing; at the revoke deadline it is taken, and what was not committed is delivered
-again to its next owner.
+Rules of this file. A background thread runs a `GroupMember`; the caller's thread takes batches and
+commits. A batch counts as done once `commit()` is called after it was taken, and not before. A
+partition that moves is handed over when the caller has committed what it took of it, or has taken
+nothing. At the revoke deadline it is taken away, and what was not committed is delivered again to
+its next owner.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Skip:
-    """Go on at `to`: the log has nothing before it."""
+    """Continue at `to`: the log has nothing before it."""
 
     partition: PartitionId
     to: Offset

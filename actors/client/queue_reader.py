@@ -1,8 +1,8 @@
-"""`QueueReader`: looks at a queue's messages without being a member of any group, and leaves no
-trace.
+"""`QueueReader`: reads a queue's messages without being a member of any group, and leaves no trace.
 
-Rules of this file: reads carry epoch 0 under a group name that nobody can have, so nothing fences
-them and retention does not wait for them. One long poll a buffer; nothing polls.
+Rules of this file. Reads carry epoch 0 under a group name that no group can have, so nothing fences
+them and retention does not wait for them. There is one long poll for each buffer, and no other
+polling.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class QueueReader:
         return made
 
     def ends(self) -> dict[PartitionId, LogEnds]:
-        """Where each log stands now."""
+        """The ends and the state of each log now."""
         calls = [self._handle(i).ends.remote(self._full_name) for i in range(self._buffers)]
         found: dict[PartitionId, LogEnds] = {}
         for answer in ray.get(calls, timeout=CALL_WAIT_S):

@@ -47,8 +47,8 @@ FIRST_LIFE = 1
 class Tenants:
     """The tenants of one queue and of the group that works it.
 
-    An isolated tenant of whose own consumers none has run for `served_after_s` is served by
-    others, with an alarm; who makes the first `Tenants` of a queue and a group says how long.
+    When none of an isolated tenant's own consumers has run for `served_after_s`, others serve it,
+    with an alarm. The first `Tenants` of a queue and a group sets that time.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class Tenants:
 
 
 class TenantProducer(Closing):
-    """Sends for many tenants. One thread of its own hears of moves, also while nothing is sent.
+    """Sends for many tenants. A thread of its own learns of moves, even while nothing is sent.
 
     It renews its lease whatever is under way. A tenant that moves is held back until everything it
-    sent before is acknowledged or given up; the others go on. Who was silent for longer than the
-    lease is fenced: what it had under way is refused with ProducerFenced, and it begins anew by
-    itself, as soon as it hears of that.
+    sent before is acknowledged or given up; the others go on. A producer that was silent for longer
+    than its lease is fenced: what it had under way is refused with ProducerFenced. It begins anew
+    by itself as soon as it learns of that.
     """
 
     def __init__(self, topology: str, queue: str, routes: Any, **limits: Any) -> None:

@@ -1,4 +1,4 @@
-"""`deploy`, `attach` and `Topology`: a topology in the hands of a driver, a job or a notebook.
+"""`deploy`, `attach` and `Topology`: a handle on a topology, for a driver, a job or a notebook.
 
     topology = deploy(PxrsConfig(name="shop", queues={"payments": QueueConfig(partitions=8)}))
     with topology.producer("payments") as producer:
@@ -7,7 +7,8 @@
     group.start(handle, consumers=3)
 
 A `Topology` holds no connection and no state: it can be made anywhere, pickled, and thrown away.
-What only deploying or producing needs is imported then: a command that asks should answer at once.
+What only deploying or producing needs is imported then, so that a command that only asks answers at
+once.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Topology:
         return found
 
     def note_deployed(self, note: Mapping[str, Any]) -> None:
-        """Keep beside the topology what was deployed; see `pxrs_ray.actors.client.deployment`."""
+        """Store what was deployed with the topology; see `pxrs_ray.actors.client.deployment`."""
         self._call("note_deployed", DEPLOYED.encode_text(dict(note)))
 
     def queue_spec(self, queue: str) -> tuple[QueueSpec, PxrsConfig, int]:
@@ -186,7 +187,7 @@ class Topology:
     def plan_move(
         self, buffer: int, node: str | None = None, *, copy_per_s: float = COPY_BYTES_PER_S
     ) -> Leaving:
-        """What `move_buffer` would mean: what is to be copied, and how long who needs it waits."""
+        """What `move_buffer` would mean: how much is copied, and how long its callers wait."""
         found: Leaving = self._call("plan_move", buffer, node, copy_per_s)
         return found
 
@@ -229,12 +230,12 @@ class Topology:
         self.kill()
 
     def plan_group_removal(self, group: str) -> Removal:
-        """What removing a group would take away, and what stands in its way. Raises NotFound."""
+        """What removing a group would delete, and what prevents it. Raises NotFound."""
         found: Removal = self._call("plan_group_removal", group)
         return found
 
     def plan_queue_removal(self, queue: str) -> Removal:
-        """What removing a queue would take away, and what stands in its way. Raises NotFound."""
+        """What removing a queue would delete, and what prevents it. Raises NotFound."""
         found: Removal = self._call("plan_queue_removal", queue)
         return found
 

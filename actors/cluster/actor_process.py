@@ -1,7 +1,8 @@
-"""Where an actor's process is, and how to end it though it is frozen: `pxrs restart`.
+"""Finds an actor's process and kills it even when it is frozen: `pxrs restart`.
 
-Rules of this file. Ray's own kill asks the process to go, which a frozen one does not hear. So a
-small task on the very node kills it, after it has seen that the number is still that actor's.
+Rules of this file. Ray's own kill asks the process to exit, which a frozen process does not hear.
+So a small task on the same node kills it, after it has checked that the process number is still
+that actor's.
 """
 
 from __future__ import annotations

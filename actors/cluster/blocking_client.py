@@ -1,4 +1,5 @@
-"""Synchronous calls from a driver, a job or a notebook to a topology's coordinator."""
+"""`BlockingCoordinatorClient`: synchronous calls from a driver, a job or a notebook to the
+coordinator."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""`CoordinatorClient`: calls to the coordinator that outlive its restarts.
+"""`CoordinatorClient`: calls to the coordinator that survive its restarts, from an event loop.
 
-Rules of this file: every coordinator method that members call is idempotent, so a call whose
-answer was lost is simply made again, until its deadline. A `PxrsError` is an answer and is never
-retried; a fault of Ray's (the actor restarts, its node is gone) is none, and neither is the word
-of a coordinator that has been replaced: the name is looked up again. While nobody can be asked for
-names the one that was known is called: it may well live.
+Rules of this file. Every coordinator method that members call is idempotent, so a call whose answer
+was lost is repeated until its deadline. A `PxrsError` is an answer and is never retried. A failure
+of Ray's (the actor restarts, its node is gone) is no answer, and neither is the word of a
+coordinator that has been replaced: the name is looked up again. While names cannot be looked up,
+the last known actor is called: it may still live.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def answer_of(error: RayTaskError) -> BaseException:
 
 
 class CoordinatorClient:
-    """One caller's way to the coordinator of `topology`, from an event loop."""
+    """One caller's connection to the coordinator of `topology`, for an event loop."""
 
     def __init__(self, topology: str) -> None:
         self._name = names.coordinator(topology)

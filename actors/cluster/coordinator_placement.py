@@ -1,8 +1,8 @@
-"""Where the coordinator of a topology goes: to its registry, when that is a file. For drivers.
+"""Chooses the node of a topology's coordinator: the registry's, when that is a file. For drivers.
 
-Rules of this file. With a registry on a server it may run anywhere. With one that is a file it is
-pinned to the node whose disk has the file, and nobody starts it elsewhere: it would find none. On a
-cluster of one node nobody has to look.
+Rules of this file. With a registry on a server the coordinator may run anywhere. With a registry
+that is a file it is pinned to the node whose disk has the file, and is started nowhere else: it
+would find no registry there. On a cluster of one node nothing has to be looked up.
 """
 
 from __future__ import annotations

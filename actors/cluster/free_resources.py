@@ -1,4 +1,4 @@
-"""How many more consumers the nodes that there are now have room for."""
+"""Computes for how many more consumers the cluster's present nodes have room."""
 
 from __future__ import annotations
 

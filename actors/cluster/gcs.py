@@ -1,12 +1,12 @@
-"""What is asked of Ray's GCS, the one service of a cluster, from an event loop.
+"""`GcsCalls`: calls to Ray's GCS, the one service of a cluster, from an event loop.
 
-Rules of this file. Ray's calls for nodes, named actors, kills and new actors wait for the GCS, as
-long as that takes: a minute where it is away. An event loop that made one would stand still with
-everybody who waits for it. So each is made here, on a thread of a few that do nothing else; the
-asker waits for its deadline at most, and the loop never. Of each kind one call is under way at a
-time: one that is stuck holds up its own kind alone, and no thread of anybody else. How calls end
-tells for how long the GCS has been away. Running actors go on meanwhile, and so does whoever talks
-to them. A tidy test refuses these calls on event loops everywhere else.
+Rules of this file. Ray's calls for nodes, named actors, kills and new actors block until the GCS
+answers: a minute where it is away. An event loop that made one would stall with everything on it.
+So each call is made here, on one of a few threads that do nothing else; the caller waits until its
+deadline at most, and the loop never waits. One call of each kind is under way at a time: a call
+that hangs holds up its own kind alone, and no other thread. How calls end shows how long the GCS
+has been away. Running actors go on meanwhile, and so do their callers. A tidy test refuses these
+calls on event loops everywhere else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ KINDS = ("find", "list", "drains", "nodes", "probe", "make", "kill", "read", "en
 
 
 class _Threads(Executor):
-    """A thread a kind, daemons all: a call that never returns keeps no process alive."""
+    """One thread for each kind of call, all daemons: a call that never returns keeps no process
+    alive."""
 
     def __init__(self) -> None:
         self._pool = ThreadPool("pxrs-gcs", len(KINDS))

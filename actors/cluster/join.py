@@ -1,9 +1,9 @@
-"""The way into a Ray cluster, with every way that it can fail told in one line, and in seconds.
+"""`ray.init` with fast errors of one line.
 
-`ray start` notes the cluster's address in a file, which stays when the cluster is killed. Ray then
-knocks for minutes at an address where nobody is; here it is looked at first. Ray also takes the
-token that lies on this machine only where no address is given, and knocks with nothing for twenty
-seconds otherwise; here the token is taken along wherever one is, as `ray start` does.
+`ray start` notes the cluster's address in a file, which remains when the cluster is killed. Ray
+retries a dead address for minutes, so this module first checks that something listens there. Ray
+also reads this machine's token only where no address is given, and otherwise tries without one for
+twenty seconds; this module passes the token wherever there is one, as `ray start` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ray's drain of a node, for a driver: what `ray drain-node` and the autoscaler do.
+"""Drains a Ray node, from a driver: what `ray drain-node` and the autoscaler do.
 
-Rules of this file. Ray does not take a drain back, and ends nothing at the deadline: whoever owns
-the host does. The head is never drained, for all of Ray ends with it. `DrainWatch` of every
+Rules of this file. Ray does not take a drain back, and ends nothing at the deadline: the owner of
+the host does. The head is never drained, because all of Ray ends with it. `DrainWatch` of every
 topology sees the drain within a second, and empties the node.
 """
 

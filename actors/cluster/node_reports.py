@@ -1,4 +1,4 @@
-"""Looks at every node of the cluster with one small task each."""
+"""Inspects every node of the cluster with one small task each: `pxrs doctor`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pxrs_ray.supervision.restart_rules import first_line
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One node. `clock_ms` is how far its clock is ahead of ours; `problem` says why it is mute."""
+    """One node. `clock_ms` is how far its clock is ahead of ours; `problem` says why it did not
+    answer."""
 
     node: str
     python: str = ""
@@ -37,7 +38,7 @@ def _look(folder: str) -> tuple[str, str, int, int]:
 
 
 def look_at_nodes(folder: str, wait_s: float) -> list[NodeReport]:
-    """Every node that is alive, as seen from there; one that does not answer is told so."""
+    """Every living node, as seen from there; one that does not answer says so in `problem`."""
     calls: dict[str, tuple[Any, int]] = {}
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         if node["Alive"]:

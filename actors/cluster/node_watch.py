@@ -1,8 +1,9 @@
-"""Which nodes live, and what their disks tell: `ray.nodes()` and the probes, in one place.
+"""`NodeWatch`: which nodes live, and what lies on their disks, by `ray.nodes()` and probes.
 
-Rules of this file. A probe is a small task on the very node, with a deadline; the node where it is
-asked is looked at without one. What does not answer tells nothing, and holds up nobody. `NodeWatch`
-asks from a thread: while the GCS is away it answers None, at its deadline, and never later.
+Rules of this file. A probe is a small task on the node in question, with a deadline; a process
+looks at its own node without one. A node that does not answer reports nothing, and holds up nobody.
+`NodeWatch` asks from a thread: while the GCS is away it answers None, at its deadline and never
+later.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ AGAIN_S = 5.0
 
 
 def asked_of(config: PxrsConfig, *, make: bool) -> Asked:
-    """What nodes are asked about a topology."""
+    """The question that nodes are asked about a topology."""
     data_dir = str(config.data_dir.expanduser().absolute())
     return Asked(config.name, data_dir, config.store_url, config.key_prefix, make)
 
@@ -99,7 +100,7 @@ def look_everywhere(asked: Asked, nodes: Iterable[NodeSeen]) -> list[SurveyedNod
 
 
 class NodeWatch:
-    """What is known of the nodes, on an event loop. Close it."""
+    """What is known of the nodes, for an event loop. Close it."""
 
     def __init__(self, asked: Asked) -> None:
         self.problem = ""
@@ -121,7 +122,7 @@ class NodeWatch:
         return [self._known(node) for node in found]
 
     async def looked(self, nodes: list[NodeSeen]) -> list[NodeSeen]:
-        """The same nodes, after those that nobody has looked at were; who is slow comes later."""
+        """The same nodes, after those that were not looked at yet; slow ones follow later."""
         for node in nodes:
             self._begin(node.node)
         pending = [look for look, _ in self._looking.values()]
@@ -166,7 +167,7 @@ class NodeWatch:
         self._looked[node] = found
 
     async def looked_anew(self, nodes: list[NodeSeen]) -> list[NodeSeen]:
-        """The same nodes as they are now, for who plans by it; who is slow, as they were."""
+        """The same nodes as they are now, for a plan; slow ones as they were."""
         once = self._supervisor.once
         looks = {n.node: once(f"a look at {n.node[:SHOWN]}", self._look(n.node)) for n in nodes}
         if looks:
@@ -179,7 +180,7 @@ class NodeWatch:
         return [self._known(node) for node in nodes]
 
     def has_looked(self, node: str) -> bool:
-        """Whether a node has told what is there."""
+        """Whether a node has answered what is there."""
         return node in self._looked and not self._looked[node].problem
 
     def forget(self, node: str) -> None:

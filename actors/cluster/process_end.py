@@ -1,4 +1,4 @@
-"""`process_end`: the moment at which a process of this machine ends, told by the kernel at once.
+"""`process_end`: a future that is done as soon as a process of this machine has ended.
 
 Ray tells of a killed process after 10 to 20 ms; a process file descriptor (Linux) is readable as
 soon as it is dead. How it ended stands in two places: until its parent has taken note of it in

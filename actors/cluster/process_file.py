@@ -1,9 +1,9 @@
 """Process files: which process of this node plays which part, and how to end exactly that one.
 
-Rules of this file. A process number is used again by the system: a process is known by its number,
-the moment at which it began (in ticks of the kernel) and the boot. It is ended through a
-descriptor of the process that was looked at after it was opened, so that no other one can be hit.
-Only Linux tells all that; elsewhere there are no process files, and nobody is ended.
+Rules of this file. The system reuses process numbers, so a process is identified by its number, the
+moment at which it began (in ticks of the kernel) and the boot. It is ended through a descriptor
+whose process was checked after the descriptor was opened, so no other process can be hit. Only
+Linux offers all that; elsewhere there are no process files, and no process is ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ STATE_AT, STARTED_AT = 0, 19
 
 @dataclass(frozen=True, slots=True)
 class ProcessFile:
-    """One process: its part in the topology, what it is known by, and where its pulse is heard."""
+    """One process: its part in the topology, its identity, and the socket that answers for its
+    pulse."""
 
     role: str
     pid: int

@@ -1,4 +1,5 @@
-"""Memory habits of our own actor processes. Never called in a user's process."""
+"""Settings of malloc and the garbage collector for our own actor processes. Never called in a
+user's process."""
 
 from __future__ import annotations
 

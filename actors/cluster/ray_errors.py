@@ -1,8 +1,8 @@
-"""Ray's errors and ours: which is which, and what is worth another try.
+"""Tells Ray's errors from ours, and which of them a retry may cure.
 
-Rules of this file. An exception that a method raised on purpose (a `PxrsError`) is an answer. What
-Ray raises of itself (an actor that restarts, a node that is gone) says nothing about the outcome:
-calls to buffers are idempotent, so they are made again until their caller's deadline.
+Rules of this file. An exception that a method raised on purpose (a `PxrsError`) is an answer. An
+error that Ray itself raises (an actor that restarts, a node that is gone) says nothing about the
+outcome: calls to buffers are idempotent, so they are repeated until their caller's deadline.
 """
 
 from __future__ import annotations

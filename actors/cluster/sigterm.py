@@ -1,10 +1,10 @@
-"""`on_terminate`: a SIGTERM, told to an event loop of whatever thread.
+"""`on_terminate`: reports a SIGTERM to an event loop of any thread.
 
-Python's own signal handlers run on the main thread alone, and in a Ray actor that waits in C++ for
-as long as a call is pending: Ray's handler never comes to run. `faulthandler` deals with a signal
-where it arrives, by writing to a file; here that is a socket, and the loop reads its other end. A
-handler that takes the signal for itself loses it again within a second; children of the process
-get the system's own (see `forks`).
+Python runs signal handlers on the main thread alone. In a Ray actor that thread waits in C++ for as
+long as a call is pending, so the handler never runs. `faulthandler` handles a signal where it
+arrives, by writing to a file; here that file is a socket, and the loop reads its other end. A
+library that installs a SIGTERM handler of its own loses it again within a second; child processes
+get the system's default (see `forks`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAKE_BACK_S = 1.0
 
 
 class Termination:
-    """One process's SIGTERM, in the hands of one loop. Close it."""
+    """One process's SIGTERM, reported to one loop. Close it."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell

@@ -1,8 +1,8 @@
-"""`ThreadPool`: threads that make blocking calls, as many as are needed at once and never more.
+"""`ThreadPool`: threads that make blocking calls, as many as are needed at once, up to a bound.
 
-Rules of this file: threads are daemons, for a call that never returns must not keep a process
-alive; they are made when all others are busy and end when the pool is closed. What a call raises
-all the same is told, and its thread goes on.
+Rules of this file. Threads are daemons, because a call that never returns must not keep a process
+alive. A thread is made when all others are busy, and ends when the pool is closed. An exception of
+a call is logged, and its thread goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pxrs_ray.supervision.supervisor import Supervisor
 
 
 class ThreadPool:
-    """Up to `threads_max` threads; who submits more at once than that waits in line."""
+    """Up to `threads_max` threads; further calls wait in a queue."""
 
     def __init__(self, name: str, threads_max: int) -> None:
         assert threads_max >= 1

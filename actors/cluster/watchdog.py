@@ -1,10 +1,10 @@
-"""`PulseLine` and `Watchdog`: the processes of one node look after one another.
+"""`PulseLine` and `Watchdog`: the processes of one node watch one another.
 
 Rules of this file. Ray replaces a process that has ended and never one that is frozen: to Ray it
-lives. So the coordinator and each buffer answer for their pulse on a local socket, from a thread
-that does nothing else, and each of them asks the others of its node once a second.
-Who is frozen for longer than `FreezeDetector` allows is killed, and Ray starts it anew; the store's
-generation and the logs' files fence whatever a frozen one had begun.
+lives. So the coordinator and each buffer answer pulse checks on a local socket, from a thread that
+does nothing else, and each of them checks the others of its node once a second. A process that is
+frozen for longer than `FreezeDetector` allows is killed, and Ray starts it anew. The store's
+generation and the logs' files fence whatever a frozen process had begun.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ANSWER = struct.Struct("<d")
 
 
 class PulseLine:
-    """Answers for this process's pulse until it ends."""
+    """Answers pulse checks for this process until it ends."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -115,7 +115,7 @@ def look_at(process: ProcessFile) -> ProcessLook:
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """A process of this node that does not answer for its pulse."""
+    """A process of this node that does not answer pulse checks."""
 
     role: str
     pid: int
@@ -124,7 +124,7 @@ class Mute:
 
 
 class Watchdog:
-    """Looks after the processes whose files are in `folder`, on a thread of its own."""
+    """Checks the processes whose files are in `folder`, on a thread of its own."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Watchdog:
 
 
 class Watched:
-    """A process that answers for its pulse, and looks after the others of its node."""
+    """A process that answers pulse checks, and checks the others of its node."""
 
     def __init__(self, folder: Path, role: str, lease_s: float) -> None:
         self._beating: asyncio.Future[None] | None = None
@@ -219,7 +219,7 @@ class Watched:
 
 
 class Unwatched(Watched):
-    """What runs in no actor, as in tests: nobody would start it anew."""
+    """A process that is no actor, as in tests: nothing would start it anew."""
 
     def __init__(self) -> None:
         """Do nothing."""

@@ -1,12 +1,14 @@
-"""`CallRecord`: what the handlers of this process are at, written where it survives the process.
+"""`CallRecord`: which messages the handlers of this process are called with now, kept where it
+survives the process.
 
 Rules of this file. Before a handler is called, its thread writes which messages it is called with
-into a slot of a mapped file: one store into shared memory, no system call. Whoever sees the
-process dead reads the file: see `pxrs_ray.processing.suspects` for what follows. A slot belongs
-to one thread at a time. Everything is written by this process alone, never by one that it forks.
+into a slot of a mapped file: one store into shared memory, no system call. Whoever sees the process
+dead reads the file: see `pxrs_ray.processing.suspects` for what follows. A slot belongs to one
+thread at a time. This process alone writes the file, never one that it forks.
 
 The same slots are the gate through which a suspect goes alone. A thread writes its slot first and
-looks at `closed` afterwards; who closes looks at the slots afterwards: one of them sees the other.
+looks at `closed` afterwards; the thread that closes the gate looks at the slots afterwards. So one
+of the two sees the other.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ logger = logging.getLogger(__name__)
 
 
 class RecordSlot:
-    """Where one thread says what it is at. `words[at]` is the first offset: EMPTY is nothing."""
+    """Where one thread notes what it works on. `words[at]` is the first offset; EMPTY means
+    nothing."""
 
     __slots__ = ("_hand", "at", "index", "words")
 

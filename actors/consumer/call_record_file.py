@@ -1,9 +1,10 @@
-"""Where the record of a consumer's calls lies, its layout, and how it is read after a death.
+"""The file of a consumer's `CallRecord`: where it lies, its layout, and how it is read after a
+death.
 
 Rules of this file. The record is a file in memory of the consumer's own node, named after its
-actor. It is read by the coordinator, on that node by itself and elsewhere through a task there;
-when the node is gone no message was the cause, and there is nothing to read. All words are signed
-and eight bytes long. A record that makes no sense is no record.
+actor. The coordinator reads it: directly on its own node, through a task on any other. When the
+node is gone no message was the cause, and there is nothing to read. All words are signed and eight
+bytes long. A record that makes no sense counts as none.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ WORDS = register(Codec("consumer: death record", tuple[int, ...], _encode, _deco
 
 
 def record_path(node: str, actor: str) -> Path:
-    """Where the consumer `actor` on `node` keeps its record; the same for whoever asks there."""
+    """Where the consumer `actor` on `node` keeps its record; every process there gets the same
+    path."""
     memory = Path("/dev/shm")
     base = memory if memory.is_dir() else Path(tempfile.gettempdir())
     name = hashlib.blake2b(actor.encode(), digest_size=12).hexdigest()
@@ -98,7 +100,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def fault_path(path: Path) -> Path:
-    """Where a fault of that process is told."""
+    """Where a fault of that process is written."""
     return path.with_suffix(".fault")
 
 

@@ -1,8 +1,8 @@
-"""`Consumer`: the actor of one group member. Its handler runs on a thread a partition.
+"""`Consumer`: the actor of one group member. Its handler runs on one thread for each partition.
 
-Rules of this file: the event loop keeps heartbeats, fetches and commits going; a handler runs on
-a worker's thread and can be as slow as it likes. `run` is the call that the coordinator awaits to
-learn of this process's death at once, so a graceful end must first let it return.
+Rules of this file: the event loop keeps heartbeats, fetches and commits going; a handler runs on a
+worker's thread and may be slow. The coordinator awaits the call `run` to learn of this process's
+death at once, so a graceful end must first let it return.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ CALLS_TOLD = 8
 
 @dataclass(frozen=True, slots=True)
 class ConsumerInfo:
-    """What a consumer says of itself."""
+    """What a consumer reports of itself."""
 
     member: MemberId
     incarnation: Incarnation
@@ -166,7 +166,7 @@ class Consumer:
         self._finished.set()
 
     def _terminate(self) -> None:
-        """Somebody has asked this process to end: not before everything is handed back."""
+        """Something wants this process to end: it ends after everything is handed back."""
         if self._ending is None:
             self._ending = self._supervisor.once("its hand-over", self._hand_over_and_exit())
 
@@ -182,13 +182,13 @@ class Consumer:
             os._exit(0)
 
     async def redrive(self, partition: PartitionId) -> None:
-        """An operator has asked something of this partition's quarantine."""
+        """An operator has made a request to this partition's quarantine."""
         worker = self._workers.find(partition)
         if isinstance(worker, ParallelWorker):
             worker.redrive()
 
     async def run(self) -> str:
-        """Never return, but at an end: whoever awaits this learns of a death at once."""
+        """Return only at an end: the caller that awaits this learns of a death at once."""
         await self._finished.wait()
         failed = self._runtime.failed if self._runtime is not None else None
         return told(failed) if failed is not None else "finished"
@@ -263,13 +263,13 @@ class Consumer:
         config, handler, desk = self._config, self._handler, self._desk(grant)
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
         dense = self._spec.group.source is None
-        course = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
-        if course is None:
+        scheduler = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
+        if scheduler is None:
             return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, before)
         aside = None
         if config.failure_policy == "quarantine":
             aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
-        return ParallelWorker(grant, desk, handler, course, self, config, before, aside)
+        return ParallelWorker(grant, desk, handler, scheduler, self, config, before, aside)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""
@@ -323,7 +323,7 @@ class Consumer:
     def rejoined(self, incarnation: Incarnation) -> None:
         """Nothing to do: workers are made per grant."""
 
-    # --- Office: called by workers, on their threads ----------------------------------------------
+    # --- called by workers, on their threads ------------------------------------------------------
 
     def may_begin(self, stopping: threading.Event) -> bool:
         """Wait while the lease is over, until the coordinator has answered again."""

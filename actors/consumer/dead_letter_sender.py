@@ -1,4 +1,4 @@
-"""`DeadLetters`: sends what no attempt could process to a group's dead-letter queue."""
+"""`DeadLetters`: sends messages that no attempt could process to a group's dead-letter queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Address:
 
 
 class DeadLetters:
-    """One group's way to its dead-letter queue. Called from worker threads, several at once."""
+    """One group's sender to its dead-letter queue. Several worker threads call it at once."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec

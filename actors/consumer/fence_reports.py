@@ -1,8 +1,8 @@
-"""`FenceReports`: what a member's logs refuse it, told to the coordinator.
+"""`FenceReports`: reports to the coordinator which epochs of this member the logs have refused.
 
-Rules of this file: a log that refuses an epoch knows of a higher one. Mostly the member's newer
-assignment is on the way; where it is the owner all the same, the registry knows less than the
-logs, and only the coordinator can say so. It is told until it has answered.
+Rules of this file. A log that refuses an epoch knows a higher one. In most cases the member's newer
+assignment is under way. Where the member is the owner all the same, the registry knows less than
+the logs, and only the coordinator can find that out. A report is repeated until it is answered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tell = Callable[[list[tuple[PartitionId, Epoch]]], Awaitable[object]]
 
 
 class FenceReports:
-    """For one member, on its event loop."""
+    """The reports of one member, on its event loop."""
 
     def __init__(self, tell: Tell, ended: asyncio.Event) -> None:
         self._tell = tell

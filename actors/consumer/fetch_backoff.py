@@ -1,4 +1,4 @@
-"""`FetchBackoff`: partitions that cannot be read now, each left alone for a pause that grows."""
+"""`FetchBackoff`: pauses the reading of partitions that cannot be read now; each pause grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULES = RestartRules(pause_first_s=0.05, pause_most_s=1.0, quiet_s=30.0)
 
 
 class FetchBackoff:
-    """See above. `awake` is called when a rest is over, a moment later."""
+    """See above. `awake` is called shortly after a pause is over."""
 
     def __init__(self, later: Callable[[float], object]) -> None:
         """`later` has the loop look again in so many seconds."""

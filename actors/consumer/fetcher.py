@@ -1,10 +1,10 @@
 """`Fetcher`: long polls to the buffers, one at a time each, for all partitions of one member.
 
-Rules of this file: what comes is offered to the session, which refuses what is not ours or not
-next. When what should be read changes, the poll that waits is left and asked anew at once; the
-buffer ends the older one. Nothing is read, nor handed on, when the lease is over. A buffer that is
-away is asked again, with growing pauses. A partition that cannot be read (a broken disk, no
-descriptors left, a frame that is none) rests alone, and says why; all others are read on.
+Rules of this file. Messages that arrive are offered to the session, which refuses what is not ours
+or not next. When the set of reads changes, the waiting poll is abandoned and a new one is sent at
+once; the buffer ends the older one. Nothing is read, nor handed on, when the lease is over. A
+buffer that is away is asked again, with growing pauses. A partition that cannot be read (a broken
+disk, no descriptors left, an invalid frame) pauses alone, and reports why; all others are read on.
 """
 
 from __future__ import annotations

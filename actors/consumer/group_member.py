@@ -1,11 +1,11 @@
-"""`GroupMember`: the loops that keep one member going. A shell around `ConsumerSession`.
+"""`GroupMember`: the loops that keep one member going, around a `ConsumerSession`.
 
 Rules of this file. Everything here runs on one event loop and never blocks it; the work itself is
-done by whoever stands behind `MemberCallbacks` (worker threads of a consumer actor, the user's own
-loop of a pull consumer). While the coordinator is away, fetching and working go on for as long as
-the lease lasts (see `pxrs_ray.group.member_lease`) and commits wait; when it is over nothing is
-begun, read or committed. An answer from then on says whether we go on where we stopped. Losing
-membership drops everything at once, and the member joins again as a new incarnation.
+done behind `MemberCallbacks` (worker threads of a consumer actor, the user's own loop of a pull
+consumer). While the coordinator is away, fetching and working go on for as long as the lease lasts
+(see `pxrs_ray.group.member_lease`) and commits wait; when it is over nothing is begun, read or
+committed. The next answer then says whether we go on where we stopped. Losing membership drops
+everything at once, and the member joins again as a new incarnation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOPS = RestartRules(pause_first_s=0.05, pause_most_s=1.0, faults_max=8, quiet_s
 
 
 class GroupMember:
-    """One member of a group, alive. Make it, `start` it, and `close` it on one event loop."""
+    """One live member of a group. Make it, `start` it, and `close` it on one event loop."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class GroupMember:
         self._note_idle()
 
     async def prepared(self, partition: PartitionId) -> None:
-        """What a coming partition needs is loaded; its owner may be asked for it now."""
+        """A coming partition is loaded; its owner may be asked for it now."""
         session = self.session
         if partition not in session.preparing:
             return
@@ -178,7 +178,7 @@ class GroupMember:
             logger.warning("%s is ready for partition %d, untold: %s", self.name, partition, error)
 
     def lose(self, partition: PartitionId, epoch: Epoch) -> None:
-        """Drop one partition whose epoch is over, whatever we were told, and say so."""
+        """Drop one partition whose epoch is over, whatever our assignment says, and report it."""
         if self.session.lost(partition, epoch):
             self._hooks.dropped(partition)
             self._note_idle()
@@ -301,6 +301,7 @@ class GroupMember:
                 wanted += 1
             self._commit_wake.set()
             while self._commit_rounds < wanted and not self.ended.is_set():
+                # Again each time: the round before has cleared it.
                 self._commit_wake.set()
                 await self._committed.wait()
 

@@ -1,9 +1,9 @@
-"""From what a user calls a handler to one thing that a worker thread can call.
+"""Loads what a user calls a handler, and makes it one thing that a worker thread can call.
 
-A handler is a function of one message, a function of one batch, either of them `async`, or a
-class with a method `handle` (or `handle_batch`) and, where it wants them, `on_assigned(partition,
+A handler is a function of one message, a function of one batch, either of them `async`, or a class
+with a method `handle` (or `handle_batch`) and, where it wants them, `on_assigned(partition,
 checkpoint)`, `on_revoked(partition)` and `close()`. It is given by object (pickled by value) or by
-import path ('package.module:name'). A batch is meant where the one parameter is annotated
+import path ('package.module:name'). It takes batches where its one parameter is annotated
 `DeliveredBatch`, the method is called `handle_batch`, or `mode="batch"` says so.
 """
 
@@ -30,7 +30,7 @@ HANDLER_BYTES_MAX = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class HandlerRef:
-    """A handler that can travel: exactly one of `path` and `pickled` is set."""
+    """A handler that can be sent: exactly one of `path` and `pickled` is set."""
 
     path: str | None
     pickled: bytes | None
@@ -66,7 +66,7 @@ def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
 
 
 class Handler:
-    """A loaded handler: what workers call, from their own threads."""
+    """A loaded handler: workers call it, from their own threads."""
 
     def __init__(self, ref: HandlerRef) -> None:
         found = (

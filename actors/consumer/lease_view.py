@@ -1,9 +1,9 @@
-"""`MemberLeaseView`: a member's lease, as the threads and loops see it that work under it.
+"""`MemberLeaseView`: a member's lease, for the threads and loops that work under it.
 
-Rules of this file: the event loop tells what was answered; anybody asks. When the lease is over
-nothing is begun, read or committed until the coordinator has answered again: whether this process
-stood still, was cut off, or the coordinator is away for longer than a lease looks the same from
-here, and in each case its partitions may belong to others.
+Rules of this file. The event loop notes the coordinator's answers; any thread may ask. When the
+lease is over nothing is begun, read or committed until the coordinator has answered again. A
+process that was frozen, one that was cut off, and a coordinator that is away for longer than a
+lease look the same from here, and in each case the partitions may belong to others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ RENEWAL_LOOK_S = 0.1
 
 
 class MemberLeaseView:
-    """One member's lease. `answered` and `renewal` are for its event loop, the rest for anybody."""
+    """One member's lease. `answered` and `renewal` are for its event loop, the rest for any
+    thread."""
 
     def __init__(self) -> None:
         self._lease = MemberLease()

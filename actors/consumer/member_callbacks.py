@@ -1,4 +1,4 @@
-"""`MemberCallbacks`: what a `GroupMember` tells the one that does the work."""
+"""`MemberCallbacks`: what a `GroupMember` calls on the consumer that does the work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pxrs_ray.processing.scheduler import Standing
 
 
 class MemberCallbacks(Protocol):
-    """What the runtime tells its user, on the event loop; nothing here may block."""
+    """Called by `GroupMember` on the event loop; nothing here may block."""
 
     def started(self, grant: Grant) -> None:
         """Work on this partition may begin."""

@@ -1,10 +1,10 @@
-"""`ParallelWorker`: drives a `WorkScheduler` of one partition, many messages at once.
+"""`ParallelWorker`: runs many messages of one partition at once, as a `WorkScheduler` says.
 
-Rules of this file. The worker's thread alone tells the course what happened and takes what may
-begin; threads of a pool (or the event loop of an async handler) make the calls, and put how they
-ended into `_ended`. A call that takes too long is no longer waited for: an async one is cancelled,
-a thread is left to itself, and when there are as many of those as there are slots the worker
-stands still with an alarm. Whatever is parked or given up is safely kept before it counts as done.
+Rules of this file. The worker's thread alone reports to the scheduler and takes what may begin;
+threads of a pool (or the event loop of an async handler) make the calls, and put their results into
+`_ended`. A call that takes too long is no longer waited for: an async one is cancelled, a thread is
+left to itself. When as many threads are left to themselves as there are slots, the worker halts
+with an alarm. Whatever is parked or given up is safely kept before it counts as done.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ Ended = tuple[Task, str | None]
 
 
 class ParallelWorker(Worker):
-    """Works one partition as a course says."""
+    """Works one partition as its scheduler says."""
 
     def __init__(
         self,
         grant: Grant,
         desk: DeliveryContext,
         handler: Handler,
-        course: WorkScheduler,
+        scheduler: WorkScheduler,
         callbacks: WorkerCallbacks,
         config: GroupConfig,
         before: Worker | None,
         quarantine: QuarantineLog | None = None,
     ) -> None:
         super().__init__(grant, desk, handler, callbacks, config, before)
-        self._course = course
+        self._scheduler = scheduler
         self._sought = grant.sought
         self._config = config
         fair = config.by_pack or config.fair_tenants or config.tenant_weights
@@ -93,10 +93,10 @@ class ParallelWorker(Worker):
     def standing(self) -> Standing:
         """How far it is; what is done above the checkpoint is in the detail."""
         with self._wake:
-            return self._course.standing()
+            return self._scheduler.standing()
 
     def redrive(self) -> None:
-        """An operator has asked for something: look, and do it. Does not wait."""
+        """An operator has made a request: look, and carry it out. Does not wait."""
         with self._wake:
             if self._redriver is not None and not self._stopping.is_set():
                 self._redriving += 1
@@ -119,26 +119,26 @@ class ParallelWorker(Worker):
         return replace(self._desk, attempt=attempt, sink=(f"{queue}#{mark}", position))
 
     def _unpark(self, key: bytes | None) -> bool:
-        assert isinstance(self._course, KeyLanes)
+        assert isinstance(self._scheduler, KeyLanes)
         with self._wake:
-            return key is None or self._course.unpark(key)
+            return key is None or self._scheduler.unpark(key)
 
     # --- the worker's thread ----------------------------------------------------------------------
 
     def _load_quarantine(self, redriver: Redriver) -> None:
         """Park what is in quarantine, before any of its messages is looked at."""
-        assert isinstance(self._course, KeyLanes)
+        assert isinstance(self._scheduler, KeyLanes)
         while not self._stopping.is_set():
             try:
-                keys = redriver.load(self._course.redriven, self._sought)
+                keys = redriver.load(self._scheduler.redriven, self._sought)
             except PxrsError as error:
                 logger.warning("the quarantine of partition %d: %s", self.partition, error)
                 self._stopping.wait(STOPPING_LOOK_S)
                 continue
             with self._wake:
-                self._course.redriving_ended()
+                self._scheduler.redriving_ended()
                 for key in keys:
-                    self._course.park(key)
+                    self._scheduler.park(key)
             self.redrive()
             return
 
@@ -154,7 +154,7 @@ class ParallelWorker(Worker):
                 items = [] if taken is None else self._items(taken)
                 self._callbacks.may_begin(self._stopping)
                 with self._wake:
-                    self._course.offer(items)
+                    self._scheduler.offer(items)
                     tasks = self._turn()
                 for task in tasks:
                     self._begin_or_fail(task)
@@ -175,9 +175,9 @@ class ParallelWorker(Worker):
                 if self._busy or self._redriving:
                     self._wake.wait(STOPPING_LOOK_S)
                 return
-            if self._batches and self._course.has_room():
+            if self._batches and self._scheduler.has_room():
                 return
-            due_ms = self._course.due_ms() if self._left_alone < self._slots else None
+            due_ms = self._scheduler.due_ms() if self._left_alone < self._slots else None
             left_ms = None if due_ms is None else due_ms - monotonic_ms()
             if left_ms is not None and left_ms <= 0:
                 return
@@ -185,29 +185,29 @@ class ParallelWorker(Worker):
 
     def _next_batch(self) -> Batch | None:
         """With `_wake` held: the next batch that there is room for; gaps are passed on the way."""
-        while self._batches and self._course.has_room():
+        while self._batches and self._scheduler.has_room():
             taken = self._popped()
             if isinstance(taken, Batch):
                 return taken
-            self._course.skip(taken)
+            self._scheduler.skip(taken)
         return None
 
     def _items(self, batch: Batch) -> list[Item]:
         return [item_of(message, self._tenant_header) for message in batch]
 
     def _turn(self) -> list[Task]:
-        """With `_wake` held: tell the course everything, and take what may begin."""
+        """With `_wake` held: tell the scheduler everything, and take what may begin."""
         now_ms = monotonic_ms()
         ended, self._ended = self._ended, []
         for task, error in ended:
             self._end(task, error, now_ms)
-        for task in self._course.expire(now_ms):
+        for task in self._scheduler.expire(now_ms):
             self._is_late(task)
-        stopped_by = self._course.stopped_by
+        stopped_by = self._scheduler.stopped_by
         if stopped_by is not None and self.failed is None:
             self._fail(stopped_by)
         closed = self._stopping.is_set() or self._left_alone >= self._slots
-        tasks = self._course.take(now_ms, 0 if closed else self._slots - self._busy)
+        tasks = self._scheduler.take(now_ms, 0 if closed else self._slots - self._busy)
         self._busy += len(tasks)
         self._running += len(tasks)
         return tasks
@@ -221,7 +221,7 @@ class ParallelWorker(Worker):
         self._busy -= 1
         if error is NOT_BEGUN:
             return
-        self._course.ended(task, error, now_ms)
+        self._scheduler.ended(task, error, now_ms)
         if error is not None:
             level = logging.WARNING if task.work is Work.HANDLE else logging.ERROR
             logger.log(level, "%s: %s failed: %s", self._context(task), task.work.value, error)
@@ -232,7 +232,7 @@ class ParallelWorker(Worker):
             self._callbacks.checkpoint_soon()
 
     def _is_late(self, task: Task) -> None:
-        """A call has taken too long. Where the course goes on waiting for it, that is told."""
+        """A call has taken too long. Where the scheduler goes on waiting for it, that is logged."""
         told = task.item.error or "it is still waited for"
         logger.error("%s: handle takes too long: %s", self._context(task), told)
         if not task.over:

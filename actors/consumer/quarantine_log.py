@@ -1,9 +1,9 @@
 """`QuarantineLog`: one partition's quarantine, kept in the log of the same number.
 
-Rules of this file. Calls block: they are made on worker threads. The owner appends under a
-producer identity that belongs to (group, partition) and under the epoch of its ownership, so the
-log itself refuses an owner whose time is over; an append whose answer is lost is made again with
-the same number and adds nothing twice.
+Rules of this file. Calls block: worker threads make them. The owner appends under a producer
+identity that belongs to (group, partition) and under the epoch of its ownership. So the log itself
+refuses an owner whose time is over; an append whose answer is lost is repeated with the same number
+and adds nothing twice.
 """
 
 from __future__ import annotations

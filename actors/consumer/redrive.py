@@ -1,8 +1,8 @@
 """`Redriver`: gives quarantined messages to the handler again, key by key, each in its order.
 
-Rules of this file. A key stays parked until nothing waits behind it: what comes meanwhile is parked
-behind the rest. A message that fails again, as often as any message may, ends the re-driving of
-its key, and the key waits for its operator. Everything that is done is in the log before the next
+Rules of this file. A key stays parked until nothing waits behind it: messages that come meanwhile
+are parked behind the rest. A message that fails again, as often as any message may, ends the
+re-driving of its key, and the key waits for an operator. Each step is in the log before the next
 message is begun, so that another owner goes on behind it.
 """
 
@@ -35,7 +35,7 @@ DeskFor = Callable[[bytes | None, int, Offset], DeliveryContext]
 
 
 class Redriver:
-    """The quarantine of one partition in the hands of its owner."""
+    """The owner's side of one partition's quarantine."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""`SequentialWorker`: one message after the other, or one batch after the other.
+"""`SequentialWorker`: works one message after the other, or one batch after the other.
 
-Rules of this file: the worker's thread alone calls the handler, in order, and says how far it is
-by plain attributes that the loop reads. A message that fails is tried again before any other.
+Rules of this file. The worker's thread alone calls the handler, in order. It reports its progress
+in plain attributes that the event loop reads. A message that fails is tried again before any other.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class SequentialWorker(Worker):
         return True
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
-        """The batch as it is delivered: a message that is known for something, by itself."""
+        """The batch as it is delivered: a message with a note of its own comes alone."""
         start = batch.base_offset
         for offset in range(start, min(batch.end_offset, self._known_end)):
             suspect = self._suspicion.of(offset)
@@ -260,7 +260,7 @@ class SequentialWorker(Worker):
         return True
 
     def _kept(self, failure: Failure, messages: Batch) -> bool:
-        """Have the office keep what is given up; waits while it cannot. False: `stopping`."""
+        """Have the consumer store what is given up; waits while it cannot. False: `stopping`."""
         tries = 0
         while not self._stopping.is_set():
             try:

@@ -1,10 +1,10 @@
 """`SourceFetcher`: reads an external queue for one member, as `Fetcher` reads our own logs.
 
-Rules of this file. The source is read from the lowest position of any partition that has room, and
-each message is offered to the virtual partition that its key hashes to, if we hold it and it is not
-behind that partition's position. What belongs to others is passed over. Blocking reads are made on
-a thread of their own; a source that fails is opened anew, with growing pauses. Nothing is read, nor
-handed on, when the lease is over.
+Rules of this file. The source is read from the lowest position of any partition that has room. Each
+message is offered to the virtual partition that its key hashes to, if we hold it and the message is
+not behind that partition's position; messages of other members are skipped. Blocking reads are made
+on a thread of their own. A source that fails is opened anew, with growing pauses. Nothing is read,
+nor handed on, when the lease is over.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RETRY_MOST_S = 5.0
 
 
 class SourceFetcher:
-    """The one fetch loop of a `GroupMember` whose queue is not ours."""
+    """The one fetch loop of a `GroupMember` whose queue is external."""
 
     def __init__(self, runtime: GroupMember, hooks: MemberCallbacks, spec: SourceSpec) -> None:
         self.problem = ""

@@ -1,4 +1,4 @@
-"""What actors are told when they are made: plain frozen data that pickles."""
+"""What consumer actors are given when they are made: plain frozen data that pickles."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pxrs_ray.sources.open_source import SourceSpec
 class GroupSpec:
     """One group of one topology, as its consumers must know it.
 
-    `topology_id` is random, made once with the topology's registry, and bears how often a queue of
-    that name was removed: whatever is kept outside carries it, for names can be used again.
+    `topology_id` is random, made once with the topology's registry, and includes how often a queue
+    of that name was removed. Whatever is kept outside carries it, because names can be used again.
     """
 
     topology: str
@@ -37,7 +37,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """One consumer actor, in the incarnation that it is born with."""
+    """One consumer actor, and the incarnation that it starts with."""
 
     group: GroupSpec
     member: MemberId

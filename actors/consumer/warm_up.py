@@ -1,7 +1,7 @@
-"""Opens the ways that a new process will need, before anything waits for it.
+"""Warm-up of a new consumer: one call to the coordinator and to each buffer before it joins.
 
-Ray connects two actors at the first call between them, which takes longer than many calls. A
-consumer that opens its ways before it joins costs a moved partition none of that.
+Ray connects two actors at the first call between them, which takes longer than many calls. After
+the warm-up a partition that moves to this consumer does not wait for that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPEN_WAIT_S = 1.0
 
 
 async def open_ways(topology: str, buffers: int) -> None:
-    """Call the coordinator and every buffer once; who is away is not waited for."""
+    """Call the coordinator and every buffer once; one that is away is not waited for."""
     calls = []
     for index in range(buffers):
         with suppress(PxrsError, ValueError):

@@ -1,11 +1,12 @@
-"""`Worker`: what every worker of a partition is, whatever it does with the messages.
+"""`Worker`: the base of both workers of a partition: its thread, its queue, and how it stops and
+fails.
 
-Rules of this file. The event loop puts batches in, and a thread of the worker's own takes them
-out in order. It never talks to Ray. When it is told to stop it begins nothing new; what it had
-not begun is simply forgotten, for the next owner reads it again from the log. Whatever a handler
-raises fails its message, but when the partition is not surely ours any more: then it is no word on
-the message, which begins once more when we hold a lease. Whatever else is raised fails this worker
-alone, which ends with a `fault`: its consumer tells of it, and begins the partition again (see
+Rules of this file. The event loop puts batches in, and a thread of the worker's own takes them out
+in order. That thread never calls Ray. A worker that is to stop begins nothing new; what it had not
+begun is forgotten, because the next owner reads it again from the log. An exception of a handler
+fails its message, except when the partition may no longer be ours: then it says nothing about the
+message, which begins once more when we hold a lease. Any other exception fails this worker alone,
+which ends with a `fault`: its consumer reports it, and starts the partition again (see
 `WorkerPool`).
 """
 
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerCallbacks(Protocol):
-    """What a worker needs of the consumer that it works for. Called from the worker's threads."""
+    """What a worker calls on its consumer, from the worker's threads."""
 
     in_hand: CallRecord
 
@@ -62,7 +63,7 @@ class WorkerCallbacks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A handler's failure that the policy has decided."""
+    """A handler's failure, and the policy that applies to it."""
 
     context: Context
     error: str
@@ -75,7 +76,7 @@ def queued_bytes_max(config: GroupConfig) -> int:
 
 
 class Worker(ABC):
-    """Works one partition from a grant's checkpoint on, until told to stop."""
+    """Works one partition from a grant's checkpoint on, until it is stopped."""
 
     def __init__(
         self,
@@ -180,7 +181,7 @@ class Worker(ABC):
 
     @abstractmethod
     def _work_on(self) -> None:
-        """Work until told to stop."""
+        """Work until stopped."""
 
     def _run(self) -> None:
         try:
@@ -212,7 +213,7 @@ class Worker(ABC):
             return context_at(self._desk, self.checkpoint)
 
     def _note_waiting(self, failure: Failure, error: BaseException) -> None:
-        """What was given up cannot be kept now; that is told, and tried again."""
+        """What was given up cannot be stored now; that is logged, and tried again."""
         text = f"{failure.error}; it cannot be kept yet ({failure.policy.value}): {told(error)}"
         self.waiting = replace(failure, error=text)
         logger.error("%s: %s", failure.context, text)

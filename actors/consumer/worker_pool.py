@@ -1,5 +1,5 @@
-"""`WorkerPool`: the workers of one consumer, one a partition: begun, begun again after a fault,
-ended.
+"""`WorkerPool`: the workers of one consumer, one for each partition: started, restarted after a
+fault, stopped.
 
 Rules of this file. Everything here runs on the consumer's event loop. A worker that ended with a
 fault (an `on_assigned` that raised, a fault of ours) rests and begins again where its progress is,
@@ -35,7 +35,7 @@ MakeWorker = Callable[[Grant, Worker | None], Worker]
 
 
 class WorkerOwner(Protocol):
-    """What is needed of the member that the workers work for: a `GroupMember`."""
+    """What the workers need of their `GroupMember`."""
 
     def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
         """How to begin a partition anew; None when it is not ours, or is handed over."""

@@ -1,8 +1,8 @@
-"""`Autoscaler`: lets `pxrs_ray.scaling.Scaler` steer the number of a group's consumers.
+"""`Autoscaler`: sets the number of a group's consumers as `pxrs_ray.scaling.Scaler` says.
 
-Rules of this file: it looks once a second and does what the scaler says, one change at a time.
-Consumers ask Ray for what their `ray_options` say, so one that has no place makes the Ray
-autoscaler add a node, and a node whose consumers were all drained goes by itself.
+Rules of this file. It looks once a second and does what the scaler says, one change at a time.
+Consumers ask Ray for the resources in their `ray_options`. So a consumer that fits on no node makes
+the Ray autoscaler add one, and a node whose consumers were all drained is removed by it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Autoscaler:
             self._task = self._supervisor.keep("scaling", self._loop)
 
     def pin(self, consumers: int | None) -> None:
-        """Keep a number that was asked for by hand, until None releases it."""
+        """Keep a number that an operator has set, until None releases it."""
         if self._scaler is not None:
             self._scaler.pin(consumers)
 

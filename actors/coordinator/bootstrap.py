@@ -1,9 +1,9 @@
-"""`Bootstrap`: where a coordinator's registry is, whether it may be begun, and who has which home.
-A part of `Coordinator`.
+"""`Bootstrap`: finds a coordinator's registry, says whether it may be created, and which home each
+slot has. A part of `Coordinator`.
 
-Rules of this file. "The registry is not here" is an error, and never a beginning: it is begun by
-`deploy` alone, and only when no node of the cluster has a trace of the topology. What lies on a
-disk is known by its id; what was never made is made once, and that it was is durable before it is
+Rules of this file. A registry that is not here is an error, and never a reason to create one.
+`deploy` alone creates it, and only when no node of the cluster has a trace of the topology. A disk
+is known by its id. What was never made is made once, and that it was made is durable before it is
 served.
 """
 

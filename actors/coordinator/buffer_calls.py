@@ -1,8 +1,8 @@
-"""`BufferCalls`: calls of the buffers that serve the slots now. A part of `BufferPool`.
+"""`BufferCalls`: calls to the buffers that serve the slots now. A part of `BufferPool`.
 
-Rules of this file. Every call has a deadline. Who is not there is told as `BufferAway`, and never
-by what Ray says of it. A buffer that goes away while all are asked is met anew when it is back: it
-is asked then, as one that had been away before.
+Rules of this file. Every call has a deadline. A buffer that is not there is reported as
+`BufferAway`, and never by an error of Ray's. A buffer that goes away during a call to all buffers
+is met anew when it is back, and is asked then, like one that had been away before.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`BufferMoves`: takes a buffer's logs to another disk, and its home with them.
+"""`BufferMoves`: moves a buffer's logs, and with them its home, to another disk.
 
-Rules of this file. The logs are copied while the buffer serves, round after round, until little
-is left; then it stops, the rest is copied, and the copy is made durable. Only then does the
-registry say that the slot is at home there, under the next term: until that moment everything can
-be given up, and the buffer goes on where it was. The old disk is emptied last. Nobody else decides
-about a slot that moves, and one moves at a time.
+Rules of this file. The logs are copied while the buffer serves, round after round, until little is
+left; then it stops, the rest is copied, and the copy is made durable. Only then does the registry
+say that the slot is at home there, under the next term: until that moment everything can be given
+up, and the buffer goes on where it was. The old disk is emptied last. Nothing else decides about a
+slot that moves, and one slot moves at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AGAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A buffer has another home: from which host to which, how much was copied, and for how long
+    """A finished move of a buffer: from which host to which, how much was copied, and for how long
     it served nobody."""
 
     buffer: int
@@ -54,7 +54,7 @@ class Moved:
 
 
 class BufferMoves:
-    """Moves of one coordinator incarnation; `folder` is the topology's."""
+    """The moves of one coordinator incarnation; `folder` is the topology's."""
 
     def __init__(self, homing: HomeController, pool: BufferPool, folder: str) -> None:
         self._homing = homing

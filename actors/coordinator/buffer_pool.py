@@ -1,4 +1,5 @@
-"""`BufferPool`: the coordinator's hold on a topology's buffer actors."""
+"""`BufferPool`: the coordinator's handles on all buffers of a topology; it pings, opens and fences
+them."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class BufferPool(BufferCalls):
         self._supervisor = Supervisor(f"buffers of {topology}")
 
     async def meet(self, wait_s: float) -> None:
-        """Hear all that have a host once; who does not answer in time is met by the watch."""
+        """Ping every buffer that has a host once; the watch meets those that do not answer in
+        time."""
         there = sorted(self._handles)
         answers = await asyncio.gather(
             *(self._ping(index, wait_s) for index in there), return_exceptions=True
@@ -222,7 +224,8 @@ class BufferPool(BufferCalls):
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
     ) -> None:
-        """Tell the logs how far a group has come; those that come back are told then."""
+        """Report to the logs how far a group has come; those that are away get it when they are
+        back."""
         if queue in self._external:
             return
         # Also who is to be looked at anew: only because a queue could not be opened there.

@@ -1,9 +1,9 @@
 """`BufferSlots`: which actor serves each slot, and which slots have none now. A part of
 `BufferPool`.
 
-Rules of this file. `HomeController` says where a buffer is to be; here it is made there, and known
-as met once it has answered in its present life. Who waits for a host is asked nothing: whoever
-needs it is told so at once, and goes on with the others.
+Rules of this file. `HomeController` says where a buffer belongs; this module starts it there. A
+buffer is known once it has answered in its present life. A slot that waits for its host is not
+called: a caller that needs it gets an error at once, and goes on with the others.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BufferSlots(ABC):
         self.look_soon(index)
 
     def wait_for(self, waits: Mapping[int, str]) -> None:
-        """These have no host now, for the reason told."""
+        """These slots have no host now, each for the given reason."""
         for index, why in waits.items():
             if index not in self._waits:
                 logger.error("%s %s", self.told(index), why)

@@ -1,4 +1,5 @@
-"""Making a buffer at its home, in the place of any of its name that is elsewhere. Blocks."""
+"""`buffer_at_home`: starts a buffer at its home, and ends one of its name that runs elsewhere.
+Blocks."""
 
 from __future__ import annotations
 

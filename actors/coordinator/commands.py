@@ -1,10 +1,10 @@
-"""`Commands`: commands that change something, and questions to the registry, while it may be away.
+"""`Commands`: answers commands and questions about the registry, also while it is away.
 
-Rules of this file. Whoever asks is answered within seconds, with the truth. A change that is asked
-for while the registry is known to be away is refused: nothing was changed, ask again. One that
-had been begun when the registry went away waits in the coordinator and is made when it is back;
-whoever asked is told so, and `waiting` names it until then. It is lost only if the coordinator
-ends before.
+Rules of this file. Every caller is answered within seconds, with the truth. A change that is asked
+for while the registry is known to be away is refused: nothing was changed, ask again. A change that
+had been begun when the registry went away waits in the coordinator and is made when it is back; its
+caller is told so, and `waiting` names it until then. It is lost only if the coordinator ends
+before.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LOOK_S = 0.1
 
 
 class Commands:
-    """What is under way at one coordinator. Lives on its event loop.
+    """What is under way at one coordinator. For its event loop.
 
-    `away_ms` tells for how long the registry has been away (None: it is there), `problem` why.
+    `away_ms` says for how long the registry has been away (None: it is there), `problem` why.
     """
 
     def __init__(self, away_ms: Callable[[], int | None], problem: Callable[[], str]) -> None:

@@ -1,4 +1,4 @@
-"""`autopsy`: what a consumer that died had in hand, wherever it ran."""
+"""`autopsy`: reads how a consumer died and which messages its handlers had in hand, on any node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`ConsumerReplica`: one consumer that a group is to have, and what is asked of several."""
+"""`ConsumerReplica`: one consumer that a group should have; and calls to several of them at
+once."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class ConsumerReplica:
 
 
 async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, ConsumerInfo]:
-    """What each says of itself, leaving out those that do not answer."""
+    """What each consumer reports of itself, leaving out those that do not answer."""
 
     async def ask(replica: ConsumerReplica) -> ConsumerInfo | None:
         try:

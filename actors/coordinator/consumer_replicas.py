@@ -1,10 +1,10 @@
-"""`ConsumerReplicas`: how many consumers a group has, who they are, and what of that outlives a
-coordinator.
+"""`ConsumerReplicas`: how many consumers a group should have, their names, and what of that
+survives a coordinator.
 
-Rules of this file: one change of staff at a time. What must survive the coordinator (handler,
-members, their actors, whether the group is paused) is in the document `crew` of the group's
-registry; it is saved after each change, and what it does not know is an orphan and is killed at
-the next start.
+Rules of this file. One change of the consumers at a time. What must survive the coordinator
+(handler, members, their actors, whether the group is paused) is in the document `crew` of the
+group's registry. The document is saved after each change; a consumer that it does not list is an
+orphan and is killed at the next start.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pxrs_ray.supervision.supervisor import Supervisor
 
 
 class ConsumerReplicas:
-    """The consumers of one group. Lives on the coordinator's event loop."""
+    """The wanted consumers of one group. For the coordinator's event loop."""
 
     def __init__(
         self, spec: GroupSpec, host: GroupRuntime, keep: Callable[[str], Awaitable[object]]
@@ -85,7 +85,8 @@ class ConsumerReplicas:
             await self.crew.add(self._new_names(consumers))
 
     async def scale(self, consumers: int) -> None:
-        """Have exactly this many consumers; nodes are emptied first, then who owns least goes."""
+        """Have exactly this many consumers; those on draining nodes go first, then those that own
+        least."""
         check_count(consumers)
         async with self._changing:
             await self._scale(self._running(), consumers)
@@ -224,7 +225,7 @@ class ConsumerReplicas:
         return [next(fresh) for _ in range(count)]
 
     def _least_loaded(self, count: int) -> list[MemberId]:
-        """Who goes first: from the node that is emptied soonest, then who owns least."""
+        """Which go first: those on the node that is drained soonest, then those that own least."""
         owned = self._host.core.state.owned
         here = ray.get_runtime_context().get_node_id()
         on_node = Counter(replica.node for replica in self.replicas.values())

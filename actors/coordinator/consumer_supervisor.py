@@ -1,9 +1,9 @@
-"""`ConsumerSupervisor`: the consumer actors of one group, spawned, watched, replaced and ended.
+"""`ConsumerSupervisor`: starts, watches, replaces and ends the consumer actors of one group.
 
-Rules of this file. A consumer joins only when its actor is up, several that start together join
-together. Consumers never restart by themselves: a death is seen by the call that awaits `run`,
-told to the coordinator core at once, and a new incarnation is spawned. A member whose lease ran
-out may only be frozen: it is given one more lease to thaw and join anew, then it is killed.
+Rules of this file. A consumer joins only when its actor is up; several that start together join
+together. Consumers never restart by themselves: the call that awaits `run` sees a death, the
+coordinator core learns of it at once, and a new incarnation is started. A member whose lease ran
+out may only be frozen: it gets one more lease to thaw and join anew, then it is killed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ RESPAWN_PAUSE_MOST_S = 10.0
 
 
 class ConsumerSupervisor:
-    """All consumer actors of one group. Lives on the coordinator's event loop."""
+    """All consumer actors of one group. For the coordinator's event loop."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class ConsumerSupervisor:
     # --- what happens -----------------------------------------------------------------------------
 
     def dismissed(self, dismiss: Dismiss) -> None:
-        """The core has struck an incarnation from its register."""
+        """The core has removed an incarnation from the group."""
         replica = self.replicas.get(dismiss.member)
         if replica is None or replica.incarnation != dismiss.incarnation or dismiss.clean:
             return
@@ -178,7 +178,7 @@ class ConsumerSupervisor:
         return replica.incarnation
 
     async def infos(self) -> dict[MemberId, ConsumerInfo]:
-        """What each running consumer says of itself, leaving out those that do not answer."""
+        """What each running consumer reports of itself, leaving out those that do not answer."""
         return await infos_of(each for each in self.replicas.values() if each.state == "running")
 
     async def _spawn_together(self, replicas: Sequence[ConsumerReplica]) -> None:
@@ -313,7 +313,7 @@ class ConsumerSupervisor:
             await self._respawn(replica, cause)
 
     async def _bury(self, died: Died) -> None:
-        """Tell the core of a death; a group that has failed is told when it is well again."""
+        """Report a death to the core; a group that has failed gets it when it is well again."""
         while True:
             with suppress(DeadlineExceeded):
                 await self._host.submit(died)

@@ -1,9 +1,9 @@
-"""`Coordinator`: the one detached actor of a topology. Hosts the core's `GroupCoordinator`s.
+"""`Coordinator`: the one detached actor of a topology. It holds the core's `GroupCoordinator`s.
 
 Rules of this file. The store is the truth: what the topology is made of (its configuration, its
-groups, their consumers) is kept there as documents, so that an actor that Ray restarts, on this
-node or another, goes on with the very same. It re-attaches to buffers and consumers by name and
-causes no ownership change. Every method that members call is idempotent.
+groups, their consumers) is kept there as documents. So an actor that Ray restarts, on this node or
+another, goes on with exactly the same. It finds buffers and consumers again by name and causes no
+ownership change. Every method that members call is idempotent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`CoordinatorActor`: the coordinator as Ray knows it. Hosts `actors/coordinator/coordinator.py`.
+"""`CoordinatorActor`: the light actor class that Ray knows; it forwards to `Coordinator`.
 
-Whoever looks an actor up by name imports the module of its class, which for the coordinator itself
-is most of PXRS, Arrow and NumPy: a command that asks for one number would pay for all of it. So
-this module imports nothing heavy, and the coordinator is imported where it runs.
+A process that looks an actor up by name imports the module of its class. For the coordinator itself
+that is most of PXRS, Arrow and NumPy: a command that asks for one number would load all of it. So
+this module imports nothing heavy, and the coordinator is imported only where it runs.
 """
 
 from __future__ import annotations

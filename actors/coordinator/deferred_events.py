@@ -1,4 +1,4 @@
-"""`DeferredEvents`: what waits until a number of records is durable, let go in order."""
+"""`DeferredEvents`: callbacks that wait until a number of records is durable, called in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class DeferredEvents:
-    """Lives on one event loop. What waits is called with None, or with why it waits in vain."""
+    """For one event loop. A callback gets None, or the error because of which it waited in vain."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, Callable[[BaseException | None], None]]] = deque()

@@ -1,9 +1,11 @@
-"""`Deletion`: how a coordinator removes a group, a queue, or all of it. A part of `Coordinator`.
+"""`Deletion`: how a coordinator removes a group, a queue, or a whole topology. A part of
+`Coordinator`.
 
-Rules of this file. What is to go stands in the document `ends` before anything of it is touched,
-and until all of it is gone: whoever is cut off anywhere, by a death or a buffer that is away, is
-followed by one who finishes. Registry before logs: retention waits until nobody can read. A name
-is free again when nothing is left of it; the epochs that were given out under it never are.
+Rules of this file. The document `ends` names what is to be removed before any of it is touched, and
+until all of it is gone. So a removal that is cut off anywhere, by a death or a buffer that is away,
+is finished by the next coordinator. The registry goes before the logs: retention waits until nobody
+can read. A name is free again when nothing is left of it; the epochs that were given out under it
+never are.
 """
 
 from __future__ import annotations
@@ -215,7 +217,7 @@ class Deletion(Leadership):
         self._ends = ends
 
     async def _finish_removals(self) -> None:
-        """Bring to its end whatever is going. Raises what is in the way, after trying all."""
+        """Finish all removals. Raises what prevents one, after trying all."""
         left: list[BaseException] = []
         for full_name in list(self._ends.groups):
             try:

@@ -1,9 +1,9 @@
-"""`DrainWatch`: empties nodes that Ray is about to take away, before they are gone.
+"""`DrainWatch`: empties nodes that Ray is about to remove, before they are gone.
 
 Ray marks a node as draining when the autoscaler, `ray drain-node` or the end of its machine (a
-SIGTERM to `ray start --block`) takes it away, and waits a while. Consumers there hand over and
-are started anew elsewhere; buffers take their logs to another node. A single process that is told
-to end (SIGTERM) hands over by itself: see `termination`.
+SIGTERM to `ray start --block`) removes it, and then waits a while. Consumers there hand over and
+are started anew elsewhere; buffers move their logs to another node. A single process that gets a
+SIGTERM hands over by itself: see `pxrs_ray.actors.cluster.sigterm`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""`GroupController`: everything one group is, on the coordinator: its core, its crew, its
-documents.
+"""`GroupController`: one group on the coordinator: its core, its consumers, its documents.
 
-Rules of this file: each part has one job. `GroupRuntime` decides and stores, `MemberApi` answers
-members, `ConsumerReplicas` has the consumers; here they are put together and told what concerns
-them.
+Rules of this file. Each part has one job. `GroupRuntime` decides and stores, `MemberApi` answers
+members, `ConsumerReplicas` holds the wanted consumers. This class connects them and passes each
+event to the part that it concerns.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ STAFF_COMMANDS = frozenset(
 
 
 class Owner(Protocol):
-    """What a group needs of the coordinator that it belongs to."""
+    """What a group needs of its coordinator."""
 
     seal: Seal
     accepts_loss: bool
@@ -234,7 +233,7 @@ class GroupController:
         self._pool.fence(self.spec.queue, self.spec.group, epochs)
 
     async def _tell_passed(self) -> None:
-        """Register with the logs; a buffer that has no lease at this moment is told in a second."""
+        """Register with the logs; a buffer that has no lease now is asked again in a second."""
         stands = self.checkpoints()
         try:
             await self._pool.passed(self.spec.queue, self.spec.group, stands)
@@ -269,17 +268,17 @@ class GroupController:
         return None if away_ms is None else away_ms / 1_000
 
     def checkpoints(self) -> dict[PartitionId, Offset]:
-        """Where each partition stands now."""
+        """The checkpoint of each partition now."""
         return {row.partition: row.checkpoint for row in self.host.core.state.rows}
 
-    # --- Shell: called by the host ----------------------------------------------------------------
+    # --- called by the runtime --------------------------------------------------------------------
 
     def fence(self, group: str, epochs: dict[PartitionId, Epoch]) -> None:
         """Pass on which epochs are over."""
         self._pool.fence(self.spec.queue, self.spec.group, epochs)
 
     def dismissed(self, group: str, dismiss: Dismiss) -> None:
-        """Let the crew deal with a member that is struck from the register."""
+        """Let the supervisor end the actor of a removed member."""
         if self.replica_set.crew is not None:
             self.replica_set.crew.dismissed(dismiss)
 
@@ -345,7 +344,7 @@ class GroupController:
     async def seek(
         self, kind: str, value: int, partitions: Sequence[PartitionId] | None
     ) -> dict[PartitionId, Offset]:
-        """Move checkpoints while running; answers where each partition stands afterwards."""
+        """Move checkpoints while running; answers the position of each partition afterwards."""
         return await seek(self.spec, self.host, self._pool, kind, value, partitions)
 
     # --- asking -----------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""`GroupCreation`: how a coordinator makes groups, and whose its logs are. A part of `Coordinator`.
+"""`GroupCreation`: how a coordinator creates groups, and whose logs its buffers hold. A part of
+`Coordinator`.
 
-Rules of this file. One change of what a topology is made of at a time. Memory follows the
-registry: nobody sees a group, a queue or a configuration before it is durable, and what is cut off
-anywhere is finished, or made, by the next call.
+Rules of this file. One change of what a topology is made of at a time. Memory follows the registry:
+nobody sees a group, a queue or a configuration before it is durable. What is cut off anywhere is
+finished, or made, by the next call.
 """
 
 from __future__ import annotations

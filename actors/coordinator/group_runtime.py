@@ -1,13 +1,14 @@
-"""`GroupRuntime`: runs one group's `GroupCoordinator`. Records durable, then replies and effects.
+"""`GroupRuntime`: runs one group's `GroupCoordinator`. Records become durable, then replies and
+effects leave.
 
-Rules of this file. Each event is decided at once, in memory; its records go to a `WriteQueue`,
-and one writer takes them to the store, in order. Whatever a decision says to anybody waits until
+Rules of this file. Each event is decided at once, in memory; its records go to a `WriteQueue`, and
+one writer takes them to the store, in order. A decision's reply and effects wait until
 `WriteQueue.durable` has reached `decision.after`. A store that is down makes commits wait; the
-writer repeats the same batch until its outcome is known. A store that contradicts us is read
-again: a newer generation ends this process, a loss of accepted writes halts the group.
+writer repeats the same batch until its outcome is known. A store that contradicts us is read again:
+a newer generation ends this process, a loss of accepted writes halts the group.
 
-Whatever else fails, fails this group alone: it goes on from what the store holds, under a new
-generation. Callers wait meanwhile, and what they asked is decided anew.
+Any other failure fails this group alone: it goes on from what the store holds, under a new
+generation. Callers wait meanwhile, and their requests are decided anew.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ LASTING = (StoreCorrupted, StoreSchemaError)
 
 
 class _Interrupted(Exception):
-    """What somebody waited for was forgotten after a fault: it is to be decided anew."""
+    """A wait was ended by a fault: the request is to be decided anew."""
 
 
 class GroupRuntime:
@@ -288,6 +289,7 @@ class GroupRuntime:
         self.tally.note_hand_overs(decision, self._clock.now().monotonic_ms)
         if decision.effects:
             effects = decision.effects
+            # Also a decision without records may rest on earlier ones that are not durable yet.
             if self.queue.durable >= decision.after:
                 self._carry_out(effects)
             else:

@@ -1,4 +1,4 @@
-"""Puts together what `status` says of queues and groups, from all who know a part of it."""
+"""Builds the status of queues and groups from what coordinator, buffers and consumers report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASK_WAIT_S = 1.0
 def unanswered(
     pool: BufferPool, queue: str, partitions: int, ends: Mapping[PartitionId, LogEnds]
 ) -> tuple[str, ...]:
-    """Which buffers did not tell where their logs stand, and of which partitions."""
+    """Which buffers did not report the ends of their logs, and of which partitions."""
     if pool.is_external(queue):
         return ()
     missing: dict[int, list[str]] = {}
@@ -135,7 +135,7 @@ def _standing(
     checkpoints: Mapping[PartitionId, Offset],
     ends: Mapping[PartitionId, LogEnds],
 ) -> dict[PartitionId, Stands]:
-    """Which partitions stand still while their lag grows, of those that should not."""
+    """Which partitions are stalled while their lag grows."""
     core = controller.host.core
     works = not core.settings.paused and controller.registry_away_s is None
     seen: dict[PartitionId, tuple[Offset, int | None]] = {}

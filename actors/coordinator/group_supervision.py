@@ -1,10 +1,10 @@
-"""`GroupSupervision`: keeps the loops of one group going, and begins anew when anything of it
+"""`GroupSupervision`: keeps the loops of one group going, and reloads the group when any of them
 fails.
 
 Rules of this file. Whatever ends a loop (SystemExit, RecursionError and MemoryError included) is a
-fault of this group and of no other. After a fault memory is not believed: callers wait, nothing
-is decided or written, and the group is loaded again, at once at first, later with longer pauses.
-Its owner says which errors no loading heals.
+fault of this group and of no other. After a fault memory is not trusted: callers wait, nothing is
+decided or written, and the group is loaded again, at once at first, later with longer pauses. The
+group's owner says which errors a reload cannot cure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Shell(Protocol):
-    """What a group needs done by the actor that hosts it. Nothing here may block."""
+    """What a group needs of the actor that hosts it. Nothing here may block."""
 
     def fence(self, group: str, epochs: dict[int, int]) -> None:
         """Tell the buffers which epochs are over."""
@@ -55,8 +55,8 @@ class Shell(Protocol):
 class GroupSupervision:
     """See the rules at the head of this file.
 
-    `interrupt` is called when the group has failed, and lets go of everybody who waits for it;
-    `load` makes it anew. `is_over` deals with an error that no loading heals, and says so.
+    `interrupt` is called when the group has failed, and releases everybody who waits for it; `load`
+    loads it anew. `is_over` handles an error that no reload cures, and says whether it was one.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""`HomeController`: keeps the homes of a topology's slots, and brings each buffer up where its disk
+"""`HomeController`: keeps the homes of a topology's slots, and starts each buffer where its disk
 is.
 
-Rules of this file. `pxrs_ray.topology.homes` decides; here it is asked, its word is made durable,
-and then carried out: in this order, one round after the other. A slot that waits holds up nobody:
-not the start, not the other slots, not the round. While the GCS is away nothing is decided.
+Rules of this file. `pxrs_ray.topology.homes` decides; its decision is made durable, and then
+carried out: in this order, one round after the other. A slot that waits holds up nothing: not the
+start, not the other slots, not the round. While the GCS is away nothing is decided.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ Put = Callable[[str, str], Awaitable[None]]
 class HomeController:
     """The homes of one coordinator incarnation's topology.
 
-    `in_memory` says whether everything that the topology keeps is in memory only, `replace_after`
-    after how many milliseconds a host that is away is given up, None for never.
+    `in_memory` says whether everything that the topology keeps is in memory only. `replace_after`
+    says after how many milliseconds a host that is away is given up; None means never.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class HomeController:
     # --- rounds -----------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Bring up what can be, and meet it; what cannot be comes later by itself."""
+        """Start and meet every buffer that can be started; the others come later by themselves."""
         await self.round()
         if self._placing:
             await asyncio.wait(set(self._placing.values()), timeout=MEET_WAIT_S)
@@ -261,7 +261,7 @@ class HomeController:
         return home
 
     def problems(self) -> list[str]:
-        """What keeps buffers from being at home, but for waiting."""
+        """What keeps buffers from being at home, except waiting."""
         away = [self._watch.problem] if self._watch.problem else []
         return away + [f"buffer {slot}: {why}" for slot, why in sorted(self._troubles.items())]
 

@@ -1,11 +1,11 @@
-"""`KnownEnds`: how far each log is known to have come, kept in the registry.
+"""`KnownEnds`: the last known end of each log, kept in the registry.
 
-Rules of this file. A checkpoint says only how far a reader had come: what nobody has read yet would
-be new offsets once more when its log is lost. So the ends that buffers tell with each ping are kept
-in one document: within a second when they have moved far, within ten when they have moved at all.
-They only rise. A queue is named by its id, which is never used again, so that what is told late
-of a queue that is gone says nothing of one that has its name. What was not kept yet is within
-the margin that a lost log goes on above (`LOSS_MARGIN`).
+Rules of this file. A checkpoint says only how far a reader had come. If a log is lost, offsets that
+nobody has read yet would be given out a second time. So the ends that buffers report with each ping
+are kept in one document: within a second when they have moved far, within ten when they have moved
+at all. They only rise. A queue is named by its id, which is never used again, so a late report of a
+removed queue says nothing of a new one with its name. What was not kept yet is within the margin
+that a lost log goes on above (`LOSS_MARGIN`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Put = Callable[[str, str], Awaitable[None]]
 
 
 class KnownEnds:
-    """See the rules at the head of this file. To be used from one event loop."""
+    """See the rules at the head of this file. For one event loop."""
 
     def __init__(self) -> None:
         self._ends: dict[str, list[Offset]] = {}
@@ -48,7 +48,7 @@ class KnownEnds:
                 self.heard({queue_id: dict(enumerate(ends))})
 
     def heard(self, ends: Mapping[str, Mapping[PartitionId, Offset]]) -> None:
-        """A buffer has told how far its logs have come."""
+        """Take in how far a buffer's logs have come."""
         for queue_id, found in ends.items():
             known = self._ends.setdefault(queue_id, [])
             for partition, end in found.items():
@@ -85,7 +85,7 @@ class KnownEnds:
         self._kept, self._kept_ms = ends, now_ms
 
     async def keep_for_ever(self, put: Put, queue_ids: Callable[[], Collection[str]]) -> None:
-        """Keep them whenever it is due; a registry that is away is asked again."""
+        """Store them whenever it is due; a registry that is away is tried again."""
         while True:
             await asyncio.sleep(LOOK_PAUSE_S)
             self.only(queue_ids())

@@ -1,8 +1,9 @@
-"""`Leadership`: what a coordinator does for as long as it leads: buffers' leases, and known ends.
+"""`Leadership`: what a coordinator does while it leads: it grants buffers' leases and keeps known
+ends.
 
-Rules of this file. What buffers serve by stands on this coordinator being the newest one, so the
-registry is asked several times a lease. While it is away nobody can become a newer one by it, and
-buffers and consumers go on: the leases too.
+Rules of this file. A buffer's lease is valid because this coordinator is the newest one, so the
+registry is asked several times in each lease whether it still is. While the registry is away no
+other coordinator can become newer through it; so buffers and consumers go on, and so do the leases.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ DOCUMENT_ROWS = 1
 
 
 class Leadership(Bootstrap):
-    """A part of `Coordinator`. See the rules at the head of this file."""
+    """The leading part of `Coordinator`. See the rules at the head of this file."""
 
     async def buffer_started(self, index: int) -> None:
-        """A buffer has begun: look at it now. Called by itself; nobody waits for the answer."""
+        """A buffer has started: ping it now. Buffers call this themselves; none waits for the
+        answer."""
         if hasattr(self, "_pool"):
             self._pool.look_soon(index)
 
@@ -69,7 +71,8 @@ class Leadership(Bootstrap):
             await self._confirm_leading()
 
     async def _confirm_leading(self) -> None:
-        """Ask the registry whether this one leads; only then what buffers told is sent back."""
+        """Ask the registry whether this coordinator leads; only then are buffers' readings sent
+        back."""
         heard = self._pool.grants.heard_so_far()
         # A registry that is away must leave time for looks and grants within the same lease.
         wait_s = self._config.lease_ttl_seconds / CONFIRMS_A_LEASE / 2

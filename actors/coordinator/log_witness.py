@@ -1,10 +1,10 @@
-"""`LogWitness`: what the logs know of a group, against what its registry says.
+"""`LogWitness`: compares what the logs know of a group with what its registry says.
 
-Rules of this file. Epochs are durable in the registry before a log hears of them, so a log that
-has seen a higher one is a witness: the registry has lost accepted writes (a restored backup, a
-server that lost its last second). At a start that halts the group until somebody accepts it, for
-messages will be delivered again. A reader that is refused while it owns its partition is granted
-it anew, above what the log has seen, and until that is done it is a problem of the group.
+Rules of this file. Epochs are durable in the registry before a log hears of them. So a log that has
+seen a higher one is a witness: the registry has lost accepted writes (a restored backup, a server
+that lost its last second). At a start that halts the group until somebody accepts it, because
+messages will be delivered again. A reader that is refused while it owns its partition is granted it
+anew, above what the log has seen; until that is done it is a problem of the group.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A group that goes on with a registry that had lost writes: which epochs were passed over,
-    and how many messages of each partition are delivered again, as far as the logs know."""
+    """A group that goes on with a registry that had lost writes: which epochs were skipped, and how
+    many messages of each partition are delivered again, as far as the logs know."""
 
     epochs: Mapping[PartitionId, Epoch] = field(default_factory=dict)
     repeated: Mapping[PartitionId, int] = field(default_factory=dict)
 
 
 class LogWitness:
-    """The logs of one group's queue, asked by its coordinator."""
+    """The logs of one group's queue, as its coordinator's witness."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""`MemberApi`: what members of a group call. All of it is idempotent.
+"""`MemberApi`: the calls that members make of their group. All of them are idempotent.
 
-Rules of this file: a member that joins shows a token that is its own for as long as it lives (the
-actor's name; a random one for a consumer that pulls). A join whose answer was lost is made again
-with the same token, and answered as before, also by the next coordinator: the token is kept with
-the member.
+Rules of this file. A member that joins shows a token that is its own for as long as it lives (the
+actor's name; a random one for a consumer that pulls). A join whose answer was lost is repeated with
+the same token, and gets the same answer, also from the next coordinator: the token is kept with the
+member.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Row = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, in
 
 
 class MemberApi:
-    """The calls of one group's members, whether actors of the crew or consumers that pull."""
+    """The calls of one group's members, both consumer actors and consumers that pull."""
 
     def __init__(self, host: GroupRuntime, replica_set: ConsumerReplicas, logs: LogWitness) -> None:
         self._host = host
@@ -139,5 +139,5 @@ class MemberApi:
             await self._logs.refused(ours)
 
     async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:
-        """Begin to leave: the member's partitions are asked back."""
+        """Begin to leave: the member is asked to hand its partitions back."""
         await self._host.submit(Leave(member, incarnation, cause))

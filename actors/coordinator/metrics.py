@@ -1,9 +1,9 @@
-"""`TopologyMetrics`: everything Prometheus is told of a topology, from the coordinator alone.
+"""`TopologyMetrics`: every Prometheus metric of a topology, set by the coordinator alone.
 
-Rules of this file. Nothing on the way of a message is touched: the coordinator takes its own
-status every few seconds and sets what it finds, so the cost does not rise with the rate. A total
-that another process counts is told by its difference, and begins anew when that process does.
-Every name begins with `pxrs_`; Ray puts `ray_` before it. docs/metrics.md is made from METRICS.
+Rules of this file. No message pays for metrics: the coordinator takes its own status every few
+seconds and sets what it finds, so the cost does not rise with the rate. A total that another
+process counts is reported by its difference, and begins anew when that process does. Every name
+begins with `pxrs_`; Ray puts `ray_` before it. docs/metrics.md is made from METRICS.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Sources:
 
 
 class TopologyMetrics:
-    """Sets the metrics of one topology. Lives on the coordinator."""
+    """Sets the metrics of one topology. For the coordinator."""
 
     def __init__(self, topology: str) -> None:
         self._topology = topology

@@ -1,7 +1,8 @@
-"""`MovePlanner`: what a move of buffers, or a drain of a node, would mean. Changes nothing.
+"""`MovePlanner`: predicts what a move of buffers, or a drain of a node, would do. Changes nothing.
 
-Rules of this file. Everything is asked anew: sizes and rates from the buffers, in two looks that
-are a second apart, and room from a look at every node. Who does not answer is told as not known.
+Rules of this file. Every figure is taken anew: sizes and rates from the buffers, in two looks that
+are a second apart, and free space from a look at every node. What does not answer is reported as
+not known.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ IN_MEMORY = "memory:"
 
 
 class MovePlanner:
-    """Plans of one topology, as its coordinator sees it now."""
+    """Plans for one topology, as its coordinator sees it now."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Where a new group begins: its rows, start position and first epochs, in one durable step.
+"""Creates a new group's records: rows, start position and first epochs, in one durable step.
 
 Rules of this file. A group is new until the topology's list of groups names it; until then nobody
-can be a member of it. Whatever a beginning that was cut off has left in the registry is brought to
-where the group shall begin now, so that making it again is making it once. No epoch that a log has
-seen, and none of a removed group, is given out again.
+can be a member of it. A creation that was cut off leaves records in the registry; the next one sets
+them to where the group shall begin now. So creating it again is creating it once. No epoch that a
+log has seen, and none of a removed group, is given out again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Orphans: consumer actors that belong to no member of a group, by the very names of actors.
+"""Finds orphans: consumer actors that belong to no member of a group, by the actors' names.
 
-Rules of this file. Who belongs is what the coordinator has now, not what a name should be: a
-member that joined again lives on in the actor of its former incarnation, and one that starts, or
-hands over, has an actor before it is a member, or after.
+Rules of this file. What the coordinator has now decides who belongs, not what a name should be. A
+member that joined again lives on in the actor of its former incarnation; one that starts, or hands
+over, has an actor before it is a member, or after.
 """
 
 from __future__ import annotations

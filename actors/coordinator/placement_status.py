@@ -1,4 +1,5 @@
-"""What is told of each buffer: where it is at home, how it is there, and what its disk has left."""
+"""Builds the placement status of each buffer: its home, its state there, and the free space of its
+disk."""
 
 from __future__ import annotations
 

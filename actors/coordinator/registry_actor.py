@@ -1,7 +1,7 @@
-"""The `memory:` store of a topology: it lives in an actor, so that it outlives the coordinator.
+"""The `memory:` store of a topology: an actor holds it, so that it outlives the coordinator.
 
-Nothing of it outlives the cluster. `RegistryProxy` is a `RegistryStore` whose methods are calls of
-that actor; it is used from the coordinator's store thread, so it may wait.
+Nothing of it outlives the cluster. `RegistryProxy` is a `RegistryStore` whose methods call that
+actor. The coordinator's store thread uses it, so it may block.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`RegistryWitness`: what the registry had accepted, noted on this node's disk.
+"""`RegistryWitness`: notes on this node's disk which writes the registry had accepted.
 
-A registry that comes back with less than this has lost accepted writes (a server without
-persistence, a restored backup). Going on would hand out epochs a second time, so it is refused,
-until somebody accepts it: that is noted here too, for the one start that goes on with it, and
-then what was noted says above which generations. On a node that has no note there is nothing to
-compare; then the registry is believed, and the logs are asked (`LogWitness`).
+A registry that comes back with less than that has lost accepted writes (a server without
+persistence, a restored backup). Going on would hand out epochs a second time, so it is refused
+until somebody accepts the loss. The acceptance is noted here too, for the one start that goes on
+with it; the note then says which generations that start must exceed. On a node without a note there
+is nothing to compare: the registry is believed, and the logs are asked (`LogWitness`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What of a crew outlives its coordinator: a document in the group's registry, and the actors."""
+"""`ReplicasDocument`: what of a group's consumers survives a coordinator, in the group's
+registry."""
 
 from __future__ import annotations
 

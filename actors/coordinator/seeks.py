@@ -1,4 +1,4 @@
-"""Seeking: what offset a seek means for each partition, and how running partitions get there."""
+"""Seeks: which offset a seek means for each partition, and how running partitions get there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def seek(
     value: int,
     partitions: Sequence[PartitionId] | None,
 ) -> dict[PartitionId, Offset]:
-    """Move checkpoints while running; answers where each partition stands afterwards."""
+    """Move checkpoints while running; answers the position of each partition afterwards."""
     ends = await pool.ends(spec.queue)
     wanted = list(range(spec.partitions)) if partitions is None else list(partitions)
     for partition in wanted:

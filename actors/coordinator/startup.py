@@ -1,8 +1,8 @@
-"""`Startup`: begins something that others wait for, again and again until it has begun.
+"""`Startup`: begins something that callers wait for, and tries again until it has begun.
 
-Rules of this file. Passing trouble (a buffer that is slow to open its logs, a full disk) is met
-with another try, by itself, for as long as it lasts; whoever waits is told of it at the deadline.
-Lasting trouble is told at once, and whoever asks next makes it be tried anew: no error is kept.
+Rules of this file. Passing trouble (a buffer that is slow to open its logs, a full disk) is tried
+again by itself for as long as it lasts; a waiting caller gets the error at its deadline. A lasting
+error is raised at once, and the next caller makes it be tried anew: no error is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Members' leases in the registry: for tools that look there while the coordinator is away."""
+"""`renew_leases`: writes members' leases to the registry, for tools that look there while the
+coordinator is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`StoreThread`: a synchronous registry store, called from an event loop. One thread, in order."""
+"""`StoreThread`: calls a synchronous registry store from an event loop. One thread, calls in
+order."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ FRESH_S = 1.0
 
 
 class StoreThread:
-    """Runs every call to one store on one thread of its own, and keeps count of how it goes."""
+    """Runs every call to one store on a thread of its own, and notes how many there are, how long
+    they take and what fails."""
 
     def __init__(self, make: Callable[[], RegistryStore]) -> None:
         self._make = make

@@ -1,4 +1,4 @@
-"""What is kept of a queue's tenants that move: a document of the topology."""
+"""The document of the topology that keeps how far the moves of a queue's tenants are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pxrs_ray.tenants.profile import TenantProfile
 
 @dataclass(frozen=True, slots=True)
 class KeptMove:
-    """How far one tenant's move is; who follows it is asked anew."""
+    """How far one tenant's move is. Which producers follow it is not kept, but asked anew."""
 
     phase: Phase
     version: int

@@ -1,11 +1,12 @@
 """`TenantRouter`: the actor that knows where each tenant's messages go, and moves tenants.
 
-Rules of this file: a shell around `TenantMove`. One detached actor for each pair of a queue and
-its group; what it must not forget is in a document of the topology, kept before anybody is told.
-Producers renew a lease here and say which route they follow, whatever else is under way; after a
-restart nobody is believed to be gone until a whole lease has passed. A silence proves nothing: who
-was silent for longer than its lease is fenced in the logs before anybody goes on without it, and
-told so when it asks again. Time in which this actor itself stood still is nobody's silence.
+Rules of this file. `TenantMove` decides; this actor carries it out. There is one detached actor for
+each pair of a queue and its group. What it must not forget is in a document of the topology, kept
+before anybody is told. Producers renew a lease here and say which route they follow, whatever else
+is under way; after a restart no producer is believed to be gone until a whole lease has passed.
+Silence proves nothing: a producer that was silent for longer than its lease is fenced in the logs
+before anybody goes on without it, and is told so when it asks again. Time in which this actor
+itself was frozen does not count as anybody's silence.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Routes = dict[str, tuple[Route, int]]
 
 @dataclass(frozen=True, slots=True)
 class TenantStatus:
-    """One tenant that has, had, or is on its way to a queue of its own."""
+    """One tenant that has, had, or is about to get a queue of its own."""
 
     tenant: str
     phase: str

@@ -1,8 +1,8 @@
-"""`TopologyDocuments`: texts that a topology keeps beside its configuration. A part of
-`Coordinator`.
+"""`TopologyDocuments`: texts that a topology keeps with its configuration. A part of `Coordinator`.
 
-Rules of this file. A text is kept under a name with a slash, which nobody else uses; what the
-coordinator itself keeps has names without one. All are written under the coordinator's generation.
+Rules of this file. A text is kept under a name with a slash, which no other document has; the
+coordinator's own documents have names without one. All are written under the coordinator's
+generation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TopologyDocuments(ABC):
         return self._deployed
 
     async def note_deployed(self, text: str) -> None:
-        """Keep which file was deployed, beside the configuration."""
+        """Store which file was deployed, with the configuration."""
         await self._ready()
         await self._put_document("deployed", text)
         self._deployed = text

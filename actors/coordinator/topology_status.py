@@ -1,4 +1,5 @@
-"""Puts together what `status` says of a whole topology, within seconds, whoever does not answer."""
+"""`topology_status`: the status of a whole topology, within seconds, even when some do not
+answer."""
 
 from __future__ import annotations
 

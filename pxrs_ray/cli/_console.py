@@ -1,4 +1,4 @@
-"""A console that obeys our styles, and nothing that stands in what it shows."""
+"""A console that uses our styles, and takes no terminal commands from the text that it shows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Text that came from elsewhere, made harmless for a terminal.
+"""Makes text from elsewhere harmless for a terminal.
 
-Rules of this file. A message, an error text or a name may hold anything, also sequences that
-move the cursor, write to the clipboard or turn the reading direction. Each character that a
-terminal obeys is replaced by one that it shows, so that columns stay as wide as they were.
+Rules of this file. A message, an error text or a name may hold anything, also
+sequences that move the cursor, write to the clipboard or turn the reading
+direction. Each character that a terminal obeys is replaced by one that it
+shows, so that columns stay as wide as they were.
 """
 
 from __future__ import annotations

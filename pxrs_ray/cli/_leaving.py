@@ -1,4 +1,4 @@
-"""How a node is emptied from the command line: told before, begun, and watched until it is done."""
+"""How a command empties a node: it shows the plan, begins, and waits until the node is empty."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ MB = 1_000_000
 
 Rate = Annotated[
     float,
-    typer.Option(
-        "--rate", min=0.1, help="MB a second that copying is taken to make, for what is estimated."
-    ),
+    typer.Option("--rate", min=0.1, help="Assumed copy speed in MB a second, for the estimate."),
 ]
 RATE_USUAL = 50.0
 
@@ -68,7 +66,7 @@ def every(name: str | None) -> list[Topology]:
 def tell(
     plans: Sequence[Leaving], node: NodeSeen, deadline_s: float, rate: float, *, quiet: bool
 ) -> None:
-    """What a drain means, but for what cannot be done: that is told by `agree`."""
+    """Print what a drain means, except what cannot be done: `agree` prints that."""
     from pxrs_ray.cli._show import console, say
 
     if not quiet:
@@ -136,8 +134,10 @@ def _pause(expected: Estimate) -> str:
 
 
 def agree(plans: Sequence[Leaving], refused: str, *, yes: bool) -> None:
-    """Tell what cannot be done, if there is anything, and go on when somebody wants it all the
-    same. Raises UsageError that begins with `refused` where nobody can be asked."""
+    """Print what cannot be done, if anything, and ask whether to go on all the same.
+
+    Raises UsageError that begins with `refused` where nobody can be asked.
+    """
     from pxrs_ray.cli._show import say
 
     told = [f"{plan.topology}: {text}" for plan in plans for text in plan.cannot]

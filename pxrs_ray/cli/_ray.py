@@ -1,4 +1,4 @@
-"""The way from a command to Ray and to a topology, with every way that it can fail in one line."""
+"""Connects a command to Ray and to a topology; every failure is an error of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands answer: a table for people, JSON for programs; colours only on a terminal."""
+"""The output of commands: a table for people, JSON for programs; colours only on a terminal."""
 
 from __future__ import annotations
 

@@ -19,19 +19,21 @@ CHANGES_MAX = 10_000
 
 
 def command(
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8268,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port; 0 picks a free one.")
+    ] = 8268,
     token: Annotated[
         str,
         typer.Option(
             envvar="PXRS_DASHBOARD_TOKEN",
-            help="What every request must bring; without it one is made and printed with the link.",
+            help="The token that requests must carry; default: a new one, printed with the link.",
         ),
     ] = "",
     interval_s: Annotated[float, typer.Option("--interval", min=0.1)] = 1.0,
     topology: TopologyName = None,
 ) -> None:
-    """Serve a live page of the topology: partitions, lag, rates, rebalances, and how to act."""
+    """Serve a live page of the topology: partitions, lag, rates, rebalances, and buttons to act."""
     import secrets
     import socket
 
@@ -66,7 +68,7 @@ def command(
 
 
 class RaySource:
-    """A running topology as the page wants it."""
+    """A running topology in the form that the page needs."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology

@@ -1,4 +1,4 @@
-"""`pxrs doctor`: looks at everything that can be wrong, and says what to do about it."""
+"""`pxrs doctor`: checks everything that can be wrong, and names the remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ DISK_FREE_MIN = 2 << 30
 
 
 def command(topology: TopologyName = None, as_json: AsJson = False) -> None:
-    """Check Ray, Java, nodes, clocks, disks, stores, logs, groups and orphans; 1 if any is ill."""
+    """Check Ray, Java, nodes, clocks, disks, stores, logs, groups, orphans; exit status 1: a
+    problem."""
     from pxrs_ray.cli._show import answer, table
     from pxrs_ray.status.diagnosis import Level
 

@@ -1,4 +1,4 @@
-"""`pxrs down`."""
+"""`pxrs down`: stops a topology, or removes it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ def command(
         typer.Argument(help="The topology, or its file (*.toml); needed where several run."),
     ] = None,
     now: Annotated[
-        bool, typer.Option("--now", help="End every actor at once, as a power cut would.")
+        bool, typer.Option("--now", help="Kill every actor at once, as a power cut would.")
     ] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Remove it for ever: messages, checkpoints, folders.")
+        bool,
+        typer.Option(
+            "--delete", help="Remove the topology for ever: messages, checkpoints, folders."
+        ),
     ] = False,
     yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Drain and end a whole topology; messages and checkpoints stay, `pxrs up` goes on.
+    """Drain and stop a whole topology. Messages and checkpoints stay for the next `pxrs up`.
 
-    With --delete nothing stays, after saying what goes and asking.
+    With --delete nothing stays: it lists what is removed, and asks first.
     """
     from pxrs_ray.cli._ray import connect, running, steady
     from pxrs_ray.cli._show import answer

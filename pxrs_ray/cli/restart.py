@@ -1,4 +1,4 @@
-"""`pxrs restart`."""
+"""`pxrs restart`: replaces a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def command(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """End the process of PART, frozen or not, and have it started anew; nothing is lost by it."""
+    """End the process of PART, frozen or not, and start it anew. Nothing is lost."""
     from pxrs_ray.actors import names
     from pxrs_ray.actors.cluster.actor_process import end_actor, wait_for_another
     from pxrs_ray.actors.cluster.blocking_client import actors_of, not_running

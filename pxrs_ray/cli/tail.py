@@ -1,4 +1,4 @@
-"""`pxrs tail`: look at a queue's messages as they come."""
+"""`pxrs tail`: shows a queue's messages as they arrive."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ if TYPE_CHECKING:
 def command(
     queue: QueueName,
     newest: Annotated[
-        int, typer.Option("--newest", "-n", min=0, help="Begin so many back, in each partition.")
+        int,
+        typer.Option(
+            "--newest",
+            "-n",
+            min=0,
+            help="Start with this many of the newest messages of each partition.",
+        ),
     ] = 10,
     start: Annotated[
-        int | None, typer.Option("--from", min=0, help="Begin at this offset instead.")
+        int | None, typer.Option("--from", min=0, help="Start at this offset instead.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep showing new messages.")
+    ] = False,
     partition: Partitions = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show messages of QUEUE; this is no consumer, and nothing is taken from anybody."""
+    """Show messages of QUEUE without consuming them: no group and no checkpoint is affected."""
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import say
 

@@ -1,4 +1,4 @@
-"""`pxrs top`: a topology as it goes, in a terminal."""
+"""`pxrs top`: a live view of a topology in a terminal."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ CONSUMERS_SHOWN = 12
 
 def command(
     interval_s: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")
+        float, typer.Option("--interval", min=0.1, help="Seconds between two updates.")
     ] = 1.0,
     frames: Annotated[
-        int | None, typer.Option("--frames", min=1, help="End after so many.", show_default=False)
+        int | None,
+        typer.Option("--frames", min=1, help="Stop after this many updates.", show_default=False),
     ] = None,
     topology: TopologyName = None,
 ) -> None:

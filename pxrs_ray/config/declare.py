@@ -1,4 +1,5 @@
-"""What every option is made of: its types and bounds, and the base of all that hold options.
+"""How options are declared: their types and bounds, and the base class of everything that holds
+options.
 
 Rules of this file: an option has a default, a bound, its unit last in its name, one sentence of
 documentation, and a word on who must react to its change on a running topology (`Effect`).
@@ -114,7 +115,7 @@ def option(
 
 
 class Options(BaseModel):
-    """The base of all: frozen, strict, and refused with ConfigError."""
+    """The base class of all options: frozen, strict; a wrong value raises ConfigError."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True

@@ -1,4 +1,4 @@
-"""Passwords stay out of every text that a person or a log may see."""
+"""Removes passwords from every text that a person or a log may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a group's configuration to the course that works its partitions."""
+"""Makes the `WorkScheduler` of a partition from its group's configuration."""
 
 from __future__ import annotations
 

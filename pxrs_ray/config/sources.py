@@ -1,7 +1,7 @@
-"""Where options come from besides arguments: a TOML file, and `PXRS_` environment variables.
+"""Reads options from a TOML file and from `PXRS_` environment variables.
 
 Both give a nested table, and the origin of each option (`file:line` or the variable's name), so
-that a problem can be told where it stands.
+that an error can say where the option is set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What of a running topology stays, and what goes, when its configuration changes."""
+"""Adds to a new configuration the running queues and groups that it does not name, or leaves some
+out."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""A consumer without input or output: its session with the coordinator, and what a handler is
-given."""
+"""A consumer without input or output: its session with the coordinator, and what a handler
+receives."""

@@ -1,9 +1,9 @@
-"""What a dead letter is: the message as it was, where it is from, and what went wrong. Pure.
+"""A dead letter: the message as it was, where it is from, and what went wrong. Pure.
 
 Rules of this file. A letter is appended under an identity of its own: the log that has it does not
-take it again, whoever sends it, after a crash or a seek back. So each message has one letter a
-group, for as long as the log of the dead-letter queue remembers its producers. Key, payload and
-headers are the message's; what is known of the failure stands in headers behind them.
+take it again, whoever sends it, after a crash or a seek back. So each message has one letter for
+each group, for as long as the log of the dead-letter queue remembers its producers. Key, payload
+and headers are the message's; further headers after them describe the failure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`Delivery`: a message in the hands of a handler, with all that identifies this attempt.
+"""`Delivery`: a message as a handler gets it, with everything that identifies this attempt.
 
-A handler that acts on the outside world passes `context.fencing_token` along (a receiver refuses
-a lower epoch for the same topology and partition) or `context.idempotency_key`, which is the same
-each time this message is delivered, whoever delivers it, and never that of another message: a
-topology or a queue that is made anew under an old name has another `topology_id`. Whoever acts on
-something that compares no tokens asks `context.holds()` right before.
+A handler that acts on the outside world passes on `context.fencing_token` (a receiver refuses a
+lower epoch for the same topology and partition) or `context.idempotency_key`. The key is the same
+each time this message is delivered, by any consumer, and never that of another message: a topology
+or a queue that is made anew under an old name has another `topology_id`. A handler that acts on
+something that compares no tokens calls `context.holds()` right before.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Context:
 class DeliveryContext:
     """What all deliveries of one partition under one epoch share, and the present attempt.
 
-    `sink` is under which name and offset a fenced sink knows a message that came another way.
+    `sink` is the queue and offset under which a fenced sink records a re-delivered quarantined
+    message.
     """
 
     queue: str
@@ -88,7 +89,7 @@ class DeliveryContext:
 
 
 class Delivery:
-    """One message being delivered. Its key and payload are bytes; `context` says the rest."""
+    """One message being delivered. Key and payload are bytes; `context` holds the rest."""
 
     __slots__ = ("_desk", "headers", "id", "key", "offset", "payload", "timestamp_ms")
 
@@ -131,7 +132,7 @@ class Delivery:
 
 
 class DeliveredBatch:
-    """Consecutive messages of one partition, in columns: what a batch handler is given."""
+    """Consecutive messages of one partition, in columns, for a batch handler."""
 
     __slots__ = ("_desk", "batch")
 

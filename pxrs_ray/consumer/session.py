@@ -5,8 +5,8 @@ epoch that we hold is lost, and whatever was fetched or done for it is forgotten
 Per partition three offsets rise in order: committed <= processed <= fetched. What a former owner
 did out of order, and wrote into the row's detail, is done without being fetched: processing passes
 it, and fetching goes on behind it. A draining partition takes nothing new; it is released, with its
-final checkpoint, when its worker has stopped.
-The shell around this owns all waiting, fetching and calling of handlers.
+final checkpoint, when its worker has stopped. The caller (`GroupMember`) owns all waiting, fetching
+and calling of handlers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pxrs_ray.processing.done_ranges import done_to
 
 @dataclass(slots=True)
 class Holding:
-    """One partition that is ours, and how far we are with it."""
+    """One partition that is ours, and our progress in it."""
 
     partition: PartitionId
     epoch: Epoch
@@ -46,7 +46,7 @@ class Holding:
     stopped: bool = False
 
     def progress(self) -> Progress:
-        """Where this partition stands, to be committed or released."""
+        """The progress of this partition, to be committed or released."""
         return Progress(self.partition, self.epoch, self.processed, self.attempts, self.detail)
 
     def is_dirty(self) -> bool:
@@ -60,7 +60,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanges:
-    """What an assignment means for the workers of a consumer."""
+    """What a new assignment means for the workers of a consumer."""
 
     started: tuple[Grant, ...] = field(default=())
     preparing: tuple[Grant, ...] = field(default=())
@@ -97,6 +97,8 @@ class ConsumerSession:
         self.lease_ms = assignment.lease_ms
         grants = [g for g in assignment.grants if g.epoch > self._over.get(g.partition, -1)]
         granted = {grant.partition: grant for grant in grants}
+        # A partition that comes back under another epoch is dropped and begun anew: what was
+        # fetched or done under the old epoch must never be committed under the new one.
         gone = [
             held
             for p, held in self.holdings.items()

@@ -1,8 +1,9 @@
-"""The server of the live page: one page, one stream of server-sent events, one way to act.
+"""The server of the live page: one page, one stream of server-sent events, and requests that act.
 
 Rules of this file. It asks the topology once an interval however many pages are open, and not at
-all while none is. Every request needs the token, on this machine too, for other users are on it.
-What another site makes a browser send lacks the token's cookie, and a header no form can set.
+all while none is. Every request needs the token, on this machine too, because other users share it.
+A request that another site makes a browser send lacks the token's cookie, and a header that no form
+can set.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SAFE = {
 
 
 class PageSource(Protocol):
-    """Where pictures come from and actions go. Called on threads."""
+    """Supplies page states and carries out actions. Called on threads."""
 
     def look(self) -> PageState:
         """The topology now. Raises PxrsError when it cannot be asked."""

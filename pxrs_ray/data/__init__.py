@@ -1,2 +1,2 @@
-"""What travels: messages in columns, frames as they lie on disk, and what buffers are asked and
-say."""
+"""What is sent: messages in columns, frames as they are on disk, and the requests and replies of
+buffers."""

@@ -256,7 +256,7 @@ class Batch:
 
 
 class PickedBatch(Batch):
-    """Some messages of a batch, each with the offset that it has there; it ends where that ends."""
+    """Some messages of a batch, each with its own offset; it ends where the batch ends."""
 
     __slots__ = ("_end", "_offsets")
 

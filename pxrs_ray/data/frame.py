@@ -63,9 +63,8 @@ _RAW = {pa.utf8(): pa.binary(), HEADERS_TYPE: pa.map_(pa.binary(), pa.binary())}
 
 
 class Mark(NamedTuple):
-    """Where a producer stands in a log: its newest epoch, and the next sequence, of which only so
-    many bits are kept as tell apart what can be under way at one time.
-    """
+    """A producer's position in a log: its newest epoch and next sequence. Only so many bits of the
+    sequence are kept as tell apart what can be under way at one time."""
 
     epoch: int
     sequence: int
@@ -79,7 +78,8 @@ def mark(epoch: int, next_sequence: int) -> Mark:
 class FrameHeader(NamedTuple):
     """What a frame says of itself. `base_offset` is 0 until the log has assigned it.
 
-    The first frame of an epoch may say where its producer must stand for it to be taken.
+    The first frame of an epoch may carry the `Mark` that its producer must have for the log to take
+    it.
     """
 
     messages: int

@@ -1,8 +1,8 @@
-"""What a message may be: forms and sizes, checked where it is given. Pure.
+"""Checks the form and size of messages where they are given. Pure.
 
-Rules of this file. Whatever passes here can be encoded, stored and read: it is refused with
-UsageError or MessageTooLarge, naming what is wrong, or it never fails later. What passed is ours:
-nothing that the caller changes afterwards changes it.
+Rules of this file. A message that passes can be encoded, stored and read, and never fails later for
+its form. Any other is refused with UsageError or MessageTooLarge, which names what is wrong. What
+passed is ours: nothing that the caller changes afterwards changes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What travels between producers, buffers and consumers: plain frozen data, no behaviour.
+"""The requests and replies between producers, buffers and consumers: plain frozen data, no
+behaviour.
 
-Rules of this file: a refusal is data in a reply and not an exception of the call, so that one
-partition's trouble never hides another's answer; bulk bytes are `bytes`-like objects that pickle
+Rules of this file. A refusal is data in a reply and not an exception of the call, so that one
+partition's trouble never hides another's answer. Bulk bytes are `bytes`-like objects that pickle
 out of band, so that Ray moves them without copying.
 """
 
@@ -38,9 +39,8 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a log knows of a producer: where it stands, and (sequence, base offset) of its latest
-    frames in that epoch.
-    """
+    """What a log knows of a producer: its epoch and next sequence, and (sequence, base offset) of
+    its latest frames in that epoch."""
 
     epoch: int
     next_sequence: int
@@ -49,10 +49,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One frame or one read was refused; `error` says why and can be raised as it stands.
+    """One frame or one read was refused; `error` says why and can be raised unchanged.
 
-    `expected_sequence` comes with SequenceGap: what the log would take next of that producer in
-    the frame's epoch; and `heard`: where it stands, None when the log does not know it.
+    `expected_sequence` comes with SequenceGap: the next sequence of that producer in the frame's
+    epoch. So does `heard`: the producer's position, None when the log does not know it.
     `start_offset` and `end_offset` come with OffsetOutOfRange and LogLost: what can be read.
     """
 
@@ -66,12 +66,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Messages of one partition, from the asked offset on.
+    """Messages of one partition, from the requested offset on.
 
     Each of `chunks` is a run of whole frames (`pxrs_ray.data.batch.batches` decodes them and cuts
-    off what lies before the asked offset). `end_offset` and `start_offset` are the log's at that
-    moment, so that lag is known with every reply. Read on at `next_offset`: without chunks it says
-    that what was asked for is in a recorded gap, which ends there.
+    off what lies before the requested offset). `end_offset` and `start_offset` are the log's at
+    that moment, so that lag is known with every reply. Read on at `next_offset`. Without chunks the
+    requested offset is in a recorded gap, which ends at `next_offset`.
     """
 
     partition: PartitionId
@@ -93,13 +93,14 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """Where one partition log stands. `state` is 'open', 'waiting', 'lost' or 'failed'.
+    """The ends and the state of one partition log. `state` is 'open', 'waiting', 'lost' or
+    'failed'.
 
     `groups` is how far each group has come, `epochs` the highest epoch of each that has read here:
     no reader below it is served.
 
-    'waiting' has not been confirmed by `Buffer.open` since its data went missing, 'lost' stands
-    still by LossPolicy.STOP, 'failed' could not be opened or written: `problem` says why.
+    'waiting': not confirmed by `Buffer.open` since its data went missing. 'lost': halted by
+    LossPolicy.STOP. 'failed': could not be opened or written; `problem` says why.
     """
 
     partition: PartitionId
@@ -134,12 +135,12 @@ class QueueSpec:
 
 @dataclass(frozen=True, slots=True)
 class BufferGrant:
-    """A coordinator's leave for a buffer to serve; it travels with each ping.
+    """A coordinator's permission for a buffer to serve; each ping carries one.
 
     The lease runs by the buffer's own clock: `lease_ms` from `echo_ms` on, which is the newest
-    `BufferInfo.monotonic_ms` that the coordinator has received from this very `incarnation`. So
-    what travels slowly makes no lease longer. Without an echo ('' as incarnation) it tells who
-    leads, and gives nothing.
+    `BufferInfo.monotonic_ms` that the coordinator has received from this very `incarnation`. So a
+    slow network makes no lease longer. Without an echo ('' as incarnation) it names the leading
+    generation, and gives no lease.
     """
 
     generation: Generation
@@ -151,13 +152,13 @@ class BufferGrant:
 
 @dataclass(frozen=True, slots=True)
 class BufferInfo:
-    """Who answers: `incarnation` differs after each restart of the buffer's process.
+    """A buffer's answer to a ping: `incarnation` differs after each restart of the buffer's
+    process.
 
-    `disk_id` is the id of the disk that is there ('' where none has one), `host` the address of
-    the node. `generation` and `term` are the newest that it was granted, `monotonic_ms` is its own
+    `disk_id` is the id of the disk that is there ('' where none has one), `host` the address of the
+    node. `generation` and `term` are the newest that it was granted, `monotonic_ms` is its own
     clock for a grant to echo, `ends` is how far each log has come. `problem` says why it serves
-    nothing, whatever it is granted.
-    `problems` are what is wrong with its own loops now.
+    nothing, whatever it is granted. `problems` are what is wrong with its own loops now.
     """
 
     topology: str

@@ -1,4 +1,5 @@
-"""Tables as batches: Arrow tables, record batches and pandas frames with columns of known names."""
+"""Converts tables to batches: Arrow tables, record batches and pandas frames with columns of known
+names."""
 
 from __future__ import annotations
 

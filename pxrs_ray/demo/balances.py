@@ -1,4 +1,4 @@
-"""The handler of the demonstration: a balance per account, right whatever crashes.
+"""The handler of the demonstration: a balance per account that is right after any crash.
 
 Rules of this file. The balances of a partition stand in a file of its own, and change within
 `batch.transaction`: a payment that is delivered twice, or to two consumers, is counted once. No

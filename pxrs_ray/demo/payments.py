@@ -1,6 +1,6 @@
 """The data of the demonstration: payments that depend on nothing but their number.
 
-So every run has the same, and Spark's own sum over them is what the consumers must come to.
+So every run has the same payments, and the consumers must arrive at Spark's own sum over them.
 """
 
 from __future__ import annotations

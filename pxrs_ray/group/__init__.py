@@ -1,1 +1,2 @@
-"""A consumer group decided without input or output: who owns which partition, in which epoch."""
+"""The decisions of a consumer group, without input or output: who owns which partition, in which
+epoch."""

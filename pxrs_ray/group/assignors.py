@@ -32,7 +32,7 @@ Assignment = dict[PartitionId, MemberId]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an assignor is asked. `members` is sorted by id, without doubles, and not empty."""
+    """The input of an assignor. `members` is sorted by id, without doubles, and not empty."""
 
     members: tuple[Member, ...]
     partitions: int

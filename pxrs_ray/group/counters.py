@@ -1,5 +1,4 @@
-"""`GroupCounters`: counts what a group's coordinator has decided, for metrics. Pure, and cheap a
-commit."""
+"""`GroupCounters`: counts a group's decisions, for metrics. Pure, and cheap for each commit."""
 
 from __future__ import annotations
 
@@ -63,7 +62,8 @@ class GroupCounters:
                 self._note_move(record.kind, record.partition, record.at_ms)
 
     def note_hand_overs(self, decision: Decision, now_ms: int) -> None:
-        """Measure from when an owner is asked for a partition to when the next one has it."""
+        """Measure the time from when an owner is asked for a partition to when the next one has
+        it."""
         for effect in decision.effects:
             if isinstance(effect, Assignment):
                 for partition in effect.revoking:

@@ -1,9 +1,9 @@
-"""An assignor of the user's own: a function `module:function`, asked as the built-in ones are.
+"""Calls a user's own assignor, a function `module:function`, as the built-in ones are called.
 
-Rules of this file. It runs in the coordinator, so nothing that it does may end a group: what it
-raises, and an answer that cannot be, are told as a trouble, and the group shares out as `sticky`
-does until the function answers again. It must be pure: it is asked often, and an answer that
-changes by itself would move partitions for ever.
+Rules of this file. It runs in the coordinator, so nothing that it does may end a group. What it
+raises, and an impossible answer, are reported as a trouble, and the group uses `sticky` until the
+function answers again. It must be pure: it is called often, and an answer that changes by itself
+would move partitions for ever.
 """
 
 from __future__ import annotations

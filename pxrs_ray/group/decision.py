@@ -1,7 +1,7 @@
-"""`DecisionBuilder`: what one event has decided so far. Every change of ownership is emitted here.
+"""`DecisionBuilder`: collects what one event decides. Every change of ownership is emitted here.
 
-Rules of this file: each method changes the state by `GroupState.apply` and keeps the record, in
-that order and never one without the other; the cause travels with each record.
+Rules of this file. Each method changes the state by `GroupState.apply` and keeps the record, in
+that order and never one without the other; the cause is part of each record.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def refusal_after(refused: PxrsError, records_emitted: int) -> int:
 
 
 class DecisionBuilder:
-    """The records and effects of one event, in the making."""
+    """The records and effects of one event, while it is being decided."""
 
     def __init__(
         self, state: GroupState, settings: GroupSettings, now: Instant, cause: str
@@ -74,7 +74,7 @@ class DecisionBuilder:
         self._fenced: dict[PartitionId, Epoch] = {}
 
     def deadline_ms(self) -> int:
-        """When a partition that is asked back now will be taken."""
+        """When a partition that is asked back now is taken away."""
         return self.now.monotonic_ms + self.settings.revoke_deadline_ms
 
     def touch(self, member: MemberId | None) -> None:

@@ -1,9 +1,9 @@
-"""What no group takes, refused before anything of it is applied.
+"""Refuses invalid events before anything of them is applied.
 
 Rules of this file. A group's records go to a store in batches with those of others, and memory
-changes before the store is asked: what the store would refuse has to be refused here, by name,
-to the one who asked. The limits are the stores' own (`store.rules`). Text that only tells people
-why something happened is never refused: it is made harmless instead.
+changes before the store is asked. So what the store would refuse has to be refused here, by name,
+to the caller. The limits are the stores' own (`store.rules`). Text that only tells people why
+something happened is never refused: it is made harmless instead.
 """
 
 from __future__ import annotations

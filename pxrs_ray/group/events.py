@@ -1,7 +1,7 @@
-"""What goes into a `GroupCoordinator`, and what comes out.
+"""The input and output of a `GroupCoordinator`.
 
-Rules of this file: frozen data only. An *event* is something a caller asks or something that
-happened; a *reply* answers the one who asked; an *effect* is something the shell must do for
+Rules of this file. Frozen data only. An *event* is a request of a caller, or something that
+happened; a *reply* answers the caller; an *effect* is something that `GroupRuntime` must do for
 somebody else. Nothing here waits, sends or stores.
 """
 
@@ -93,9 +93,9 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A member is known to be dead: nobody will hand anything back.
+    """A member is known to be dead: it will hand nothing back.
 
-    `death` says what its handler had in hand, where somebody could still see it.
+    `death` says what its handler had in hand, where that could still be read.
     """
 
     member: MemberId
@@ -106,7 +106,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Change how partitions are shared out; None leaves a setting as it is."""
+    """Change how partitions are assigned; None leaves a setting as it is."""
 
     assignor: str | None = None
     static_map: Mapping[PartitionId, MemberId] | None = None
@@ -132,7 +132,7 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Share out anew, as if membership had changed."""
+    """Assign anew, as if membership had changed."""
 
     cause: str = "asked for"
 
@@ -147,7 +147,7 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """Epochs up to these were given out, by whoever: take each partition back and go on above.
+    """Epochs up to these were given out before: take each partition back and go on above.
 
     Nobody is asked to hand back first: the logs refuse its owner already. Checkpoints stay.
     """
@@ -188,15 +188,15 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """All that one member may work on, now. It replaces whatever the member was told before.
+    """Everything that one member may work on, now. It replaces every earlier assignment.
 
-    (generation, sequence) orders assignments: a member ignores one that is not newer than what
-    it has. `revoking` is the part of `grants` that it must finish, flush and release before
-    `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very
-    same epoch is lost: it must be dropped at once, and nothing may be committed for it.
-    `preparing` are partitions that will be granted next: the member loads what it needs for them
-    and answers `Prepared`, while their owner goes on; it has no right to them yet. `lease_ms` is
-    the longest silence that is forgiven.
+    (generation, sequence) orders assignments: a member ignores one that is not newer than what it
+    has. `revoking` is the part of `grants` that it must finish, flush and release before
+    `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very same
+    epoch is lost: it must be dropped at once, and nothing may be committed for it. `preparing` are
+    partitions that will be granted next: the member loads what it needs for them and answers
+    `Prepared`, while their owner goes on; it has no right to them yet. `lease_ms` is the longest
+    silence that is forgiven.
     """
 
     generation: Generation

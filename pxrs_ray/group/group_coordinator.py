@@ -1,4 +1,4 @@
-"""`GroupCoordinator`: who owns what, at which checkpoint, in which epoch. Pure; see DESIGN.md 3.
+"""`GroupCoordinator`: who owns what, at which checkpoint, in which epoch. Pure.
 
 Theory of operation. There is a *target* (who should own each partition) and a *current* assignment
 (who does: the rows). A change of membership or configuration makes a new target; then every owned

@@ -118,7 +118,7 @@ class GroupState:
     # --- reading --------------------------------------------------------------------------------
 
     def phase(self, partition: PartitionId) -> PartitionPhase:
-        """Where the partition stands."""
+        """The phase of the partition."""
         if self.rows[partition].owner is None:
             return PartitionPhase.UNOWNED
         if partition in self.revoking:

@@ -1,9 +1,10 @@
-"""Which incarnations of which members were given out, in a bounded space, so that none comes twice.
+"""Remembers which incarnations of which members were given out, in bounded space, so that none
+comes twice.
 
-Rules of this file. The numbers of a member only rise. What is forgotten of the members that are
-gone is kept as one floor for all names: whoever is not known begins above it, so that a former
-incarnation of a forgotten name is still older than a new one. Names that come once (every
-consumer that pulls may have one of its own) take no room for ever.
+Rules of this file. The numbers of a member only rise. What is forgotten of members that are gone is
+kept as one floor for all names: an unknown name begins above it, so a former incarnation of a
+forgotten name is still older than a new one. Names that come once (every consumer that pulls may
+have one of its own) take no space for ever.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """`MemberLease`: until when a member may act for what it owns, by its own clock. Pure.
 
-Rules of this file. A lease is counted from the moment at which the question *left* that the
-coordinator answered: it was heard at some moment after that, so the coordinator's own count, which
-begins there, always ends later. A delay in the network, a process that stood still, a machine that
-was paused: each shortens what is left of a lease, and nothing but a newer answer lengthens it.
-An answer that comes so late that its lease is over is none.
+Rules of this file. A lease is counted from the moment at which the *request* left that the
+coordinator answered. The coordinator received it later, and its own count begins there, so that
+count always ends later. A delay in the network, a frozen process, a paused machine: each shortens
+what is left of a lease, and only a newer answer lengthens it. An answer that comes so late that its
+lease is over counts as none.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class MemberLease:
 
 
 class Title:
-    """Whether one partition is ours under one epoch *now*: what a delivery carries to be asked.
+    """Whether one partition is ours under one epoch *now*; a delivery carries it so that it can be
+    asked.
 
-    It answers where its owner lives. Pickled, it is a copy that nobody keeps up, and says no.
+    It answers where its owner lives. Pickled, it is a copy that is never updated, and says no.
     """
 
     __slots__ = ("_ask",)

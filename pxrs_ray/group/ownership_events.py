@@ -1,6 +1,6 @@
-"""Who owned which partitions before and after each change, with the change's number.
+"""Ownership before and after each change, numbered, for listeners.
 
-Rules of this file: pure. A group's history numbers its changes without a gap; a listener that
+Rules of this file: pure. A group's history numbers its changes without a gap. A listener that
 starts from a status and takes every change after it has the owners at any number, and sees by the
 numbers when it has missed one.
 """

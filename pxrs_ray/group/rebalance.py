@@ -1,8 +1,8 @@
-"""Sharing partitions out: from members to a target, and from a target to what must move.
+"""Rebalancing: from members to a target, and from a target to the partitions that must move.
 
-Rules of this file: what should be (the target) and what is (the rows) are two values. A partition
-is claimed only while nobody owns it; one that is owned by somebody else is asked back first. What
-already is where it should be is not touched.
+Rules of this file. The target (what should be) and the rows (what is) are two values. A partition
+is claimed only while nobody owns it; one that another member owns is asked back first. What already
+is where it should be is not touched.
 """
 
 from __future__ import annotations

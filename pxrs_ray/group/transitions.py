@@ -24,7 +24,7 @@ from pxrs_ray.errors import IllegalTransition
 
 
 class PartitionPhase(StrEnum):
-    """Where a partition stands between two owners."""
+    """The phases of a partition between two owners."""
 
     UNOWNED = "unowned"
     OWNED = "owned"
@@ -42,7 +42,7 @@ class PartitionEvent(StrEnum):
 
 
 class MemberPhase(StrEnum):
-    """Where a member stands between joining and being forgotten."""
+    """The phases of a member between joining and being forgotten."""
 
     GONE = "gone"
     ACTIVE = "active"

@@ -1,10 +1,10 @@
-"""`WriteQueue`: from decided records to durable ones, in order, coalesced, bounded.
+"""`WriteQueue`: decided records on their way to the store: in order, coalesced, bounded.
 
-Rules of this file. Records are numbered in the order in which they were decided; a reply that
-waits for record n may leave when `durable >= n`. One batch is under way at a time. A COMMIT that
-waits is replaced by a later one of the same partition and epoch, so that what waits is bounded by
-partitions and ownership changes however long a store is down. Replacing moves a commit later in
-the order, and `durable` never passes a number whose replacement still waits.
+Rules of this file. Records are numbered in the order in which they were decided; a reply that waits
+for record n may leave when `durable >= n`. One batch is under way at a time. A COMMIT that waits is
+replaced by a later one of the same partition and epoch, so what waits is bounded by partitions and
+ownership changes however long a store is down. Replacing moves a commit later in the order, and
+`durable` never passes a number whose replacement still waits.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ class WriteQueue:
             if record.version == 0:
                 assert isinstance(record, Write)
                 key = (record.partition, record.epoch)
+                # The key holds the epoch, and no change of owner lies within one epoch: so a commit
+                # may move behind the records between the two. One that is under way is in
+                # `_commits` no more.
                 superseded = self._commits.get(key)
                 if superseded is not None:
                     del self._waiting[superseded]

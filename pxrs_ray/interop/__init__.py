@@ -1,1 +1,1 @@
-"""Formats of other systems that messages come from and go to."""
+"""Formats of other systems that messages are imported from and exported to."""

@@ -1,8 +1,8 @@
-"""`Reserve`: some room that a log keeps for itself, so that a full disk cannot stay full.
+"""`Reserve`: disk space that a log keeps for itself, so that a full disk cannot stay full.
 
-Rules of this file. Retention frees room, but must write before it may: the manifest says where the
-log begins now, the snapshot keeps what the dropped frames knew. On a disk without room for even
-that the reserve is given up; it is made again when there is room.
+Rules of this file. Retention frees space, but must write before it may: the manifest says where the
+log begins now, the snapshot keeps what the dropped frames knew. On a disk without space for even
+that the reserve is given up; it is made again when there is space.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Looking at logs from outside: no Ray, no lock, and nothing is changed.
+"""Reads logs from outside: no Ray, no lock, and nothing is changed.
 
-`read_log` is the documented way for other tools to read a log's folder, of a running topology or
+`read_log` is the documented entry for other tools to read a log's folder, of a running topology or
 of one that is gone: it yields batches, and `Batch.to_arrow` makes record batches of one schema.
 """
 

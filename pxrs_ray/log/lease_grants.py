@@ -1,10 +1,10 @@
-"""`LeaseGrants`: a coordinator's side of its buffers' leases. Pure: whoever has it says the time.
+"""`LeaseGrants`: the coordinator's side of its buffers' leases. Pure: the caller passes the time.
 
 Rules of this file. What is sent back to a buffer is a reading of its own clock that was received
-from it, so a lease ends there no later than `lease_ms` after it was received here. Only what was
-received before this coordinator was last confirmed as the leading one is sent back: a successor
-that waits `lease_ms` from its own beginning on has nobody serving on its predecessor's word. A
-process that is not known to have the topology's own logs gets nothing.
+from it, so a lease ends there no later than `lease_ms` after it was received here. Only readings
+that were received before this coordinator was last confirmed as the leading one are sent back: a
+successor that waits `lease_ms` from its own beginning on knows that no buffer serves by its
+predecessor's grant. A process that is not known to have the topology's own logs gets nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LeaseGrants:
         self._slots = [_Slot(over_ms=now_ms + lease_ms) for _ in range(count)]
 
     def heard(self, index: int, incarnation: str, clock_ms: int, now_ms: int) -> None:
-        """A buffer has told what its clock says."""
+        """Take in a reading of a buffer's clock."""
         self._slots[index].newest = _Reading(incarnation, clock_ms, now_ms)
 
     def allow(self, index: int) -> None:
@@ -55,12 +55,14 @@ class LeaseGrants:
         self._slots[index].allowed = ""
 
     def heard_so_far(self) -> Heard:
-        """What has been heard now: take it before the registry is asked who leads."""
+        """The readings up to now: take them before asking the registry which coordinator leads."""
         return tuple(slot.newest for slot in self._slots)
 
     def leading(self, heard: Heard) -> None:
-        """The registry, asked after that was heard, has confirmed that this one leads."""
+        """The registry, asked after these readings came, has confirmed that this coordinator
+        leads."""
         for slot, reading in zip(self._slots, heard, strict=True):
+            # Confirmations may end in another order: an older reading never replaces a newer one.
             if reading.received_ms >= slot.confirmed.received_ms:
                 slot.confirmed = reading
 
@@ -70,6 +72,7 @@ class LeaseGrants:
         echo = slot.confirmed
         if not echo.incarnation or echo.incarnation != slot.allowed:
             return BufferGrant(self.generation, term, self.lease_ms)
+        # Noted before the grant leaves: it may arrive though its answer never comes back.
         slot.over_ms = max(slot.over_ms, echo.received_ms + self.lease_ms)
         return BufferGrant(self.generation, term, self.lease_ms, echo.clock_ms, echo.incarnation)
 

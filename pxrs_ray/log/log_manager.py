@@ -1,13 +1,13 @@
 """`LogManager`: the logs that one buffer holds, and what it must remember to open them again.
 
-Rules of this file. One writer at a time: everything but `log`, `ends` and `due` is for the
-buffer's writer thread. A log that cannot be opened is kept as the error that it is answered with,
-so that one damaged partition does not take the others down. Trouble that passes ends by itself:
-what is `due` is tried again by `mend`, with pauses. A log that failed is left, opened anew and
-given back what memory held of it, before anybody can append to it again. 'Not here' is never
-'new': a log begins only where `open` says that it is to be made, and what lies in its place under
-another id is never taken for it, and never thrown away. A log with an id serves nobody before
-`open` has said in this life how far it should reach.
+Rules of this file. One writer at a time: everything but `log`, `ends` and `due` is for the buffer's
+writer thread. A log that cannot be opened is kept as the error that answers its callers, so that
+one damaged partition does not take the others down. Passing trouble ends by itself: `mend` tries
+again what is `due`, with pauses. A log that failed is closed, opened anew and given back what
+memory held of it, before anybody can append to it again. 'Not here' is never 'new': a log begins
+only where `open` says that it is to be made, and what lies in its place under another id is never
+mistaken for it, and never thrown away. A log with an id serves nobody before `open` has said in
+this life how far it should reach.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Place = tuple[str, PartitionId]
 
 @dataclass(slots=True)
 class _Owed:
-    """What a log that failed held: it must reach `end` again, with what of `runs` is missing."""
+    """What a failed log held: it must reach `end` again, with what of `runs` is missing."""
 
     end: Offset = 0
     runs: list[Any] = field(default_factory=list)
@@ -125,7 +125,8 @@ class LogManager:
         )
 
     def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
-        """Where each log of `queue` stands, the broken ones included. Raises NotFound."""
+        """The ends and the state of each log of `queue`, the broken ones included. Raises
+        NotFound."""
         spec = self._specs.get(queue)
         if spec is None:
             raise NotFound(f"buffer {self._index} has no queue {queue!r}")
@@ -281,7 +282,7 @@ class LogManager:
         return place in self._expected and (goes_on or spec.limits.durability is Durability.MEMORY)
 
     def accept_loss(self, queue: str, partition: PartitionId, now_ms: int) -> None:
-        """Let a log that stands still after a loss go on above its gap, whatever is there."""
+        """Resume a log that halted after a loss, above its gap, whatever is there."""
         place = (queue, partition)
         if isinstance(self._broken.get(place), LogReplaced) and place in self._expected:
             put_aside(self.files, log_folder(self._data_folder, queue, partition))
@@ -326,7 +327,7 @@ class LogManager:
         return False
 
     def _leave(self, place: Place, log: PartitionLog) -> None:
-        """Let go of a log that failed, but not of what it had told anybody."""
+        """Close a log that failed, but keep what it had acknowledged."""
         self._owed[place] = _Owed(log.visible_end, log.unsynced())
         self._broken[place] = LogAway(f"{log.folder}: it is being opened anew")
         del self._logs[place]

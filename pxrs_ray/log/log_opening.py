@@ -1,10 +1,9 @@
-"""Opening a partition log: what its folder and its manifest know, made one.
+"""Opens a partition log: brings its folder and its manifest into agreement.
 
 Rules of this file. What is missing becomes a recorded gap, and the offsets go on above it, by a
-margin: readers may have been further than anybody wrote down. A log of another id is not touched.
-A log whose folder tells too little
-(no manifest; or an unclean end with unsynced messages, and another start of the machine since)
-waits until `PartitionLog.confirm` says how far it should reach.
+margin: readers may have been further than any file says. A log of another id is not touched. A log
+whose folder says too little (no manifest; or an unclean end with unsynced messages, and another
+start of the machine since) waits until `PartitionLog.confirm` says how far it should reach.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def log_folder(data_folder: Path, queue: str, partition: PartitionId) -> Path:
 def note_gap(
     manifest: Manifest, first: Offset, end: Offset, now_ms: int, reason: str, stop: bool
 ) -> None:
-    """Record that offsets are lost, unless that is known; `stop` makes the log stand still."""
+    """Record that offsets are lost, unless that is known; `stop` halts the log."""
     if any(gap.first <= first and end <= gap.end for gap in manifest.gaps):
         return
     manifest.gaps.append(Gap(first, end, now_ms, reason))

@@ -1,4 +1,4 @@
-"""The reading half of a partition log: where it stands, and what any thread may ask of it."""
+"""`LogView`: the reading half of a partition log: its offsets, and what any thread may read."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ALL_RECORDS = 1 << 62
 
 
 class FrameRun(NamedTuple):
-    """What a read brought: runs of whole frames, and the offset to read on at."""
+    """The result of a read: runs of whole frames, and the offset to read on at."""
 
     chunks: list[Any]
     next_offset: Offset
 
 
 class LogView:
-    """What of a partition log does not change it. The writing half is `PartitionLog`.
+    """The part of a partition log that does not change it. The writing half is `PartitionLog`.
 
-    `changes` counts what may end somebody's wait: messages, readable or dropped, groups, losses.
+    `changes` counts what may end a reader's wait: messages, readable or dropped, groups, losses.
     """
 
     def __init__(self, folder: Path, limits: LogLimits, files: Files, opened: Opened) -> None:

@@ -23,7 +23,7 @@ VERSION = 1
 
 @dataclass(slots=True)
 class Manifest:
-    """What is known of one partition log beside its segments.
+    """What is known of one partition log apart from its segments.
 
     `log_id` is the id of its queue, which was made once; '' in those that are older than ids.
     """

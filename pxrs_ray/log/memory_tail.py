@@ -1,4 +1,4 @@
-"""The newest frames of a log, in memory: where readers that keep up find everything."""
+"""`MemoryTail`: the newest frames of a log, in memory; readers that keep up read only these."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """`PartitionLog`: the ordered log of one partition. No Ray, no thread, no clock of its own.
 
 Rules of this file. One writer at a time calls `append` and everything else that changes the log;
-any thread may read. Files are touched without holding the lock, but for the note of what is
-synced. Offsets only rise, across every crash: what was given out once is never given to another
-message. A loss is a recorded gap. With durability ALWAYS readers see only what is synced, so that
-nobody acts on what a power cut undoes; the writer calls `sync` before it acknowledges. What must
-be known after a crash is on disk before it is done. A log whose file or sync failed takes nothing
-more: it is left (`abandon`) and opened anew, and `restore` gives it back what memory still holds.
+any thread may read. Files are touched without holding the lock, except for the note of what is
+synced. Offsets only rise, across every crash: an offset that was given out is never given to
+another message. A loss is a recorded gap. With durability ALWAYS readers see only what is synced,
+so that nobody acts on what a power cut undoes; the writer calls `sync` before it acknowledges. What
+must be known after a crash is on disk before it is done. A log whose file or sync failed takes
+nothing more: it is closed (`abandon`) and opened anew, and `restore` gives it back what memory
+still holds.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pxrs_ray.model import Offset, PartitionId
 
 
 class PartitionLog(RetainedLog):
-    """One partition's log. `recovery` says what torn tail was cut when it was opened."""
+    """One partition's log. `recovery` says which torn tail was cut when it was opened."""
 
     @classmethod
     def open(
@@ -114,7 +115,7 @@ class PartitionLog(RetainedLog):
         return self._producers.expected(header.producer_id, header.producer_epoch)
 
     def heard(self, packed_header: bytes) -> Heard | None:
-        """Where the producer of this header stands; None when the log does not know it."""
+        """The position of this header's producer in the log; None when the log does not know it."""
         header = unpack_header(packed_header)
         return self._producers.heard(header.producer_id, header.producer_epoch)
 
@@ -143,6 +144,7 @@ class PartitionLog(RetainedLog):
         with self._lock:
             if self._closed:
                 return
+            # Before the sync: what is appended while it runs may not be on disk when it returns.
             held, end = self._disk.hold(), self._end
         try:
             self._disk.sync(held.fd)

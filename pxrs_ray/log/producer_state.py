@@ -1,13 +1,13 @@
 """What a partition log remembers of its producers, so that a repeated append adds nothing twice.
 
 Rules of this file. A producer numbers its frames for a partition 0, 1, 2, ... within an epoch of
-its own. The log takes exactly the next number; answers a number it had with the first answer;
-refuses a number that skips ahead (SequenceGap) and an epoch older than the newest it has seen
-(ProducerFenced). A producer that the log does not know, or that raised its epoch, starts at 0;
-where the first frame of an epoch says what it follows, it is taken only if the producer stands
-exactly there (SequenceGap): nothing of the former epoch can have come in unseen.
-The state is part of the log: it is rebuilt from a snapshot and the frames after it. How long
-somebody has been silent is told by a time of the log's own, see `tick`.
+its own. The log takes exactly the next number. It answers a number it had with the first answer,
+and refuses a number that skips ahead (SequenceGap) and an epoch older than the newest it has seen
+(ProducerFenced). A producer that the log does not know, or that raised its epoch, starts at 0.
+Where the first frame of an epoch says what it follows, it is taken only if the producer is at
+exactly that position (SequenceGap): nothing of the former epoch can have come in unseen. The state
+is part of the log: it is rebuilt from a snapshot and the frames after it. For how long a producer
+has been silent is measured by a time of the log's own, see `tick`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`queues.json`: which queues a buffer has logs of; and the logs that lie aside."""
+"""`queues.json`: the queues whose logs a buffer holds, and the logs that were set aside."""
 
 from __future__ import annotations
 

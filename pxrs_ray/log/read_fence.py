@@ -97,6 +97,7 @@ class ReadFence(Closing):
     def _raise(self, epochs: Mapping[Place, Epoch]) -> None:
         if not epochs:
             return
+        # Memory first: an older reader is refused even where the disk takes no line.
         self._epochs.update(epochs)
         if self._lines > max(_LINES_MAX, 2 * len(self._epochs)):
             self.behind = True

@@ -1,11 +1,11 @@
-"""Opening segment files after a clean end or a crash.
+"""Opens segment files after a clean end or a crash.
 
-Rules of this file. Only the last segment that holds frames can have a torn tail: the one before
-it was synced before the next got its first frame. A tail is torn when no whole frame follows it;
-then it is cut, and what was cut is told. After a power cut the pages of what was not synced are
-there or not in any order, so there a tail is torn whatever follows. Anything else that is damaged
-is an error, and the file stays as it is. An index is a convenience: one that is missing or wrong
-is made anew.
+Rules of this file. Only the last segment that holds frames can have a torn tail: the one before it
+was synced before the next got its first frame. A tail is torn when no whole frame follows it; then
+the file is truncated there, and the cut is reported. After a power cut the pages of what was not
+synced are there or not in any order, so there a tail is torn whatever follows. Any other damage is
+an error, and the file stays as it is. An index is a convenience: one that is missing or wrong is
+made anew.
 """
 
 from __future__ import annotations

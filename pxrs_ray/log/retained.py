@@ -1,6 +1,7 @@
-"""The keeping half of a partition log: its manifest, its segments' ends, and what may be dropped.
+"""`RetainedLog`: the retention half of a partition log: its manifest, its segments' ends, and what
+may be dropped.
 
-Rules of this file. What frees room comes before what takes some; what must outlive the dropped
+Rules of this file. What frees space comes before what takes some. What must outlive the dropped
 frames (where the log begins now, what producers had sent) is on disk, synced, before they go.
 """
 

@@ -1,4 +1,4 @@
-"""Which of a log's oldest parts may go. Pure: told the time, answers a number."""
+"""Decides which of a log's oldest parts may be dropped. Pure: takes the time, answers a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walking the frames of a file from end to end, for recovery and inspection."""
+"""Reads the frames of a file from end to end, for recovery and inspection."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ REWRITE_BYTES = 4 << 20
 
 
 class Active:
-    """The descriptor of the segment that is written; closed when its last user lets go."""
+    """The descriptor of the segment that is written; closed when its last user releases it."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd

@@ -1,10 +1,10 @@
-"""How far a log is known to be synced, noted in its lock file, which is open anyway.
+"""Notes how far a log is synced, in its lock file, which is open anyway.
 
-Rules of this file. The note is written after each sync and is itself not synced. A process that
-comes after one that was killed finds the newest; after a power cut it is old, never too high.
-Below it nothing can be torn. Above it, in the same life of the machine, the page cache is not
-believed: a sync may have failed, and the system takes such pages for clean though they are not on
-disk. They are written again before anybody is told that they are there.
+Rules of this file. The note is written after each sync and is itself not synced. After a kill the
+next process finds the newest note; after a power cut the note is old, never too high. Below it
+nothing can be torn. Above it, in the same life of the machine, the page cache is not believed: a
+sync may have failed, and the system then marks such pages clean though they are not on disk. They
+are written again before anybody is told that they are there.
 """
 
 from __future__ import annotations

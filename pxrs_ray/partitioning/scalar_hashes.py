@@ -1,7 +1,7 @@
 """The hash functions, one key at a time: bytes and a seed in, a signed integer out.
 
-Rules of this file: short and obvious, for these are the definition that the vectorised
-`kernels` must equal. Seeds wrap to the width that the function has room for.
+Rules of this file: short and obvious, because these are the definition that `vector_hashes` must
+equal. Seeds wrap to the width that the function has room for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`PartitioningSpec`: how a queue spreads its messages over its partitions, as plain data that
-travels.
+"""`PartitioningSpec`: how a queue spreads its messages over its partitions, as plain data.
 
-A `Partitioner` counts turns and belongs to one producer; this says how to make one, anywhere.
+A `Partitioner` counts turns and belongs to one producer; a spec says how to make one in any
+process.
 """
 
 from __future__ import annotations

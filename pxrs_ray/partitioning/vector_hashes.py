@@ -1,6 +1,6 @@
-"""The hash functions over many keys of one length at once, equal to `scalar` bit for bit.
+"""The hash functions over many keys of one length at once, equal to `scalar_hashes` bit for bit.
 
-Rules of this file: one numpy operation works on all lanes, in place where it can, so that the
+Rules of this file: one numpy operation works on all keys, in place where it can, so that the
 temporaries stay in the cache. Arithmetic on unsigned arrays wraps silently, as hashing wants.
 """
 

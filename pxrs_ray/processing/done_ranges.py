@@ -1,11 +1,10 @@
-"""`DoneRanges`: which offsets are done above the lowest one that is not, and how that is written
-down.
+"""`DoneRanges`: the done offsets above the lowest one that is not done, and their text form.
 
-Rules of this file. What is done is kept as runs; below `low` everything is done. It is written as
-`1:` and numbers in base-32 digits with a continuation bit, one character for a number below 32:
-lengths that alternate between not done and done, from `low` on. Failed attempts follow behind a
-`;`: pairs of (distance from the former offset, attempts). Printable ASCII, no spaces. An empty
-map is written as ''.
+Rules of this file. Done offsets are kept as runs; below `low` everything is done. The text is `1:`
+and numbers in base-32 digits with a continuation bit, one character for a number below 32: lengths
+that alternate between not done and done, from `low` on. Failed attempts follow after a `;`: pairs
+of (distance from the former offset, attempts). Printable ASCII, no spaces. An empty map is written
+as ''.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`FairQueue`: whose turn it is, in proportion to weights, among those who have something ready.
+"""`FairQueue`: picks the next tenant, in proportion to weights, among those that have something
+ready.
 
 Rules of this file: start-time fair queueing. Each tenant has a virtual time that advances by
 1/weight with every turn; the one that is furthest behind is next. A tenant that comes back after

@@ -1,11 +1,11 @@
-"""`KeyLanes`: many keys of one partition in work at once, each key in order.
+"""`KeyLanes`: works many keys of one partition at once, each key in order.
 
-Rules of this file. Every key is a lane, worked one message at a time; a message without a key is
-a lane of its own. The checkpoint is the lowest offset that is not done; the gap map keeps what is
+Rules of this file. Every key is a lane, worked one message at a time; a message without a key is a
+lane of its own. The checkpoint is the lowest offset that is not done; the gap map keeps what is
 done above it. A message that fails holds up its own lane only, with growing pauses, until the
-failure policy takes it; under QUARANTINE its key is parked, with all that comes later for it.
-Lanes take turns fairly between tenants. When what would have to be written down might not fit
-into a row's detail any more, only the lowest offset may begin, until it fits again.
+failure policy takes it; under QUARANTINE its key is parked, with all later messages of it. Lanes
+take turns fairly between tenants. When the gap map might not fit into a row's detail any more, only
+the lowest offset may begin, until it fits again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SPARE_CHARS = 32
 
 @dataclass(frozen=True, slots=True)
 class LaneRules:
-    """How lanes are worked: see `GroupConfig` for what each of these means to a user."""
+    """How lanes are worked: see `GroupConfig` for what each field means to a user."""
 
     retry: RetryRules
     timeout_ms: int | None

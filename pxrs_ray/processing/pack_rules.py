@@ -1,8 +1,8 @@
-"""Processing strategies: what becomes of each message of a pack when a round of it is over.
+"""Processing strategies: what happens to each message of a pack when a round of it is over.
 
 Rules of this file. A round ends when every message has succeeded or failed, or when the pack has
-taken its time: then those that are still in work, or never began, have timed out. The strategy is
-a table of what each fate leads to; the limits (retries, failure percentage) are looked at after it.
+taken its time: then those that still run, or never began, have timed out. The strategy is a table
+from each fate to what follows; the limits (retries, failure percentage) are applied after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pxrs_ray.errors import ConfigError
 
 
 class Fate(StrEnum):
-    """How a message came out of a round."""
+    """The result of a message in a round."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -23,8 +23,8 @@ class Fate(StrEnum):
 
 
 class Next(StrEnum):
-    """What follows: it is done; tried again in the next round; given up (the failure policy says
-    how); or the round goes on waiting for it."""
+    """What follows for a message: it is done; it is tried again in the next round; it is given up
+    (the failure policy says how); or the round goes on waiting for it."""
 
     DONE = "done"
     AGAIN = "again"
@@ -61,9 +61,9 @@ class PackRules:
     """How a pack is judged.
 
     `retries` rounds may follow the first one; 0 is unlimited. The pause before a retry is
-    `pause_ms` and doubles up to `pause_ms_max`. `failure_percentage`: when more than this share of
-    the pack's messages, counted against the whole pack as it was at first, failed or timed out in
-    one round, no retry follows: what is that broken is not mended by repeating. 100 never stops.
+    `pause_ms` and doubles up to `pause_ms_max`. `failure_percentage`: no retry follows a round in
+    which more than this share of the pack's messages failed or timed out, counted against the whole
+    pack as it was at first: repeating does not cure that much. 100 never stops.
     """
 
     strategy: ProcessingStrategy

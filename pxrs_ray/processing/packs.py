@@ -1,10 +1,10 @@
-"""`PackScheduler`: messages pack by pack, as a submit and a processing strategy say.
+"""`PackScheduler`: works messages pack by pack, as a submit and a processing strategy say.
 
 Rules of this file. A pack is what is there when the former one is over, up to a number. It goes
-through rounds; after each the processing strategy judges every message. A pack is over when all
-its messages are done or given up. What is done is kept in the gap map as soon as it cannot be
-tried again, so a crash repeats only the rest; the number of rounds survives as `attempts`. Where
-a former owner left a large gap map, packs are small enough for it to fit into a row's detail.
+through rounds; after each the processing strategy judges every message. A pack is over when all its
+messages are done or given up. A message is noted in the gap map as soon as it is done and cannot be
+tried again, so a crash repeats only the rest; the number of rounds survives as `attempts`. Where a
+former owner left a large gap map, packs are small enough for it to fit into a row's detail.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`Quarantine`: which keys of a partition are put aside, and what waits behind each, in order.
 
 Rules of this file. The truth is a log: partition p of the queue `{queue}.quarantine.{group}`
-belongs to partition p of the queue. Only the owner writes what happened there, fenced by its
-epoch; operators add what they want. This class is the fold of that log: the same records give the
-same state to everybody who reads them, and a record that repeats or comes too late changes nothing.
+belongs to partition p of the queue. Only the owner writes what happened there, fenced by its epoch;
+operators add their requests. This class is the fold of that log: every reader gets the same state
+from the same records, and a record that repeats or comes too late changes nothing.
 
 * parked     a message of a key is put aside, with its offset, attempts and error
 * retry      an operator wants the key re-driven
@@ -35,7 +35,7 @@ COMPACT_FROM = 64
 
 
 class Record(StrEnum):
-    """See the rules at the head of this file."""
+    """One record of the log. See the rules at the head of this file."""
 
     PARKED = "parked"
     RETRY = "retry"
@@ -59,9 +59,10 @@ class Parked:
 
 
 class Entries(Mapping[Offset, Parked]):
-    """What waits of one key by position, in order; 32 bytes a message, and its error if it failed.
+    """The waiting messages of one key by position, in order; 32 bytes a message, and its error if
+    it failed.
 
-    Positions rise. What is first goes first: removing anything else takes longer.
+    Positions rise. The first is removed first: removing any other takes longer.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""What to do after a handler failed: a pure decision from a policy and a count.
+"""Decides what follows a handler's failure, from a policy and a count. Pure.
 
-Rules of this file: an attempt is counted before it is judged; after `attempts_max` failed
-attempts the `FailurePolicy` decides, and whatever it is, the message is never lost silently:
-STOP keeps it and stands still with an alarm, SKIP records it, DEAD_LETTER moves it, QUARANTINE
-puts it aside with all later messages of its key, in order, until somebody retries or skips them.
+Rules of this file. An attempt is counted before it is judged. After `attempts_max` failed attempts
+the `FailurePolicy` decides, and no policy ever loses the message silently: STOP keeps it and halts
+the partition with an alarm, SKIP records it, DEAD_LETTER moves it, QUARANTINE puts it aside with
+all later messages of its key, in order, until somebody retries or skips them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pxrs_ray.errors import ConfigError
 
 
 class FailurePolicy(StrEnum):
-    """What becomes of a message that failed `attempts_max` times."""
+    """What happens to a message that failed `attempts_max` times."""
 
     STOP = "stop"
     SKIP = "skip"

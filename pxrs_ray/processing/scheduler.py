@@ -1,7 +1,7 @@
-"""The nouns of processing: `Item`, `Task`, and what every `WorkScheduler` answers.
+"""The nouns of processing: `Item`, `Task`, and the contract of every `WorkScheduler`.
 
-Rules of this file: an item is one message of the partition; a task is one thing to be done with
-items, now; a course never gives out a task twice while it runs, and forgets what a task says
+Rules of this file. An item is one message of the partition; a task is one thing to be done with
+items, now. A scheduler never gives out a task twice while it runs, and ignores the result of a task
 that it no longer waits for.
 """
 
@@ -45,7 +45,7 @@ class Work(StrEnum):
 class Task:
     """Do `work` with `items`, in their order. `attempt` is 1 for the first.
 
-    `due_ms` is when it has taken too long; what it says after that is not listened to.
+    `due_ms` is when it has taken too long; a later result is ignored.
     """
 
     work: Work
@@ -62,11 +62,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a partition is: what its row in the registry will say.
+    """How far a partition is: what its row in the registry will contain.
 
-    Everything below `checkpoint` is done; `detail` holds what is done above it, and which
-    messages have failed how often, or are suspected of having killed a process; `attempts` are
-    those of the message at the checkpoint.
+    Everything below `checkpoint` is done; `detail` holds what is done above it, and which messages
+    have failed how often, or are suspected of having killed a process; `attempts` are those of the
+    message at the checkpoint.
     """
 
     checkpoint: Offset
@@ -75,7 +75,8 @@ class Standing:
 
 
 class WorkScheduler(Protocol):
-    """The processing of one partition under one epoch. Not thread-safe; told the time."""
+    """Schedules the work of one partition under one epoch. Not thread-safe; the caller passes the
+    time."""
 
     def offer(self, items: Sequence[Item]) -> None:
         """Take the next messages, in the order of their offsets."""

@@ -1,8 +1,8 @@
-"""Submit strategies: what of a pack may be in work at the same time.
+"""Submit strategies: which messages of a pack may run at the same time.
 
-Rules of this file. A `Submission` is made of the items of one round, in the order of their
-offsets; `begin` names what may begin and was not named before, in that order; `ended` says that
-an item is over, however it went. Nothing is named before everything that it must wait for.
+Rules of this file. A `Submission` is made of the items of one round, in the order of their offsets.
+`begin` names items that may begin and were not named before, in that order; `ended` reports that an
+item is over, however it went. No item is named before everything that it must wait for.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pxrs_ray.processing.scheduler import Item
 
 
 class SubmitStrategy(StrEnum):
-    """BURST: all at once. BATCH: so many at once, then the next. The others: one at a time of
-    each originator (key), of each tenant, or altogether."""
+    """BURST: all at once. BATCH: so many at once, then the next. The others: one at a time of each
+    originator (key), of each tenant, or altogether."""
 
     BURST = "burst"
     BATCH = "batch"

@@ -1,14 +1,14 @@
-"""Who is to blame when a process dies with messages in the hands of its handler. Pure.
+"""Finds which message killed a process, from the handler calls that were under way. Pure.
 
 Rules of this file. A death counts as a failed attempt of a message only when that message was the
-only one in hand: then it is certain. Otherwise everything that was in hand is *suspect*. A suspect
-has trouble, which grows with each death that it was in hand at: by one when the process was killed
-from outside, as far as anybody knows, by two when the process ended itself (a fault, an exit in
-the handler). From trouble two on a suspect is delivered alone: nothing else begins in its process
-while it is in hand, for a time that grows fourfold with each trouble. So innocents pass, one after
-the other, and whatever kills its process, however late, is alone with it in the end.
+only one in hand: then it is certain. Otherwise every message in hand is *suspect*. A suspect has
+trouble, which grows with each death at which it was in hand: by one when the process was killed
+from outside, as far as anybody knows, by two when the process ended itself (a fault, an exit in the
+handler). From trouble two on a suspect is delivered alone: nothing else begins in its process while
+it is in hand, for a time that grows fourfold with each trouble. So innocent messages pass, one
+after the other, and a message that kills its process, however late, is alone with it in the end.
 
-What is known of this lies in the detail of the partition's row: it survives every process.
+All of this is kept in the detail of the partition's row, and so survives every process.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ PAUSE_MS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """One call of a handler that was under way: of messages `first` to, not including, `end`.
+    """One call of a handler that was under way: messages `first` to, not including, `end`.
 
-    `redriven`: of the message at that position of the partition's quarantine.
+    `redriven`: it was for the message at that position of the partition's quarantine.
     """
 
     partition: PartitionId
@@ -117,7 +117,7 @@ class Suspect:
 
     @property
     def apart(self) -> bool:
-        """Whether it is delivered by itself, and not in a batch."""
+        """Whether it is delivered alone, and not in a batch."""
         return self.isolated or self.alone > 0
 
     @property

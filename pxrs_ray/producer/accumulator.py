@@ -1,8 +1,8 @@
-"""`Accumulator`: collects messages, routes them, and hands frames to the outbox. Pure.
+"""`Accumulator`: collects messages, routes them, and passes frames to the `Sender`. Pure.
 
 Rules of this file. Messages of one key keep the order in which they were given. The open batch is
 closed by size, or by its owner when it has lingered. A message that can never be sent is refused
-when it is given, so that it does not take its neighbours down. Every `now_ms` is monotonic; the
+when it is given, so that it does not fail the messages around it. Every `now_ms` is monotonic; the
 wall clock only dates messages.
 """
 
@@ -134,13 +134,13 @@ class Accumulator:
     def __init__(
         self,
         partitioner: Partitioner,
-        outbox: Sender,
+        sender: Sender,
         limits: ProducerLimits,
         producer_id: bytes | None = None,
     ) -> None:
         self._partitioner = partitioner
         self._labelled = partitioner.strategy == "label"
-        self._outbox = outbox
+        self._sender = sender
         self._limits = limits
         self._message_bytes_max = min(limits.message_bytes_max, limits.room_bytes)
         self._producer_id = producer_id or uuid.uuid4().bytes
@@ -153,7 +153,7 @@ class Accumulator:
     def pending_bytes(self) -> int:
         """Bytes that were given and are not acknowledged."""
         open_bytes = self._open.size_bytes if self._open is not None else 0
-        return open_bytes + self._outbox.pending_bytes
+        return open_bytes + self._sender.pending_bytes
 
     @property
     def opened(self) -> bool:
@@ -167,7 +167,7 @@ class Accumulator:
         While every buffer is at work on a call, another one would only wait its turn: what comes
         meanwhile gathers, so that batches grow with the load by themselves.
         """
-        if self._open is None or self._outbox.busy():
+        if self._open is None or self._sender.busy():
             return None
         return self._open.opened_ms + self._limits.linger_ms
 
@@ -222,7 +222,7 @@ class Accumulator:
         return Receipt(batch.shipment, at)
 
     def close_open(self, now_ms: int) -> None:
-        """Give the open batch, routed, to the outbox; its receipts tell what went wrong."""
+        """Give the open batch, routed, to the `Sender`; its receipts tell what went wrong."""
         batch, self._open = self._open, None
         if batch is not None:
             due_ms = min(now_ms, batch.opened_ms + self._limits.linger_ms)
@@ -292,8 +292,8 @@ class Accumulator:
     def _pack(
         self, partition: PartitionId, part: Batch, shipment: Shipment, index: int, now_ms: int
     ) -> None:
-        epoch, sequence = self._outbox.numbers(partition)
+        epoch, sequence = self._sender.numbers(partition)
         header, body = part.to_wire(self._producer_id, epoch, sequence, self._options)
         # A small body is pickled ten times faster as bytes than as a buffer beside the pickle.
         packed = body.to_pybytes() if body.size < OUT_OF_BAND_BYTES else body
-        self._outbox.add(partition, header, packed, shipment, index, now_ms)
+        self._sender.add(partition, header, packed, shipment, index, now_ms)

@@ -38,7 +38,7 @@ class SenderLimits:
 
 
 class Ticket(Protocol):
-    """Whoever wants to know what became of a frame; called exactly once a frame."""
+    """Receives the result of a frame; called exactly once a frame."""
 
     def settle(self, index: int, answer: Appended | PxrsError) -> None:
         """Frame `index` of the ticket is in the log, or was given up."""
@@ -46,7 +46,8 @@ class Ticket(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """One frame on its way. `sent`: the log may have it, under its number of now or one before."""
+    """One frame under way. `sent`: the log may have it, under its present number or an earlier
+    one."""
 
     partition: PartitionId
     header: bytes
@@ -97,9 +98,9 @@ class Call:
 class Lane:
     """One partition's frames, oldest first.
 
-    `doubt`: one was given up, and the log has not said yet whether it had come. `hole`: the log
-    waits for a number that will never come. `heard`: where it stood then. `follows`: what the
-    first frame of the epoch says.
+    `doubt`: a frame was given up, and the log has not said yet whether it had come. `hole`: the log
+    waits for a number that will never come. `heard`: the producer's position in the log at that
+    time. `follows`: the mark that the first frame of the epoch carries.
     """
 
     epoch: int = 0

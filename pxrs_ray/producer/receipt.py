@@ -1,4 +1,4 @@
-"""What a producer answers: where each message went, once that is known."""
+"""What a producer returns: where each message was stored, once that is known."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Routing: which messages of a batch go to which partition, and columns in that order.
 
 Rules of this file. Pure, and stable: messages of one partition keep the order they had, so the
-order per key is kept. Large inputs are cut into chunks first, for a batch of one to sixteen
-megabytes is what Ray carries best.
+order per key is kept. Large inputs are cut into chunks first, because Ray carries batches of one to
+sixteen megabytes best.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""`Sender`: what a producer has sent and not yet seen acknowledged. Pure: told the time.
+"""`Sender`: what a producer has sent and not yet seen acknowledged. Pure: the caller passes the
+time.
 
 Rules of this file. The frames of a partition are numbered and sent in order, several calls at a
-time; the log takes them in that order and answers a repeat as before, so a call whose answer was
-lost is simply made again. A frame is given up only when its refusal is final or its deadline has
-passed. Whether it is in the log, only the log can tell: the later frames keep their numbers until
+time. The log takes them in that order and answers a repeat as before, so a call whose answer was
+lost is simply repeated. A frame is given up only when its refusal is final or its deadline has
+passed. Whether it is in the log, only the log can say: the later frames keep their numbers until
 the log says that it waits for one that will never come (a frame was given up, or the log lost what
 it had acknowledged). Then, once nothing of the partition is under way, they are numbered anew in a
-new epoch, whose first frame says where the log stood: when a call of the old epoch has arrived
-meanwhile, the log refuses it and tells what it has. A call that arrives even later is fenced.
+new epoch, whose first frame names the producer's position in the log: when a call of the old epoch
+has arrived meanwhile, the log refuses the frame and says what it has. A call that arrives even
+later is fenced.
 """
 
 from __future__ import annotations
@@ -167,12 +169,16 @@ class Sender:
     def _refused(self, lane: Lane, frame: Frame, answer: Refused, now_ms: int) -> None:
         error = answer.error
         if isinstance(error, SequenceGap):  # no trouble of its own: an earlier frame was refused
+            # Where the log waits for a frame that we still have, that one is sent again, and this
+            # one after it. A number below our oldest is never sent again: it leaves a hole.
             oldest = lane.frames[0].sequence if lane.frames else frame.sequence
             expected = answer.expected_sequence
             if expected is not None and (expected < oldest or frame.sequence == 0):
                 # The number will never come; or the epoch does not follow what the log has.
                 lane.hole, lane.heard = True, answer.heard
             return
+        # A frame that was given up may be fenced by an epoch of our own, begun after it was given
+        # up: nobody took over then.
         if isinstance(error, ProducerFenced) and frame in lane.frames:
             self.fenced = error
         lane.refusal = error
@@ -211,6 +217,8 @@ class Sender:
 
     def _close_up(self, lane: Lane) -> None:
         """Number the lane's frames from 0 in a new epoch, when that is due and nothing flies."""
+        # A call that still flies may add to the log: what was heard of it must be the last word
+        # before the frames are numbered anew.
         if not lane.hole or lane.flying():
             return
         for frame in list(lane.frames):

@@ -1,4 +1,4 @@
-"""How many consumers a group should have: a pure function of what was observed, and the clock."""
+"""How many consumers a group should have: a pure function of observations and the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scaler sees and says: frozen data, every time and rate with its unit in the name."""
+"""The input and output of a scaler: frozen data, every time and rate with its unit in the name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pxrs_ray.model import MemberId, Offset, PartitionId
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:
-    """One partition at one moment: where its log ends, how far its group is, who works it."""
+    """One partition at one moment: the end of its log, the group's position, and its owner."""
 
     partition: PartitionId
     end_offset: Offset
@@ -41,14 +41,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class ScalerSettings:
-    """The bounds and the temper of a scaler.
+    """The bounds of a scaler, and how fast it reacts.
 
     `target_lag_ms` is the age that the oldest waiting message may have; a backlog is to be worked
-    off within `drain_ms`. `settle_ms` must pass after a change before what it brought is judged,
-    and before the next change outwards; `calm_ms` of little load before a change inwards.
-    `gain_min` is the share by which a larger crew must raise throughput to be kept;
-    `remember_ms` is how long a size that did not help is not tried again. `idle_ms` without a
-    message lets a group whose `consumers_min` is 0 go to sleep.
+    off within `drain_ms`. `settle_ms` must pass after a change before its effect is measured, and
+    before the next scale-out; `calm_ms` of little load must pass before a scale-in. `gain_min` is
+    the share by which more consumers must raise throughput to be kept; for `remember_ms` a size
+    that did not help is not tried again. A group whose `consumers_min` is 0 stops all consumers
+    after `idle_ms` without a message.
     """
 
     consumers_min: int
@@ -77,7 +77,7 @@ class ScalerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """How many consumers there should be, and why. `skew` names a partition that is alone late."""
+    """How many consumers there should be, and why. `skew` names a partition that alone is late."""
 
     consumers: int
     reason: str

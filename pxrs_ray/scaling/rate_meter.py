@@ -1,4 +1,4 @@
-"""From positions at moments to rates: what comes in, what is done, what one consumer can do."""
+"""Computes rates from positions over time: what arrives, what is done, what one consumer can do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENOUGH_S = 1.0
 class ObservedRates:
     """Messages a second over the window: arriving, done in all, and done by one busy consumer.
 
-    `per_consumer` is None while nobody has been seen at full work.
+    `per_consumer` is None while no consumer has been seen at full load.
     """
 
     arriving: float
@@ -23,7 +23,8 @@ class ObservedRates:
 
 
 class RateMeter:
-    """Keeps observations of a window, and what a consumer that had enough to do could do."""
+    """Keeps the observations of a window, and the throughput of a consumer that had enough to
+    do."""
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
@@ -45,15 +46,14 @@ class RateMeter:
         return ObservedRates(arriving, done, self._per_consumer)
 
     def forget_window(self) -> None:
-        """The crew has changed: what was measured with another one says nothing of this one."""
+        """The number of consumers has changed: earlier measurements say nothing of it."""
         while len(self._seen) > 1:
             self._seen.popleft()
 
     def _learn(self, first: Observation, last: Observation, seconds: float) -> None:
-        """Measure those who had enough to do all the time: who waits for work is no measure.
-
-        A little lag is always there, for checkpoints follow the work: enough is a second's work.
-        """
+        """Measure consumers that had enough to do all the time: one that waits for work is no
+        measure. A little lag is always there, because checkpoints follow the work: enough is a
+        second's work."""
         before = {p.partition: p for p in first.partitions}
         done: dict[str, int] = {}
         waited: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""From a queue's option `source` to an open `Source`, and to its virtual partitions."""
+"""Opens the `Source` that a queue's option `source` names, and maps it to virtual partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REDIS_OPTIONS = {"stream", "key", "payload", *PASSWORD_REFERENCES}
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """An external queue, as its readers must know it: plain data that travels.
+    """An external queue, as its readers must know it: plain data that pickles.
 
     `spread` says in which virtual partition a message is; it is the same for every reader.
     """

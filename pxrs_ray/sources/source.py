@@ -1,4 +1,4 @@
-"""`Source`: what an external queue must be able to do. These docstrings are the contract."""
+"""`Source`: the contract of an external queue, in these docstrings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pxrs_ray.model import Offset
 class SourceRecord:
     """One message of a source. Offsets rise from message to message, and need not be dense.
 
-    `error` says why it cannot be given to a handler: then the failure policy has it at once.
+    `error` says why it cannot be given to a handler: then the failure policy applies at once.
     """
 
     offset: Offset

@@ -1,4 +1,4 @@
-"""What `status`, `lag` and `history` answer: frozen data that prints well.
+"""The answers of `status`, `lag` and `history`: frozen data that prints well.
 
 Rules of this file: plain numbers with units in their names, no connection to anything alive. Each
 table prints as aligned text (`repr`) and as HTML in a notebook (`_repr_html_`).
@@ -51,10 +51,10 @@ def _cell(value: object) -> str:
 class PartitionStatus:
     """One partition of one group. `lag_ms` is the age of the oldest message not yet passed.
 
-    `call_s` is for how long the handler has been at the message at `call_offset`. Owner and epoch
-    are those that the registry holds. `stands` says that the checkpoint has not moved while the
-    lag grew; `fenced_by` is an epoch that its log knows, and that is above the owner's: the owner
-    can read nothing.
+    `call_s` is for how long the handler has worked on the message at `call_offset`. Owner and epoch
+    are those in the registry. `stands` says that the partition is stalled: its checkpoint has not
+    moved while the lag grew. `fenced_by` is an epoch that its log knows, and that is above the
+    owner's: the owner can read nothing.
     """
 
     partition: PartitionId
@@ -98,7 +98,8 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class CallUnderWay:
-    """A call that a handler is at, and for how long, as far as somebody has looked."""
+    """A call of a handler that has not ended, and for how long it has run when it was last looked
+    at."""
 
     partition: PartitionId
     offset: Offset
@@ -129,7 +130,7 @@ class GivenUp:
 class ConsumerStatus:
     """One consumer of one group. `state` is running, pending, starting, silent, away, failed ...
 
-    `calls` are the longest that its handler is at. `given_up` are the newest of
+    `calls` are the longest calls of its handler that have not ended. `given_up` are the newest of
     `given_up_count` messages that the failure policy has dealt with since it started.
     """
 
@@ -152,8 +153,8 @@ class ConsumerStatus:
 class GroupStatus:
     """One group at one moment. `unused_since_ms` is 0 while it has members.
 
-    `unknown` says what could not be asked now; `records_waiting` changes of ownership and
-    membership are decided and not in the registry: nobody has been told of them.
+    `unknown` says what could not be asked now. `records_waiting` changes of ownership and
+    membership are decided but not yet in the registry: no member knows of them.
     """
 
     group: str
@@ -286,7 +287,7 @@ class QueueStatus:
 class TopologyStatus:
     """A whole topology at one moment. `changes_waiting` wait for the registry to be back.
 
-    `places` tells of each buffer, `uneven` the moves that would spread them more evenly.
+    `places` describes each buffer, `uneven` lists the moves that would spread them more evenly.
     """
 
     topology: str

@@ -1,4 +1,4 @@
-"""What `pxrs doctor` makes of a status: each thing that is wrong, with its remedy. Pure."""
+"""What `pxrs doctor` finds in a status: each problem, with its remedy. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at, and what to do about it."""
+    """One thing that was checked, and what to do about it."""
 
     level: Level
     subject: str
@@ -238,7 +238,8 @@ def _is_refused(partition: PartitionStatus) -> bool:
 
 
 def _check_standing(group: GroupStatus, topology: str) -> Iterator[Finding]:
-    """Owned partitions that stand while their lag grows, unless it is told already why."""
+    """Owned partitions that are stalled while their lag grows, unless the reason is listed
+    already."""
     for p in group.partitions:
         in_a_call = (p.call_s or 0.0) >= CALL_LONG_S
         if p.stands is None or not p.halt or p.problem or _is_refused(p) or in_a_call:

@@ -1,4 +1,4 @@
-"""What a notebook wants beside the tables: the lag of a group over time, as a picture.
+"""The lag of a group over time as a picture, for a notebook.
 
 from pxrs_ray.status.lag_plot import watch
 watch(topology.group("billing"), seconds=10)

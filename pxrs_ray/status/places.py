@@ -1,8 +1,8 @@
-"""Where the buffers of a topology are, as people are shown it, and how evenly. Pure.
+"""The placement of a topology's buffers, as people see it, and how even it is. Pure.
 
 Rules of this file. A topology is spread when no node has two buffers more than another node that
-could have one: so the loss of a node stops as few partitions as it can. What waits for its host is
-on no node, and is not moved: it goes on where its disk is.
+could have one: so the loss of a node stops as few partitions as it can. A buffer that waits for its
+host is on no node, and is not moved: it goes on where its disk is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEPOSED = "led by another"
 
 @dataclass(frozen=True, slots=True)
 class BufferStatus:
-    """One buffer: where it is at home, and how it is there.
+    """One buffer: its home, and its state there.
 
     `state` is one of the texts above, and `told` says more where there is more to say. `disk` is
     the id of the disk that its logs are on, `host` and `node` are where that disk is, or was last.

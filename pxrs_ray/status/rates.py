@@ -1,4 +1,4 @@
-"""How fast things go: rates out of successive statuses. Pure; time comes with each status."""
+"""Computes rates from successive statuses. Pure; each status carries its time."""
 
 from __future__ import annotations
 

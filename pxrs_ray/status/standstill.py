@@ -1,10 +1,11 @@
-"""`Standstill`: finds partitions whose checkpoint stands while their lag grows. Pure.
+"""`Standstill`: finds stalled partitions: the checkpoint does not move while the lag grows. Pure.
 
-Rules of this file. Somebody owns the partition and messages wait in it, all the time; its
-checkpoint does not move; and more messages wait than at the beginning. That is told after
-WINDOW_MS, and not before three times the longest of the last pauses that it made between two
-moves: who works slowly and commits now and then is at work. Nobody's partition, a paused group's
-and an empty one's stand still rightly, and what cannot be asked tells nothing.
+Rules of this file. A partition is stalled when all the time it has an owner and messages wait in
+it, its checkpoint does not move, and more messages wait than at the beginning. That is reported
+after WINDOW_MS, and not before three times the longest of the last pauses that it made between two
+moves: a slow consumer that commits now and then is at work. A partition without an owner, a paused
+group's and an empty one do not move either and are not stalled. What cannot be asked is not
+reported.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LOG_REFUSES = "its log refuses its owner"
 
 @dataclass(frozen=True, slots=True)
 class Stands:
-    """For how long a checkpoint has stood, and by how many messages the lag grew meanwhile."""
+    """For how long a checkpoint has not moved, and by how many messages the lag grew meanwhile."""
 
     seconds: float
     grown: int
@@ -39,7 +40,7 @@ class _Watched:
 
 
 class Standstill:
-    """The partitions of one group, as somebody sees them every few seconds."""
+    """The partitions of one group, as an observer sees them every few seconds."""
 
     def __init__(self) -> None:
         self._watched: dict[PartitionId, _Watched] = {}

@@ -1,6 +1,6 @@
-"""Registry stores: where ownership, checkpoints and epochs live. The contract is in `base`.
+"""Registry stores: where ownership, checkpoints and epochs are kept. The contract is in `registry`.
 
-Rules of this file. `open_store` is the one door: a backend's module, and with it its driver, is
+Rules of this file. `open_store` is the only entry: a backend's module, and with it its driver, is
 imported only when its URL is opened.
 """
 

@@ -1,4 +1,4 @@
-"""Move a stopped topology's registry from one store to another, verified.
+"""Copies a stopped topology's registry from one store to another, and verifies the copy.
 
 Rules of this file. Nothing is written to the source. A group that changes while it is copied, or
 whose owners are alive, is refused: stop the topology first. What cannot be read back from the

@@ -1,9 +1,9 @@
-"""Deadlines, and trying the same conditional write again until one.
+"""Deadlines, and repeating a conditional write until one.
 
 Rules of this file. The outcome of a call whose connection broke is unknown: the same call is made
-again, which is safe because every mutator is conditional and idempotent by its post-state. Only
-the deadline ends the trying, as `StoreUnavailable`. Driver errors leave as `StoreError`, with
-their text scrubbed of secrets and without the driver's own exception behind them.
+again, which is safe because every mutator is conditional and idempotent by its post-state. Only the
+deadline ends the retries, as `StoreUnavailable`. Driver errors leave as `StoreError`, with their
+text scrubbed of secrets and without the driver's own exception as their cause.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Persistence:
-    """How one store tries again: which errors pass by themselves, and until when.
+    """How one store retries: which errors pass by themselves, and until when.
 
     `where` is the redacted address, `driver_errors` the roots of what the driver raises,
-    `is_passing` tells which of those may succeed when tried again, `scrub` removes secrets, and
-    `worded` makes the error to be raised of one that does not pass and of what is to be told.
+    `is_passing` says which of those may succeed when tried again, `scrub` removes secrets, and
+    `worded` makes the error to raise from one that does not pass and a text.
     """
 
     where: str

@@ -45,7 +45,8 @@ DOCUMENT_CHARS_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What a store says of itself. `url` has every secret replaced; `warnings` are for people."""
+    """A store's description of itself. `url` has every secret replaced; `warnings` are for
+    people."""
 
     backend: str
     url: str

@@ -1,1 +1,1 @@
-"""What becomes of loops, threads and processes that fail, hang or are frozen."""
+"""What happens to loops, threads and processes that fail, hang or are frozen."""

@@ -1,10 +1,11 @@
-"""What a process that a handler forks must not inherit: our signals, our sockets, our work.
+"""Removes from a process that a handler forks what it must not inherit: our signals, sockets and
+work.
 
 Rules of this file. A child of `os.fork`, of multiprocessing or of a process pool begins as a copy
-of the consumer. It gets the system's own SIGTERM and SIGINT, so that whoever made it can end it;
-it lets go of the sockets that Ray and we hold, so that a consumer's death is seen while a child of
-its lives on; and when it comes back from the handler, by a return, an error or `sys.exit()`, it
-ends: a second worker of the same messages it must never be.
+of the consumer. It gets the system's own SIGTERM and SIGINT, so that its parent can end it. It
+closes the sockets that Ray and we hold, so that a consumer's death is seen while a child of its
+lives on. When it comes back from the handler, by a return, an error or `sys.exit()`, it ends: it
+must never be a second worker of the same messages.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""`FreezeDetector`: whether a process that does not answer is frozen, and must be ended. Pure.
+"""`FreezeDetector`: decides whether a process that does not answer is frozen, and must be ended.
+Pure.
 
-Rules of this file. A process is asked for its pulse again and again, by somebody who runs beside
-it. Slow is not frozen: a pulse is answered by a thread that does nothing else, so that an event
-loop at work on something big, or a registry that is away, never looks like a frozen process. Who
-asks may have stood still itself: then what it counted is forgotten.
+Rules of this file. Another process of the node checks the pulse of this one again and again. Slow
+is not frozen: a thread that does nothing else answers, so that an event loop at work on something
+big, or a registry that is away, never looks like a frozen process. The checking process may have
+been frozen itself: then its count is reset.
 
-A process that the system says is stopped (SIGSTOP, a debugger) is ended after half its lease, so
-that it is back before the lease is over; one that is mute otherwise after three leases. One whose
-pulse beats and whose event loop does not is ended after `LOOP_LEASES` leases, a minute at least.
+A process that the system reports as stopped (SIGSTOP, a debugger) is ended after half its lease, so
+that it is back before the lease is over; one that does not answer for another reason after three
+leases. One that answers while its event loop does not run is ended after `LOOP_LEASES` leases, a
+minute at least.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ LOOKS_LEAST = 3
 
 
 class Health(StrEnum):
-    """What a look at a process has shown."""
+    """The result of a check of a process."""
 
     WELL = "well"
     MUTE = "mute"
@@ -31,10 +33,10 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessLook:
-    """What one look has seen.
+    """What one check has seen.
 
-    `stopped` is what the system says; `loop_silent_s` for how long the event loop has not run, as
-    the pulse tells (None where there is no loop yet).
+    `stopped` is what the system reports; `loop_silent_s` for how long the event loop has not run,
+    as the answer says (None where there is no loop yet).
     """
 
     answered: bool
@@ -43,7 +45,7 @@ class ProcessLook:
 
 
 class FreezeDetector:
-    """Judges one process. `lease_s` is how long it may be missed."""
+    """Judges one process. `lease_s` is how long it may be missing."""
 
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s

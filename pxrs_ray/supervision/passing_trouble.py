@@ -1,9 +1,9 @@
-"""Which trouble passes by itself and which lasts: told apart here, and nowhere else.
+"""The one place that says which errors pass by themselves and which last.
 
-Rules of this file. Passing trouble ends without a change to what was asked: a disk gets room, a
-descriptor comes free, the holder of a lock dies, a store or a buffer answers again. Whoever meets
-it tries again, with pauses, until its own deadline. Lasting trouble says the same however often
-one asks: it is told at once. What is not listed here lasts.
+Rules of this file. Passing trouble ends without a change to the request: a disk gets space, a
+descriptor comes free, the holder of a lock dies, a store or a buffer answers again. The caller
+tries again, with pauses, until its own deadline. A lasting error is the same however often one
+asks: it is raised at once. What is not listed here lasts.
 """
 
 from __future__ import annotations

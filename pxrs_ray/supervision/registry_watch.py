@@ -1,7 +1,7 @@
 """`RegistryWatch`: since when the registry has not answered. Pure.
 
-Rules of this file: whoever makes the calls writes, anybody may read. Calls are made one after
-another; the oldest one without an answer counts. A call that takes long is not noticed before
+Rules of this file. The thread that makes the calls writes, any thread may read. Calls are made one
+after another; the oldest one without an answer counts. A call that takes long is not noticed before
 `notice_ms`, one that has failed is noticed at once.
 """
 

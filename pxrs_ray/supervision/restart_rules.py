@@ -1,9 +1,10 @@
-"""What becomes of a loop, a thread or a partition that failed: a pure policy and its words.
+"""Restart policy: what happens to a loop, a thread or a partition that failed. Pure.
 
 Rules of this file. Whatever is raised (BaseException, so `sys.exit()` too) fails the smallest unit
-that it concerns. The unit is told of (`Troubles`, which status shows, and the journal), rests for
-a pause that doubles, and begins again; one that fails too often in a row is given up, and that is
-told to whoever has a larger unit to fail. Nothing ends silently. The clock is the monotonic one.
+that it concerns. The failure is reported (`Troubles`, which status shows, and the log), and the
+unit starts again after a pause that doubles. A unit that fails too often in a row is given up,
+which is reported to the owner of the larger unit, to fail that. Nothing ends silently. The clock is
+the monotonic one.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def _lines(error: BaseException) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RestartRules:
-    """How soon a unit begins again, and how many faults in a row are too many (0: never).
+    """How soon a unit starts again, and how many faults in a row are too many (0: never).
 
-    FaultsInARow that lie further apart than `quiet_s` are not in a row.
+    Faults that are further apart than `quiet_s` are not in a row.
     """
 
     pause_first_s: float = 0.1
@@ -93,7 +94,8 @@ class _Trouble:
 class Troubles:
     """What is wrong at the moment, by place. Callable from any thread: each step is one of dict's.
 
-    What begins again by itself is shown until it is `over`, or has been quiet for `quiet_s`.
+    The trouble of a unit that starts again by itself is shown until it is `over`, or has been quiet
+    for `quiet_s`.
     """
 
     def __init__(self, quiet_s: float = QUIET_S) -> None:

@@ -1,10 +1,10 @@
-"""`Supervisor`: every loop and thread of the product runs under one. Nothing ends silently.
+"""`Supervisor`: runs every loop and thread of the product. Nothing ends silently.
 
 Rules of this file. What a loop or thread raises (BaseException: also SystemExit, and a
-CancelledError or GeneratorExit that somebody's code raised) never gets out of it: it is journalled
-and shown as a trouble of its place, and the work begins again after a pause, or is given up, as
-`pxrs_ray.supervision.restart_rules` decides. Only a cancellation that was asked for ends it
-quietly. Nobody else makes tasks or threads: a tidy test sees to that.
+CancelledError or GeneratorExit that some code raised) never leaves it: it is logged and shown as a
+trouble of its place, and the work starts again after a pause, or is given up, as
+`pxrs_ray.supervision.restart_rules` decides. Only a requested cancellation ends it quietly. No
+other code makes tasks or threads: a tidy test checks that.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ async def off_loop(call: Callable[..., T], *arguments: Any, threads: Executor | 
 
 
 class LoopThread:
-    """An event loop on a thread of its own, which nothing that runs on it can end. Close it."""
+    """An event loop on a thread of its own; nothing that runs on it can end it. Close it."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()

@@ -1,6 +1,7 @@
-"""Tenants: whose a message is, where it goes, who serves it, and how that changes while running.
+"""Tenants: to whom a message belongs, where it goes, which consumers serve it, and how that changes
+at run time.
 
-Rules of this package: pure. A tenant is shared (its messages are in the service's queue, between
+Rules of this package: pure. A tenant is shared (its messages are in the service's queue, among
 others') or isolated (it has a queue and consumers of its own).
 """
 

@@ -4,8 +4,9 @@ Rules of this file. What must not happen: a message is lost, or a key's messages
 another order than one producer sent them in. So the two queues are never both open at one end:
 
 * SHARED      producers send to the shared queue
-* LEAVING     they send to the isolated one; who has switched has all it sent before in the shared
-              log. Ends when every producer has switched. The isolated queue is not read yet.
+* LEAVING     they send to the isolated one; a producer that has switched has all it sent before in
+              the shared log. Ends when every producer has switched. The isolated queue is not read
+              yet.
 * GATED       the ends of the shared partitions are noted: the isolated queue is read when the
               shared group has passed all of them
 * ISOLATED    producers send to the isolated queue, and it is read
@@ -13,8 +14,8 @@ another order than one producer sent them in. So the two queues are never both o
 * HOLDING     producers hold the tenant's messages back, and have all they sent before in the log.
               Ends when every producer holds and the isolated queue is read to its end: then SHARED
 
-A producer switches to what it is told by its route's version, and says so. One that is silent for
-longer than its lease is not waited for: it must not send either, until it has asked again.
+A producer switches to the route that it gets, and reports the route's version. One that is silent
+for longer than its lease is not waited for: it must not send either, until it has asked again.
 Handlers emit nothing and wait for nothing; each call may be repeated. The state is plain data.
 """
 
@@ -61,7 +62,7 @@ _ROUTES = {
 
 @dataclass(slots=True)
 class TenantMove:
-    """One tenant's way between the queues. `version` rises with each change of the route."""
+    """One tenant's move between the queues. `version` rises with each change of the route."""
 
     phase: Phase = Phase.SHARED
     version: int = 0

@@ -1,10 +1,11 @@
-"""`Leases`: how long nobody goes on without a producer that says nothing.
+"""`Leases`: for how long others wait for a producer that is silent.
 
 Rules of this file. Leases run by the time in which a producer could have been heard, not by the
-machine's. Who keeps them looks often; when a look comes late, the keeper itself stood still (a
-starved or paused machine, a loop that was held up), and every renewal of that while may wait at its
-door unread. Of such a pause only `step_most_s` counts, so that the renewals are read first. This
-time is never ahead of the machine's: no lease ends too soon. Pure: told the machine's time.
+machine's. The keeper of the leases looks often. When a look comes late, the keeper itself was
+frozen (a starved or paused machine, a loop that was held up), and the renewals of that time may all
+wait unread. Of such a pause only `step_most_s` counts, so that the renewals are read first. This
+time is never ahead of the machine's: no lease ends too soon. Pure: the caller passes the machine's
+time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 
 
 class Leases:
-    """Who has a lease. See the rules at the head of this file; not thread-safe."""
+    """Which producers have a lease. See the rules at the head of this file; not thread-safe."""
 
     def __init__(self, lease_s: float, step_most_s: float, now_s: float) -> None:
         self._lease_s, self._step_most_s = lease_s, step_most_s

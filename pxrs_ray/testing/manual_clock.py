@@ -1,4 +1,4 @@
-"""`ManualClock`: time that stands still until a test moves it."""
+"""`ManualClock`: time that does not move until a test moves it."""
 
 from __future__ import annotations
 

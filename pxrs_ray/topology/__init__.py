@@ -1,1 +1,2 @@
-"""Where a topology lives: homes of logs and of the registry, moves between disks, and removals."""
+"""The placement of a topology: homes of logs and of the registry, moves between disks, and
+removals."""

@@ -1,9 +1,9 @@
-"""`survey`: what each node's disk tells of a topology, and where its registry is. Pure but for
+"""`survey`: what each node's disk holds of a topology, and where its registry is. Pure except
 `look_here`, which runs on the node.
 
-Rules of this file. A registry is begun only when no node has one and no node has a trace of the
-topology: what is not here may be on a host that is away. Of two registries nobody but a person
-chooses. Looking makes nothing but, where it is asked for, the disk's id.
+Rules of this file. A registry is created only when no node has one and no node has a trace of the
+topology: a registry that is not found may be on a host that is away. Only a person chooses between
+two registries. Looking creates nothing except, where it is asked for, the disk's id.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class DiskTrace:
-    """What lies beside the logs of a slot: whose they are, and the id of each queue."""
+    """What lies beside the logs of a slot: their owner, and the id of each queue."""
 
     slot: Slot
     identity: Identity
@@ -64,7 +64,8 @@ class DiskTrace:
 @dataclass(frozen=True, slots=True)
 class Registry:
     """A registry's file: its id ('' when it holds none), how far the topology's coordinators have
-    come in it (0: it does not know the topology), and which file it is, told from its copies."""
+    come in it (0: it does not know the topology), and which file it is, so that copies are
+    recognised."""
 
     registry_id: str
     generation: Generation
@@ -73,7 +74,7 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one node's disk tells; `problem` says why it tells nothing, or not all."""
+    """What one node's disk holds; `problem` says why it says nothing, or not all."""
 
     disk: str = ""
     boot: str = ""
@@ -85,7 +86,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class SurveyedNode:
-    """A node, and what was seen there."""
+    """A node, and what was found there."""
 
     node: str
     host: str

@@ -1,12 +1,12 @@
 """`Homes`: where each slot and the registry are at home, and when a home changes. Pure.
 
 Rules of this file. A slot is the number of a buffer; its home is a disk, and the node that has the
-disk now. `settle` alone changes homes, and what it decides is durable in the document `homes`
-before anybody acts on it. A slot stays with its disk: when that is away the slot waits, and says
-since when. It goes to another disk only when it has nothing to lose (its queues are in memory),
-when somebody gave the disk up, or when the topology says after how long. Each change of a home
-raises its term. Nobody is let in beside a buffer that may still serve: its lease must be over, or
-its process must be known to be gone.
+disk now. `settle` alone changes homes, and its decision is durable in the document `homes` before
+anybody acts on it. A slot stays with its disk: when that is away the slot waits, and says since
+when. It goes to another disk only when it has nothing to lose (its queues are in memory), when an
+operator gave the disk up, or after the time that the topology sets for it. Each change of a home
+raises its term. No second buffer is admitted while the first may still serve: its lease must be
+over, or its process must be known to be gone.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Home:
     """Where the logs of a slot are, and under which term its buffer serves.
 
     `boot` is the start of the machine that it was found on. `away_since_ms` is the wall clock's
-    time when the disk was first missed, None while it is there. `given_up` says that somebody has
-    accepted the loss of what lies there.
+    time when the disk was first missing, None while it is there. `given_up` says that an operator
+    has accepted the loss of its logs.
     """
 
     disk: str
@@ -141,8 +141,8 @@ class NodeSeen:
 class SlotSeen:
     """What is known of the buffer of a slot now.
 
-    `answers`: it has answered within its lease. `lease_over`: whoever it was, he has no lease any
-    more. `runs`: there is an actor of it, as far as Ray knows. `in_memory`: it keeps nothing.
+    `answers`: it has answered within its lease. `lease_over`: no process has a lease of this slot
+    any more. `runs`: there is an actor of it, as far as Ray knows. `in_memory`: it keeps nothing.
     """
 
     answers: bool = False
@@ -153,8 +153,8 @@ class SlotSeen:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """`homes` is to be made durable first. Then the buffers of `starts` are started at their
-    homes, instead of any that was elsewhere; those in `waits` have none, for the reason told."""
+    """`homes` is to be made durable first. Then the buffers of `starts` are started at their homes,
+    instead of any that was elsewhere; those in `waits` have none, for the reason given."""
 
     homes: Homes
     starts: tuple[Slot, ...] = ()

@@ -1,4 +1,4 @@
-"""What it means to take buffers to another disk: told before anybody begins. Pure.
+"""Predicts what moving buffers to another disk would mean, before it begins. Pure.
 
 Rules of this file. `estimate` follows what a move does
 (`pxrs_ray.actors.coordinator.buffer_moves`): it copies while the buffer serves, round after round,
@@ -70,8 +70,8 @@ class HomeMove:
 class Leaving:
     """What happens when everything leaves a node, or one buffer does.
 
-    `cannot` says what cannot be done, or not before the deadline; `notes` what else is to be
-    known. `consumers` are those that hand over.
+    `cannot` says what cannot be done, or not before the deadline; `notes` what else matters.
+    `consumers` are those that hand over.
     """
 
     topology: str

@@ -1,4 +1,4 @@
-"""`Removal`: what a removal takes away, and what stands in its way. Pure."""
+"""`Removal`: what a removal deletes, and what prevents it. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pxrs_ray.errors import UsageError
 class Removal:
     """A group, a queue or a topology that may be removed.
 
-    `goes` says what is lost for ever, `stays` what is left though one may think otherwise, and
+    `goes` lists what is lost for ever, `stays` what is left though one may think otherwise, and
     `uses` what uses it still, each as a line. What is in `bars` forbids it altogether.
     """
 

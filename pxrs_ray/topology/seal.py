@@ -1,9 +1,9 @@
-"""`Seal`: tells what this topology wrote into its registry from what somebody else put there.
+"""`Seal`: distinguishes what this topology wrote into its registry from what others put there.
 
-Rules of this file. Whoever may write to an open Redis or etcd may not thereby run code in the
-cluster: what is unpickled or imported because a document of the registry says so carries a seal,
-an HMAC over the document's place and text. The key is never in the registry: Ray keeps it with
-the coordinator, and the node's disk keeps the last few, for the topology's next start there.
+Rules of this file. Write access to an open Redis or etcd must not allow running code in the
+cluster: what is unpickled or imported because a document of the registry says so carries a seal, an
+HMAC over the document's place and text. The key is never in the registry: Ray keeps it with the
+coordinator, and the node's disk keeps the last few, for the topology's next start there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`Tombstones`: what of a topology is going, or gone, and must not come back. Pure.
+"""`Tombstones`: what of a topology is being removed, or is gone, and must not come back. Pure.
 
-Rules of this file. It is one document of the topology's registry. What is to be removed stands
-here before anything of it is touched, and stays until all of it is gone, so that a removal that
-was cut off is finished by the next coordinator. A group's name can be used again: what was given
-out under it once (epochs, generations) is never given out again, so one number for all that are
-gone says where new groups begin. A queue's name can be used again too, and its offsets begin anew
-then: the number of its former lives makes it another for whatever is kept outside.
+Rules of this file. It is one document of the topology's registry. It names what is to be removed
+before anything of it is touched, and until all of it is gone, so that a removal that was cut off is
+finished by the next coordinator. A group's name can be used again. What was given out under it once
+(epochs, generations) is never given out again, so one number for all that are gone says where new
+groups begin. A queue's name can be used again too, and its offsets then begin anew: the number of
+its former lives makes it another queue for whatever is kept outside.
 """
 
 from __future__ import annotations

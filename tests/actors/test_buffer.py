@@ -329,7 +329,7 @@ def test_an_interval_log_is_synced_soon_and_a_reader_of_always_sees_synced_only(
         await put(buffer, 0, 0)
 
         def durable() -> bool:
-            return buffer._library.log("q", 0).durable_offset == 1
+            return buffer._manager.log("q", 0).durable_offset == 1
 
         await until(durable)
         assert (await buffer.stats()).syncs >= 1

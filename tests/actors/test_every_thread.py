@@ -242,12 +242,12 @@ def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
     async def main() -> None:
         fails, log = Fails(kind, 2), Log()
         log.fails = fails
-        library: Any = SimpleNamespace(
+        manager: Any = SimpleNamespace(
             due=lambda now_ms: fails() or [] if what == "mending" else [],
             all_logs=lambda: [log] if what == "retention" else [],
         )
         made = log_writer.LogWriter(lambda log: None)
-        loops = maintenance.Maintenance(library, SimpleNamespace(behind=False), made, {})  # type: ignore[arg-type]
+        loops = maintenance.Maintenance(manager, SimpleNamespace(behind=False), made, {})  # type: ignore[arg-type]
         loops.begin()
         seen: set[str] = set()
         await until(lambda: seen.update(problems_here()) or fails.worked.is_set())

@@ -279,7 +279,7 @@ def test_a_group_that_fails_is_loaded_again_and_answers(world: Any, loop: str, k
 def test_a_producers_thread_goes_on(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     producer = Producer("t", "q", 1, Partitioner(1))
     fails = Fails(kind, 2)
-    monkeypatch.setattr(producer._outbox, "expire", fails)
+    monkeypatch.setattr(producer._sender, "expire", fails)
     for _ in range(3):
         producer._events.put(None)
     assert fails.worked.wait(10)

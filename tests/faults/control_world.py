@@ -242,7 +242,7 @@ class ControlWorld:
     ) -> Any:
         def make() -> None:
             old = self.buffers.get(index)
-            for log in old._library.all_logs() if old is not None else ():
+            for log in old._manager.all_logs() if old is not None else ():
                 log.abandon()  # as the end of its process lets go of it
             self.buffers[index] = Buffer(
                 topology, index, count, folder, lease_s=lease_s, disk_id=disk_id

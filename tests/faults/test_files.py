@@ -41,8 +41,8 @@ def test_a_group_is_not_removed_while_a_log_that_knows_it_is_being_opened_anew()
         await world.start()
         buffer = world.alive
         await buffer.passed(QUEUE, OTHER, {0: 0, 1: 0})
-        library = buffer._library
-        library._leave((QUEUE, 0), library.log(QUEUE, 0))
+        manager = buffer._manager
+        manager._leave((QUEUE, 0), manager.log(QUEUE, 0))
         with pytest.raises(LogAway):
             await buffer.drop_group(QUEUE, OTHER)
         await world.insist(lambda: buffer.drop_group(QUEUE, OTHER))

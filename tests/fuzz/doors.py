@@ -138,7 +138,7 @@ JSONL = b'{"key": "a", "payload": {"b": 1}, "scope": "x"}\n{"key": null, "payloa
 
 def doors() -> tuple[Door, ...]:
     """Every one of them."""
-    import pxrs_ray.actors.coordinator
+    import pxrs_ray.actors.coordinator.coordinator
     import pxrs_ray.actors.coordinator.tenant_router
     import pxrs_ray.log.log_manager
     import pxrs_ray.sink.applied

@@ -1,9 +1,10 @@
-"""`EtcdConnection`: the package etcd3 made dependable, and etcd's operations in few words.
+"""`EtcdConnection`: makes the package etcd3 dependable, and offers the few operations that the
+store needs.
 
-Rules of this file. One client an endpoint; the next endpoint is tried when one does not answer in
-time, for a frozen member keeps its connections. Every call has a timeout: etcd3's default waits
-for ever. A token that etcd no longer knows (idle too long, or a restart) brings a new login.
-etcd3's Lock, watch and background threads are not used.
+Rules of this file. There is one client for each endpoint. The next endpoint is tried when one does
+not answer in time, because a frozen member keeps its connections. Every call has a timeout: etcd3's
+default waits for ever. A token that etcd no longer knows (idle too long, or a restart) causes a new
+login. etcd3's Lock, watch and background threads are not used.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 # ruff: noqa: D102 (the docstrings of RegistryStore are the contract of these methods)
 """`EtcdStore`: the registry in etcd, written by transactions that compare what is stored.
 
-Rules of this file. A group's keys are told in `etcd_keys`; `head`, its generation and number of
-partitions, is compared by every transaction. A row that was never claimed has no keys. In a batch
-each record is a transaction inside the one that compares the head, so that it is answered by
-itself; etcd's limit of 128 operations bounds what goes into one.
+Rules of this file. `keys` defines a group's keys; `head`, its generation and number of partitions,
+is compared by every transaction. A row that was never claimed has no keys. In a batch each record
+is a transaction inside the one that compares the head, so that each record has its own answer;
+etcd's limit of 128 operations bounds what goes into one.
 
-One promise is kept less strictly than elsewhere: etcd extends leases outside of transactions, so
-a renewal that is under way while a new coordinator takes over may still count. It harms nothing:
+One promise is kept less strictly than elsewhere: etcd extends leases outside of transactions, so a
+renewal that is under way while a new coordinator takes over may still count. It harms nothing:
 leases end later then, never earlier, and ownership is compared with the generation all the same.
 """
 

@@ -1,4 +1,5 @@
-"""The keys of a group in etcd, and how their values read. Numbers are padded: text order counts."""
+"""The keys of a group in etcd, and the form of their values. Numbers are padded: text order
+counts."""
 
 from __future__ import annotations
 

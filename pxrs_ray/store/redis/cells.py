@@ -1,4 +1,4 @@
-"""How rows, members and records look as Redis strings; `redis_scripts` compares them as such."""
+"""The form of rows, members and records as Redis strings; `scripts` compares them as such."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 """`RedisStore`: the registry in a Redis server, written by Lua scripts.
 
 Rules of this file. Each mutator is one script call, so one atomic step; the scripts are in
-`redis_scripts`. The driver's own retries are off: they would hide that an answer was lost. A
-Redis can lose what it acknowledged (no persistence, a power cut, a failover), so every group
-counts its writes and the store remembers the count it was told: less than that is a loss, raised
-as `StoreCorrupted` and never passed over. A Redis that may evict any key is refused.
+`scripts`. The driver's own retries are off: they would hide that an answer was lost. A Redis can
+lose what it acknowledged (no persistence, a power cut, a failover). So every group counts its
+writes and the store remembers the count it was told: less than that is a loss, raised as
+`StoreCorrupted` and never ignored. A Redis that may evict any key is refused.
 """
 
 from __future__ import annotations
@@ -267,7 +267,8 @@ class RedisStore(RegistryStore):
         return [_OUTCOMES[letter] for letter in answer[2]]
 
     def _last_seen(self, group: str) -> tuple[str, int]:
-        """The life of the group that this store knows, and how many writes it was told of."""
+        """The life of the group that this store knows, and the last count of writes that it was
+        told."""
         with self._lock:
             return self._seen.get(group, ("", 0))
 

@@ -56,7 +56,7 @@ class RowUpdate:
 
 
 class Dialect(ABC):
-    """How one database says things. The defaults are what most of them share."""
+    """One database's forms of types and statements. The defaults are what most of them share."""
 
     name: str
     integer = "BIGINT"

@@ -50,7 +50,7 @@ class _AllInUse(oracledb.OperationalError):
 
 
 class OracleDialect(Dialect):
-    """Oracle's own ways."""
+    """Oracle's dialect."""
 
     name = "oracle"
     integer = "NUMBER(19)"
@@ -171,7 +171,7 @@ class OracleDatabase(Database):
         return _code(error) == _TABLE_MISSING
 
     def make_schema(self, cursor: Cursor, statements: Sequence[str]) -> None:
-        """DDL commits by itself, so each statement must bear being repeated."""
+        """DDL commits by itself, so each statement must be repeatable."""
         for statement in statements:
             try:
                 cursor.execute(statement)

@@ -63,7 +63,7 @@ _PASSING_STATES = ("08", "40", "53", "55P03", "57", "25006")
 
 
 class PostgresDialect(Dialect):
-    """PostgreSQL's own ways."""
+    """PostgreSQL's dialect."""
 
     name = "postgresql"
     timestamp = "TIMESTAMPTZ"

@@ -1,8 +1,8 @@
-"""The tables of the SQL stores, their version, and the way from an older version to this one.
+"""The tables of the SQL stores, their version, and the upgrade from older versions.
 
-Rules of this file. The schema's version stands in `pxrs_registry` beside the registry's id. A
-newer version is refused; an older one is brought up step by step, each step in `UPGRADES` under
-the version it starts from. Names are at most 30 bytes and no database's reserved words.
+Rules of this file. `pxrs_registry` holds the schema's version and the registry's id. A newer
+version is refused; an older one is brought up step by step, each step in `UPGRADES` under the
+version it starts from. Names are at most 30 bytes and no database's reserved words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`Session`: what the SQL stores do inside one transaction, on one cursor.
 
-Rules of this file. Nothing here begins, commits, retries or words a driver's error. The group's
-row is the lock of everything but commits; who changes ownership, members or documents holds it.
+Rules of this file. Nothing here begins, commits, retries or words a driver's error. The group's row
+is the lock of everything but commits: a change of ownership, members or documents holds it.
 """
 
 from __future__ import annotations

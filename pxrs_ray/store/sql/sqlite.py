@@ -39,7 +39,8 @@ _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "efs", "fuse", "9p", "ceph", "lus
 
 
 class SqliteDialect(Dialect):
-    """SQLite's own ways. Time is whole milliseconds since 1970, as old versions can tell them."""
+    """SQLite's dialect. Time is whole milliseconds since 1970, which old versions can compute
+    too."""
 
     name = "sqlite"
     integer = "INTEGER"
