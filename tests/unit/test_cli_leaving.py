@@ -153,7 +153,7 @@ def test_plans_change_nothing(shop: Shop, capsys: pytest.CaptureFixture[str]) ->
     assert status == 0 and "1.0 GB" in out and "CANNOT BE DONE: shop: no room" in err
     shop.plan = replace(PLAN, host="", cannot=("no room",))
     status, out, _ = pxrs(capsys, "plan", "--move", "1", "--to", "10.0.0.1")
-    assert status == 0 and "about 1.0 s" in out and "CANNOT BE DONE: no room" in out
+    assert status == 0 and "about 2.0 s" in out and "CANNOT BE DONE: no room" in out
     assert shop.drained == [] and shop.asked[-1] == (1, "10.0.0.1", 50e6)
     told = json.loads(pxrs(capsys, "plan", "--move", "1", "--json")[1])
     assert told["moves"][0]["estimate"]["pause_ms"] == 1_010
