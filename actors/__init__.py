@@ -1,3 +1,3 @@
-"""The Ray shell of PXRS: thin actors around the core. Import it as `pxrs_ray.actors`."""
+"""The Ray half of PXRS: actors and clients around the pure core. Import it as `pxrs_ray.actors`."""
 
 from __future__ import annotations

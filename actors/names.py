@@ -1,4 +1,5 @@
-"""The one place that knows what actors are called and in which Ray namespace they live."""
+"""The names of all actors, and the Ray namespace in which they live. No other module makes
+names."""
 
 from __future__ import annotations
 

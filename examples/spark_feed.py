@@ -3,6 +3,8 @@
     python examples/spark_feed.py             # with a topology of its own, removed afterwards
     python examples/spark_feed.py balances    # into the running topology of that name
 
+Needs `pip install "pxrs-ray[spark]"` and Java.
+
 Runs on the Ray cluster that RAY_ADDRESS names (so does `ray job submit`), or starts a local one.
 """
 
@@ -15,7 +17,7 @@ from pathlib import Path
 import ray
 
 from pxrs_ray import PxrsConfig, QueueConfig
-from pxrs_ray.actors.topology import Topology, attach, deploy
+from pxrs_ray.actors.client.topology import Topology, attach, deploy
 from pxrs_ray.spark import partition_column, read_queue, spark_on_ray, write_dataframe
 
 ROWS = 50_000

@@ -1,4 +1,7 @@
-"""Stream files into a queue as they appear, each batch exactly once: `python spark_stream.py`."""
+"""Stream files into a queue as they appear, each batch exactly once: `python spark_stream.py`.
+
+Needs `pip install "pxrs-ray[spark]"` and Java.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 import ray
 
 from pxrs_ray import PxrsConfig, QueueConfig
-from pxrs_ray.actors.topology import deploy
+from pxrs_ray.actors.client.topology import deploy
 from pxrs_ray.spark import read_queue, spark_on_ray, write_stream
 
 FILES, ROWS = 6, 500

@@ -11,19 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.listening import Notifications as Notifications
-    from pxrs_ray.actors.listening import partition_changes as partition_changes
-    from pxrs_ray.actors.topology import Topology as Topology
-    from pxrs_ray.actors.topology import attach as attach
-    from pxrs_ray.actors.topology import deploy as deploy
+    from pxrs_ray.actors.client.notifications import Notifications as Notifications
+    from pxrs_ray.actors.client.notifications import partition_changes as partition_changes
+    from pxrs_ray.actors.client.topology import Topology as Topology
+    from pxrs_ray.actors.client.topology import attach as attach
+    from pxrs_ray.actors.client.topology import deploy as deploy
     from pxrs_ray.config import GroupConfig as GroupConfig
     from pxrs_ray.config import PxrsConfig as PxrsConfig
     from pxrs_ray.config import QueueConfig as QueueConfig
-    from pxrs_ray.delivery import DeliveredBatch as DeliveredBatch
-    from pxrs_ray.delivery import Delivery as Delivery
+    from pxrs_ray.consumer.delivery import DeliveredBatch as DeliveredBatch
+    from pxrs_ray.consumer.delivery import Delivery as Delivery
     from pxrs_ray.errors import ConfigError as ConfigError
     from pxrs_ray.errors import Fenced as Fenced
-    from pxrs_ray.errors import NotOwner as NotOwner
     from pxrs_ray.errors import PartitionFull as PartitionFull
     from pxrs_ray.errors import PxrsError as PxrsError
     from pxrs_ray.errors import StoreUnavailable as StoreUnavailable
@@ -34,22 +33,21 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ConfigError": "pxrs_ray.errors",
-    "DeliveredBatch": "pxrs_ray.delivery",
-    "Delivery": "pxrs_ray.delivery",
+    "DeliveredBatch": "pxrs_ray.consumer.delivery",
+    "Delivery": "pxrs_ray.consumer.delivery",
     "Fenced": "pxrs_ray.errors",
     "GroupConfig": "pxrs_ray.config",
     "Message": "pxrs_ray.model",
-    "NotOwner": "pxrs_ray.errors",
-    "Notifications": "pxrs_ray.actors.listening",
+    "Notifications": "pxrs_ray.actors.client.notifications",
     "PartitionFull": "pxrs_ray.errors",
     "PxrsError": "pxrs_ray.errors",
     "PxrsConfig": "pxrs_ray.config",
     "QueueConfig": "pxrs_ray.config",
     "StoreUnavailable": "pxrs_ray.errors",
-    "Topology": "pxrs_ray.actors.topology",
-    "attach": "pxrs_ray.actors.topology",
-    "deploy": "pxrs_ray.actors.topology",
-    "partition_changes": "pxrs_ray.actors.listening",
+    "Topology": "pxrs_ray.actors.client.topology",
+    "attach": "pxrs_ray.actors.client.topology",
+    "deploy": "pxrs_ray.actors.client.topology",
+    "partition_changes": "pxrs_ray.actors.client.notifications",
     "quality": "pxrs_ray.partitioning",
 }
 

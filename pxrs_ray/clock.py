@@ -1,9 +1,9 @@
-"""The only home of time.
+"""The only module that reads clocks.
 
-The core never asks for the time: an `Instant` is handed to it. Deadlines, lingers and back-offs
-compare monotonic readings, which no clock step can move. The wall clock only dates what people
-and messages are told; two of its readings never decide anything between them. A tidy test refuses
-the wall clock everywhere but here.
+The core never reads the time: an `Instant` is passed to it. Deadlines, lingers and back-offs
+compare monotonic readings, which no clock step can move. The wall clock only dates what people and
+messages show; the difference of two of its readings never decides anything. A tidy test refuses the
+wall clock everywhere but here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Instant:
 
 
 class Clock(Protocol):
-    """Whatever can say what time it is."""
+    """Anything that can tell the time."""
 
     def now(self) -> Instant:
         """The present moment; the monotonic part never falls."""

@@ -1,10 +1,10 @@
-"""`Codec`: the one way in which a type is written down and read again.
+"""`Codec`: the one encoding of a type that is written down and read again.
 
-Rules of this file. Whatever is read by another life of a process (a file, a document of the
-registry) has one codec, and every codec registers itself under a name that says where it lies.
-What comes back equals what went in, types included: a property test runs over all of `CODECS`,
-so that nobody has to remember to write one. A codec of JSON is derived from the type by pydantic:
-an enum comes back as the enum, bytes as bytes, a number that is a key as a number.
+Rules of this file. Whatever another life of a process reads (a file, a document of the registry)
+has one codec, and every codec registers itself under a name that says where it lies. What comes
+back equals what went in, types included. A property test runs over all of `CODECS`, so nobody has
+to remember to write one. A JSON codec is derived from the type by pydantic: an enum comes back as
+the enum, bytes as bytes, a number that is a key as a number.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ CODECS: dict[str, Codec[Any]] = {}
 class Codec(Generic[T]):
     """How `kind` becomes bytes and comes back.
 
-    `decode` raises ValueError for what `encode` cannot have written; whoever reads says which
-    file or document it was, and what to do.
+    `decode` raises ValueError for what `encode` cannot have written; its caller adds which file or
+    document it was, and what to do.
     """
 
     name: str

@@ -43,10 +43,6 @@ class Fenced(PxrsError):
     """
 
 
-class NotOwner(Fenced):
-    """Raised when a member acts on a partition that another member, or nobody, owns."""
-
-
 class UnknownMember(Fenced):
     """Raised when a member's incarnation is not registered: it must join again."""
 

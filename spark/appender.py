@@ -1,9 +1,10 @@
-"""`Appender`: frames to a queue's buffers, several calls under way, repeated until they are told.
+"""`Appender`: appends frames to a queue's buffers, several calls at a time, repeated until they are
+answered.
 
 Rules of this file. Calls of one buffer may overtake each other: the logs put frames in order by
-sequence, and a repeat adds nothing, so whatever was not answered is simply sent again. What waits
-for room in a full partition waits in the buffer. Nothing waits longer than `stall_s` without any
-frame being taken; memory is bounded by `window` calls a buffer.
+sequence, and a repeat adds nothing, so a call without an answer is simply sent again. A frame that
+waits for space in a full partition waits in the buffer. Nothing waits longer than `stall_s` while
+no frame is accepted; memory is bounded by `window` calls a buffer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import ray
 from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.link import answer_of
+from pxrs_ray.actors.cluster.coordinator_client import answer_of
+from pxrs_ray.data.protocol import Appended, OutFrame, Refused
 from pxrs_ray.errors import (
     DeadlineExceeded,
     LeaseOver,
@@ -27,8 +29,7 @@ from pxrs_ray.errors import (
     PxrsError,
     SequenceGap,
 )
-from pxrs_ray.log.wire import Appended, OutFrame, Refused
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.queue_ref import Target
 
 APPEND_WAIT_MS = 5_000
 ANSWER_S = 5.0
@@ -44,7 +45,8 @@ class _Call:
 
 
 class Appender:
-    """One process's way to one queue. Not thread-safe; `drain` before relying on anything."""
+    """One process's connection to one queue. Not thread-safe; `drain` before relying on
+    anything."""
 
     def __init__(self, target: Target, window: int = 3, stall_s: float = 300.0) -> None:
         self.repeated = 0

@@ -1,8 +1,8 @@
-"""What of a DataFrame becomes a message: key, payload, timestamp and headers as four columns.
+"""Makes a DataFrame's columns those of a message: key, payload, timestamp and headers.
 
 Rules of this file: everything that can be wrong with a column is found before a row is computed,
-and told with the column's name and the remedy. The result has the columns of `fields`, with
-key and payload as bytes, so that all further code knows one shape.
+and reported with the column's name and the remedy. The result has the columns of `fields`, with key
+and payload as bytes, so that all further code knows one shape.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Expression = str | Column
 class WholeRow(StrEnum):
     """A payload that holds every column of its row.
 
-    JSON is an object in UTF-8; ARROW an Arrow IPC stream of one row, which keeps every type and
+    JSON is an object in UTF-8. ARROW is an Arrow IPC stream of one row, which keeps every type and
     which `decode_arrow_row` reads.
     """
 
@@ -62,11 +62,6 @@ def decode_arrow_row(payload: bytes) -> dict[str, Any]:
     """The row in a payload of `WholeRow.ARROW`, by column name."""
     row: dict[str, Any] = pa.ipc.open_stream(payload).read_all().to_pylist()[0]
     return row
-
-
-def is_whole_arrow_row(df: DataFrame) -> bool:
-    """Whether the payloads are still rows, to be encoded where they are routed."""
-    return isinstance(df.schema[PAYLOAD].dataType, T.StructType)
 
 
 def _payload(df: DataFrame, payload: Expression | WholeRow) -> Column:

@@ -1,4 +1,4 @@
-"""What the columns of a message are called on their way from Spark to the routing tasks."""
+"""The names of a message's columns between Spark and the routing tasks."""
 
 from __future__ import annotations
 

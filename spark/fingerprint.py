@@ -1,7 +1,7 @@
-"""`Fingerprint`: what rows are, in order, however Spark cut them into batches.
+"""`Fingerprint`: a hash of rows in order, however Spark cut them into batches.
 
-Rules of this file: only values count, never how Arrow holds them (slices, offsets, a mask of
-nulls that has none). What has the same fingerprint becomes the same frames.
+Rules of this file: only values count, never how Arrow holds them (slices, offsets, a mask of nulls
+that has none). Rows with the same fingerprint become the same frames.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from xxhash import xxh3_128
 
 
 class Fingerprint:
-    """A hash over columns, piece after piece. `basis` is what else the frames depend on."""
+    """A hash over columns, piece after piece. `basis` is everything else that the frames depend
+    on."""
 
     def __init__(self, basis: str) -> None:
         self._hash = xxh3_128(basis.encode())

@@ -1,4 +1,4 @@
-"""Which Java there is, and what it must be told so that Spark and RayDP run on it."""
+"""Finds Java and its version, and the settings with which Spark and RayDP run on it."""
 
 from __future__ import annotations
 

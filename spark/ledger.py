@@ -1,9 +1,9 @@
-"""`Ledger`: what is known of a feed: its plan, and how far each of its Spark partitions has come.
+"""`Ledger`: the record of a feed: its plan, and how far each of its Spark partitions has come.
 
-Rules of this file. The ledger is a log beside the queue, as durable as the queue itself: what
-makes the messages vanish makes their ledger vanish too. A fact is told once. Whoever tells it
-again tells the same, or is refused: the log compares a repeat under one producer identity with
-what it had (SequenceConflict), so that no two writers can disagree, whatever crashes when.
+Rules of this file. The ledger is a log beside the queue, as durable as the queue itself: what makes
+the messages vanish makes their ledger vanish too. A fact is written once. A writer that repeats it
+writes the same, or is refused: the log compares a repeat under one producer identity with what it
+had (SequenceConflict), so no two writers can disagree, whatever crashes when.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.served import served
-from pxrs_ray.batch import Batch, batches
+from pxrs_ray.actors.buffer.retry_until_served import served
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.codec import Codec, from_json, register
+from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.frame import producer_id
+from pxrs_ray.data.protocol import Fetched, Refused
 from pxrs_ray.errors import FeedConflict, PxrsError, SequenceConflict
-from pxrs_ray.log.frame import producer_id
-from pxrs_ray.log.wire import Fetched, Refused
 from pxrs_ray.spark.appender import Appender
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.queue_ref import Target
 
 # Sorted, for the log compares a repeat byte by byte with what it has.
 FACT_CODEC: Codec[dict[str, Any]] = register(
@@ -43,8 +43,8 @@ READER = "_feeds"
 
 
 @dataclass(slots=True)
-class Told:
-    """What the ledger says of one Spark partition: fingerprints after some chunks, and the end."""
+class KnownProgress:
+    """What the ledger has of one Spark partition: fingerprints after some chunks, and the end."""
 
     marks: dict[int, str] = field(default_factory=dict)
     done: dict[str, Any] | None = None
@@ -52,10 +52,10 @@ class Told:
 
 @dataclass(slots=True)
 class FeedState:
-    """All that the ledger says of one feed; `plan` is None for a feed that never began."""
+    """Everything that the ledger has of one feed; `plan` is None for a feed that never began."""
 
     plan: dict[str, Any] | None = None
-    partitions: dict[int, Told] = field(default_factory=dict)
+    partitions: dict[int, KnownProgress] = field(default_factory=dict)
 
 
 class Ledger:
@@ -88,7 +88,7 @@ class Ledger:
             if "plan" in fact:
                 state.plan = fact["plan"]
                 continue
-            told = state.partitions.setdefault(fact["number"], Told())
+            told = state.partitions.setdefault(fact["number"], KnownProgress())
             if "digest" in fact:
                 told.marks[fact["step"]] = fact["digest"]
             else:
@@ -102,13 +102,8 @@ class Ledger:
         """
         self._tell("plan", 0, {"plan": plan})
 
-    def tell_mark(self, number: int, step: int, digest: str) -> None:
-        """Say what a Spark partition's frames are up to the step. Raises FeedConflict."""
-        self.send_mark(number, step, digest)
-        self.settle()
-
     def send_mark(self, number: int, step: int, digest: str) -> None:
-        """The same, not waiting for the answer: `settle` does."""
+        """Say what a Spark partition's frames are up to the step; `settle` waits for the answer."""
         self._send(f"{number}", step, {"number": number, "step": step, "digest": digest})
 
     def tell_done(self, number: int, done: dict[str, Any]) -> None:

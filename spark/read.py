@@ -24,22 +24,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark code has it
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.served import served
-from pxrs_ray.batch import ARROW_SCHEMA, Batch, batches
+from pxrs_ray.actors.buffer.retry_until_served import served
+from pxrs_ray.data.batch import ARROW_SCHEMA, Batch, batches
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.data.protocol import Fetched, LogEnds, Refused
 from pxrs_ray.errors import NotFound, UsageError
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability
+from pxrs_ray.files import Files
+from pxrs_ray.log.log_opening import log_folder
 from pxrs_ray.log.manifest import Manifest
-from pxrs_ray.log.opening import log_folder
 from pxrs_ray.log.scan import Damage, scan
 from pxrs_ray.log.segment import FILE_HEADER_BYTES, check_file_header, segment_paths
-from pxrs_ray.log.wire import Fetched, LogEnds, Refused
 from pxrs_ray.model import Offset, PartitionId
-from pxrs_ray.spark.by_push import join_ray
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.python_workers import join_ray
+from pxrs_ray.spark.queue_ref import Target
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
 
 SHARE_MESSAGES = 500_000
 FETCH_BYTES = 8 << 20
@@ -55,7 +55,7 @@ Bound = Mapping[PartitionId, Offset] | dt.datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one Spark task reads: offsets of a partition, live or out of one segment file."""
+    """The share of one Spark task: offsets of a partition, live or from one segment file."""
 
     partition: PartitionId
     start: Offset

@@ -1,10 +1,10 @@
-"""One Spark partition into a queue: the same steps wherever its rows come from.
+"""Routes one Spark partition into a queue: the same steps wherever its rows come from.
 
-Rules of this file. A Spark partition's frames are numbered per queue partition under an identity
-of its own, so the logs take each once. Before frames are appended, their fingerprint is told to
-the ledger (a mark): rows that come out different the next time are refused there, and nothing of
-them is appended. Micro-batches of a stream have no ledger; the logs themselves remember what they
-had of the latest batch, and refuse what differs (SequenceConflict).
+Rules of this file. A Spark partition's frames are numbered per queue partition under an identity of
+its own, so the logs take each once. Before frames are appended, their fingerprint is written to the
+ledger (a mark): rows that come out different the next time are refused there, and nothing of them
+is appended. Micro-batches of a stream have no ledger; the logs themselves remember what they had of
+the latest batch, and refuse what differs (SequenceConflict).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 import pyarrow as pa
 
 from pxrs_ray.clock import wall_ms
+from pxrs_ray.data.frame import producer_id
+from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import FeedConflict, SequenceConflict, UsageError
-from pxrs_ray.log.frame import producer_id
-from pxrs_ray.log.wire import OutFrame
 from pxrs_ray.spark.appender import Appender
-from pxrs_ray.spark.chunks import CHUNK_BYTES_MAX, CHUNK_ROWS_MAX, Framer, chunks
-from pxrs_ray.spark.ledger import Ledger, Told
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.frames import CHUNK_BYTES_MAX, CHUNK_ROWS_MAX, Framer, chunks
+from pxrs_ray.spark.ledger import KnownProgress, Ledger
+from pxrs_ray.spark.queue_ref import Target
 
 # What a log remembers of a producer (producer_state.ANSWERS_MAX), for want of a ledger.
 CHUNKS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
-    """What became of one Spark partition: plain numbers. `added` is 0 for a mere repeat."""
+class RoutedRows:
+    """The result of one Spark partition: plain numbers. `added` is 0 for a mere repeat."""
 
     number: int
     rows: int
@@ -44,9 +44,9 @@ class Routed:
 class Feed:
     """What a routing task must know. `epoch` is a stream's batch; other feeds have 0.
 
-    A feed with a ledger (`ledgered`) is known for long; a stream's batches only need to be known
-    while they can come again, and the logs do that. `called` says what the user called each
-    column of a message.
+    A feed with a ledger (`ledgered`) is remembered for long. A stream's batches only need to be
+    remembered while they can come again, and the logs do that. `called` says what the user called
+    each column of a message.
     """
 
     target: Target
@@ -57,7 +57,7 @@ class Feed:
     called: Mapping[str, str] = field(default_factory=dict)
 
 
-def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told) -> None:
+def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: KnownProgress) -> None:
     """Find what is wrong with the rows, and tell their fingerprint, before any of them is appended.
 
     For rows that are at hand as a whole, and can be read again by `route` afterwards. Raises as
@@ -75,8 +75,13 @@ def check(feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told) -
 
 
 def route(
-    feed: Feed, number: int, rows: Iterable[pa.RecordBatch], told: Told, *, checked: bool = False
-) -> Routed:
+    feed: Feed,
+    number: int,
+    rows: Iterable[pa.RecordBatch],
+    told: KnownProgress,
+    *,
+    checked: bool = False,
+) -> RoutedRows:
     """Append the rows of Spark partition `number`, or find that all of them are there already.
 
     Rows that were not `checked` are as they come, so what they are is told piece by piece.
@@ -110,7 +115,7 @@ def route(
         raise changed(feed, number, f"it had {told.done['rows']} rows, now {done['rows']}")
     if ledger is not None and told.done is None:
         ledger.tell_done(number, done)
-    return Routed(
+    return RoutedRows(
         number,
         framer.rows,
         framer.payload_bytes,
@@ -147,7 +152,9 @@ def _batch_too_large(number: int) -> UsageError:
     )
 
 
-def _mark(feed: Feed, ledger: Ledger, told: Told, number: int, step: int, digest: str) -> None:
+def _mark(
+    feed: Feed, ledger: Ledger, told: KnownProgress, number: int, step: int, digest: str
+) -> None:
     """Send the ledger a fingerprint, unless it knows it. Raises FeedConflict."""
     known = told.marks.get(step)
     if known is None and told.done is None:

@@ -1,8 +1,8 @@
-"""Spark sessions that start when they can, say why when they cannot, and leave nothing behind.
+"""Spark sessions that check everything before they start, and leave nothing behind when they end.
 
-Rules of this file: everything that can be wrong is found before anything starts; what starts here
-ends here, the Java processes included, so that sessions of both kinds can follow one another in
-one process. What Java and Spark keep on this node's disk is in one folder, removed at the end, for
+Rules of this file: everything that can be wrong is found before anything starts. What starts here
+ends here, the Java processes included, so that sessions of both kinds can follow one another in one
+process. What Java and Spark keep on this node's disk is in one folder, removed at the end, because
 processes that are killed cannot tidy up. There is one Spark session a process: Spark's rule.
 """
 
@@ -23,8 +23,9 @@ import ray
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pxrs_ray.actors.joining import join_or_start
-from pxrs_ray.errors import AlreadyExists, DependencyMissing, UsageError
+from pxrs_ray.actors.cluster.join import join_or_start
+from pxrs_ray.errors import AlreadyExists, UsageError
+from pxrs_ray.extras import extra
 from pxrs_ray.spark.java import OPTIONS, check_java
 
 ENDED_S_MAX = 20.0
@@ -148,10 +149,8 @@ def _refuse_second_session() -> None:
 
 
 def _raydp() -> Any:
-    try:
+    with extra("spark", "Spark on Ray"):
         import raydp
-    except ImportError as error:
-        raise DependencyMissing(f"RayDP cannot be imported: {error}; pip install raydp") from error
     return raydp
 
 

@@ -20,18 +20,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pxrs_ray.errors import DeadlineExceeded, FeedConflict, ProducerFenced, PxrsError, UsageError
-from pxrs_ray.spark.by_push import partitions_of, push_round, pushed
-from pxrs_ray.spark.by_raydp import FetchFailed, feed_round, give_up, prepared
 from pxrs_ray.spark.columns import Expression, WholeRow, message_columns
-from pxrs_ray.spark.feed import ROUNDS_MAX, Via, called_columns, chosen_via, refuse_stopped
 from pxrs_ray.spark.ledger import FeedState, Ledger
-from pxrs_ray.spark.report import FeedReport, Tally
+from pxrs_ray.spark.progress import FeedCounts, FeedReport
+from pxrs_ray.spark.python_workers import partitions_of, push_round, pushed
+from pxrs_ray.spark.queue_ref import Target
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.session import logs_silenced
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.through_raydp import FetchFailed, feed_round, give_up, prepared
+from pxrs_ray.spark.write import ROUNDS_MAX, Via, called_columns, chosen_via, refuse_stopped
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
 
 QUERY_ID = "sql.streaming.queryId"
 REPORTS_MAX = 1_000
@@ -143,7 +143,7 @@ def write_stream(
 def _write_batch(
     feed: Feed, queue: str, messages: DataFrame, via: str, fetch_s_max: float
 ) -> FeedReport:
-    tally = Tally()
+    tally = FeedCounts()
     if via == "push":
         fed = pushed(messages, feed, NOTHING_KNOWN)
         _begin(feed, partitions_of(fed))

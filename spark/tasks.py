@@ -1,4 +1,5 @@
-"""The routing tasks: what runs in Ray's workers. No Spark is imported here, for that costs time."""
+"""The routing tasks, which run in Ray's workers. No Spark is imported here, because that takes
+long."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from ray._private.worker import global_worker
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.spark.fields import KEY, PAYLOAD, TIMESTAMP
-from pxrs_ray.spark.ledger import Told
-from pxrs_ray.spark.routing import Feed, Routed, check, route
+from pxrs_ray.spark.ledger import KnownProgress
+from pxrs_ray.spark.routing import Feed, RoutedRows, check, route
 
 TASK_RETRIES = 10
 # What Ray calls bytes that another language gave.
@@ -21,13 +22,15 @@ WAIT_MS = 60_000
 _KINDS = {KEY: pa.binary(), PAYLOAD: pa.binary(), TIMESTAMP: pa.int64()}
 
 
-def routing_task(function: Callable[..., Routed]) -> Any:
+def routing_task(function: Callable[..., RoutedRows]) -> Any:
     """Make a function a routing task: a retry, after its worker died, gets the very same data."""
     return ray.remote(num_cpus=0, max_retries=TASK_RETRIES, scheduling_strategy="SPREAD")(function)
 
 
 @routing_task
-def route_bytes(feed: Feed, number: int, told: Told, references: Sequence[Any]) -> Routed:
+def route_bytes(
+    feed: Feed, number: int, told: KnownProgress, references: Sequence[Any]
+) -> RoutedRows:
     """Route one partition out of the bytes that RayDP gave, and to which there is a reference."""
     ipc_bytes = _in_place(references[0])
     return _route_twice(feed, number, lambda: pa.ipc.open_stream(ipc_bytes), told)
@@ -35,15 +38,15 @@ def route_bytes(feed: Feed, number: int, told: Told, references: Sequence[Any]) 
 
 @routing_task
 def route_block(
-    feed: Feed, number: int, told: Told, block: pa.Table, columns: Mapping[str, str]
-) -> Routed:
+    feed: Feed, number: int, told: KnownProgress, block: pa.Table, columns: Mapping[str, str]
+) -> RoutedRows:
     """Route one block of a Dataset."""
     return _route_twice(feed, number, _messages(block, columns).to_batches, told)
 
 
 def _route_twice(
-    feed: Feed, number: int, read: Callable[[], Iterable[pa.RecordBatch]], told: Told
-) -> Routed:
+    feed: Feed, number: int, read: Callable[[], Iterable[pa.RecordBatch]], told: KnownProgress
+) -> RoutedRows:
     """Look at everything once before anything is appended."""
     check(feed, number, read(), told)
     return route(feed, number, read(), told, checked=True)

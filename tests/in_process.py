@@ -16,17 +16,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.actors import appending, producer_start
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.actors.producer import Producer
-from pxrs_ray.batch import batches
+from pxrs_ray.actors.buffer import append_client
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.actors.client import producer_start
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.data.batch import batches
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import Fetched, QueueSpec
 from pxrs_ray.errors import BufferAway
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import Fetched, QueueSpec
 from pxrs_ray.model import Message
-from pxrs_ray.outbox import OutboxLimits
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer import ProducerLimits
+from pxrs_ray.producer.accumulator import ProducerLimits
+from pxrs_ray.producer.sender import SenderLimits
 from tests.leases import let_serve
 
 WAIT_S = 30.0
@@ -107,7 +108,7 @@ class Buffers:
             return
 
         async def end() -> None:
-            for log in buffer._library.all_logs():
+            for log in buffer._manager.all_logs():
                 log.abandon()
             await buffer.close()
 
@@ -127,7 +128,7 @@ class Buffers:
         identity = None
         if name is not None:
             identity = producer_start.begin_producer("t", QUEUE, self.count, name)
-        outbox = OutboxLimits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
+        outbox = SenderLimits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
         given = ProducerLimits(**{"outbox": outbox, **limits})
         partitioner = Partitioner(self.partitions)
         return Producer(
@@ -162,7 +163,7 @@ def in_process(
 ) -> Iterator[Buffers]:
     """Buffers that producers find without Ray."""
     buffers = Buffers(folder, partitions, count, limits or LogLimits())
-    finders = [(module, module.find_buffer) for module in (appending, producer_start)]
+    finders = [(module, module.find_buffer) for module in (append_client, producer_start)]
     for module, _ in finders:
         module.find_buffer = lambda _, index: buffers.handles[index]  # type: ignore[assignment]
     try:

@@ -15,9 +15,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.batch import Batch
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability, LogLimits
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
 
 PRODUCER = b"v" * 16

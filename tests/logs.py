@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.batch import Batch, batches
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability, LogLimits
+from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import Appended, Fetched
+from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.log.wire import Appended, Fetched
 from pxrs_ray.model import Offset
 
 PRODUCER = b"p" * 16

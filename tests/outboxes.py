@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pxrs_ray.batch import Batch
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.protocol import Appended, OutFrame, Refused
 from pxrs_ray.errors import (
     PxrsError,
     SequenceGap,
 )
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.log.wire import Appended, OutFrame, Refused
-from pxrs_ray.outbox import Outbox, OutboxLimits
+from pxrs_ray.producer.sender import Sender, SenderLimits
 from tests.logs import MEMORY, NOW_MS, contents, open_log
 
 PARTITIONS, BUFFERS = 4, 2
@@ -31,10 +31,10 @@ class Notes:
 class Harness:
     """One outbox, and a log a partition."""
 
-    def __init__(self, folder: Path, limits: OutboxLimits | None = None) -> None:
+    def __init__(self, folder: Path, limits: SenderLimits | None = None) -> None:
         self.logs = {p: open_log(folder / str(p), MEMORY) for p in range(PARTITIONS)}
-        self.outbox = Outbox(
-            BUFFERS, limits or OutboxLimits(calls_max=3, call_frames_max=3, call_bytes_min=1)
+        self.outbox = Sender(
+            BUFFERS, limits or SenderLimits(calls_max=3, call_frames_max=3, call_bytes_min=1)
         )
         self.notes = Notes()
         self.sent: dict[int, tuple[int, bytes]] = {}

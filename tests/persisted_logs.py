@@ -7,10 +7,10 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
-from pxrs_ray.log.frame import KNOWN_FLAGS, FrameHeader, Mark
+from pxrs_ray.data.frame import KNOWN_FLAGS, FrameHeader, Mark
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.log.index import SparseIndex
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.producer_state import ANSWERS_MAX, Answer, Producer, Snapshot
+from pxrs_ray.log.producer_state import ANSWERS_MAX, Answer, KnownProducer, ProducersSnapshot
 
 BOUNDS = st.integers(1, 1 << 62)
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -43,7 +43,7 @@ def _indexes(draw: st.DrawFn) -> SparseIndex:
 
 _ANSWERS = st.lists(st.builds(Answer, NUMBERS, NUMBERS, NUMBERS, U64), min_size=1, max_size=4)
 _PRODUCERS = st.builds(
-    Producer, U32, NUMBERS, NUMBERS, _ANSWERS.map(lambda found: deque(found, ANSWERS_MAX))
+    KnownProducer, U32, NUMBERS, NUMBERS, _ANSWERS.map(lambda found: deque(found, ANSWERS_MAX))
 )
 _MARKS = st.none() | st.builds(Mark, U32, st.integers(0, (1 << 16) - 2))
 
@@ -66,6 +66,6 @@ LOG_STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         _MARKS,
     ),
     "log: producers.snap": st.builds(
-        Snapshot, NUMBERS, NUMBERS, st.dictionaries(IDS, _PRODUCERS, max_size=4)
+        ProducersSnapshot, NUMBERS, NUMBERS, st.dictionaries(IDS, _PRODUCERS, max_size=4)
     ),
 }

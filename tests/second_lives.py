@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.errors import PartitionFull, PxrsError
-from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Offset
 from tests.logs import NOW_MS, contents, wire

@@ -5,6 +5,7 @@ Nothing is fetched: the wheel is built with the tools that are here.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -74,9 +75,13 @@ def test_the_wheel_says_what_it_needs(wheel: zipfile.ZipFile) -> None:
     assert told["Name"] == "pxrs-ray"
     assert told["Version"] == pxrs_ray.__version__
     assert told["Requires-Python"] == ">=3.11"
-    needed = " ".join(told.get_all("Requires-Dist") or [])
-    for package in ("ray[default]", "pyspark", "raydp", "etcd3", "oracledb"):
-        assert package in needed
+    needed = told.get_all("Requires-Dist") or []
+    base = {re.split(r"[ <>=!;\[]", line)[0] for line in needed if "extra ==" not in line}
+    assert base == {"numpy", "pyarrow", "pydantic", "ray", "rich", "typer", "xxhash"}
+    extras = {"all", "default", "etcd", "oracle", "postgres", "redis", "spark"}
+    assert set(told.get_all("Provides-Extra") or []) == extras
+    for package in ("ray[default]", "pyspark", "raydp", "etcd3", "oracledb", "psycopg[binary]"):
+        assert any(line.startswith(package) and "extra ==" in line for line in needed)
     scripts = wheel.read(name.replace("METADATA", "entry_points.txt")).decode()
     assert "pxrs = pxrs_ray.cli:main" in scripts
     assert any(entry.endswith("/licenses/LICENSE") for entry in wheel.namelist())

@@ -35,6 +35,8 @@ FORBIDDEN = {
 }
 # The commands start what they drive, but only once they are called: `pxrs --help` loads no Ray.
 MAY_IMPORT_LATE = ("pxrs_ray/cli/",)
+# The demonstration is a program of its own, which `pxrs demo` loads: it stands on everything.
+DEMONSTRATION = "pxrs_ray/demo/"
 # The front door and the commands name, for type checkers only, what they load when it is needed.
 MAY_NAME_FOR_TYPES = ("pxrs_ray/__init__.py", "pxrs_ray/cli/")
 
@@ -45,17 +47,17 @@ WALL |= dict.fromkeys(("datetime", "date", "Timestamp"), ("now", "utcnow", "toda
 PRODUCT = ("pxrs_ray", "actors", "spark")
 HOME_OF_TIME = ("pxrs_ray/clock.py", "pxrs_ray/testing/wrong_clock.py")  # ... and who falsifies it
 
-# Whoever writes files asks `pxrs_ray.log.files`: what is not asked there meets no fault in tests,
+# Whoever writes files asks `pxrs_ray.files`: what is not asked there meets no fault in tests,
 # and is not for its owner alone. The others, and why they may:
-HOME_OF_FILES = "pxrs_ray/log/files.py"
+HOME_OF_FILES = "pxrs_ray/files.py"
 MAY_WRITE = {
-    "actors/death_record.py": "a few bytes that a process writes before each message, into its map",
-    "actors/in_hand.py": "the same: a record in memory of what is in a handler's hands",
+    "actors/consumer/call_record_file.py": "a few bytes that a process writes into its map",
+    "actors/consumer/call_record.py": "the same: what a handler has in hand",
     "pxrs_ray/cli/init.py": "a user's project, by the user's umask",
     "pxrs_ray/cli/root.py": "/dev/null",
-    "pxrs_ray/store/sqlite.py": "an empty file with its mode; what is in it is SQLite's",
-    "spark/balances.py": "the demonstration's results",
-    "spark/demo.py": "the demonstration's results",
+    "pxrs_ray/store/sql/sqlite.py": "an empty file with its mode; what is in it is SQLite's",
+    "pxrs_ray/demo/balances.py": "the demonstration's results",
+    "pxrs_ray/demo/run.py": "the demonstration's results",
     "spark/session.py": "settings of Spark's own logging, in a scratch folder",
 }
 WRITING = ("write_text", "write_bytes", "mkdir", "makedirs", "rename", "renames", "O_CREAT")
@@ -124,6 +126,8 @@ def imports(source: str, *, late: bool, types: bool) -> Iterator[tuple[int, str]
 def wrong_imports(name: str, source: str) -> Iterator[str]:
     """Say which imports of the file `name` break the layering."""
     forbidden = FORBIDDEN[name.split("/")[0]]
+    if name.startswith(DEMONSTRATION):
+        return
     late = not name.startswith(MAY_IMPORT_LATE)
     types = not name.startswith(MAY_NAME_FOR_TYPES)
     for line, module in imports(source, late=late, types=types):
@@ -242,9 +246,9 @@ def test_nobody_imports_against_the_layers(path: Path) -> None:
         ("pxrs_ray/store/x.py", "from pxrs_ray import actors"),
         ("pxrs_ray/cli/log.py", "import ray"),
         ("pxrs_ray/__init__.py", "from pxrs_ray.actors.api import deploy"),
-        ("actors/buffer.py", "import pxrs_ray.spark.feed"),
-        ("actors/buffer.py", "import actors"),
-        ("spark/feed.py", "from spark.session import start"),
+        ("actors/buffer/buffer_actor.py", "import pxrs_ray.spark.write"),
+        ("actors/buffer/buffer_actor.py", "import actors"),
+        ("spark/write.py", "from spark.session import start"),
         ("tests/unit/test_x.py", "import actors.buffer"),
     ],
 )
@@ -261,8 +265,8 @@ def test_the_layering_check_sees(name: str, source: str) -> None:
             "pxrs_ray/__init__.py",
             "if TYPE_CHECKING:\n    from pxrs_ray.actors.api import deploy as deploy",
         ),
-        ("actors/buffer.py", "import ray\nfrom pxrs_ray.actors import names"),
-        ("spark/feed.py", "import ray, pyspark\nfrom pxrs_ray.actors import names"),
+        ("actors/buffer/buffer_actor.py", "import ray\nfrom pxrs_ray.actors import names"),
+        ("spark/write.py", "import ray, pyspark\nfrom pxrs_ray.actors import names"),
     ],
 )
 def test_the_layering_check_lets_pass(name: str, source: str) -> None:
@@ -291,6 +295,7 @@ def test_importing_the_core_loads_neither_ray_nor_spark_nor_drivers() -> None:
     modules = [
         name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for path in files({".py"}, "pxrs_ray")
+        if not name_of(path).startswith(DEMONSTRATION)
     ]
     assert "pxrs_ray.model" in modules
     every = loaded_after("".join(f"import {module}\n" for module in modules))
@@ -316,6 +321,12 @@ def test_nothing_of_this_machine_is_in_the_tree() -> None:
     assert found == []
 
 
+def test_no_merge_was_left_unfinished() -> None:
+    mark = re.compile(r"^(<{7}|>{7})( |$)", re.MULTILINE)
+    found = [path for path in files(TEXTS) if mark.search(path.read_text(errors="replace"))]
+    assert found == []
+
+
 def test_the_pins_are_plain() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert lines and all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in lines)
@@ -327,15 +338,21 @@ BEGINS |= {"ThreadPoolExecutor", "ProcessPoolExecutor", "Timer"}
 # File: how often, and why that cannot end silently: each is awaited where it is begun, and what it
 # raises is raised there.
 BEGINS_HERE = {
-    "actors/source_reading.py": (1, "a source's calls, each awaited by off_loop"),
-    "actors/starting.py": (1, "the start, awaited by every call"),
-    "actors/gcs.py": (1, "a call off the loop, awaited with a deadline; its end is looked at"),
-    "actors/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
-    "actors/group_life.py": (1, "a group's loops: its life loads what fails anew"),
-    "actors/reader.py": (1, "reads, each awaited by off_loop"),
-    "actors/reading.py": (2, "a fetch and a wake, of which one is awaited"),
-    "actors/writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
-    "pxrs_ray/supervisor.py": (4, "the supervisor"),
+    "actors/consumer/source_fetcher.py": (1, "a source's calls, each awaited by off_loop"),
+    "actors/coordinator/startup.py": (1, "the start, awaited by every call"),
+    "actors/cluster/gcs.py": (
+        1,
+        "a call off the loop, awaited with a deadline; its end is looked at",
+    ),
+    "actors/coordinator/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
+    "actors/coordinator/group_supervision.py": (
+        1,
+        "a group's loops: its life loads what fails anew",
+    ),
+    "actors/buffer/log_reader.py": (1, "reads, each awaited by off_loop"),
+    "actors/consumer/fetcher.py": (2, "a fetch and a wake, of which one is awaited"),
+    "actors/buffer/log_writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
+    "pxrs_ray/supervision/supervisor.py": (4, "the supervisor"),
 }
 
 

@@ -1,4 +1,4 @@
-"""A console that obeys our styles, and nothing that stands in what it shows."""
+"""A console that uses our styles, and takes no terminal commands from the text that it shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from pxrs_ray.harmless import harmless
+from pxrs_ray.cli._harmless import harmless
 
 
 class HarmlessConsole(Console):

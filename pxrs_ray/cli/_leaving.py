@@ -1,4 +1,4 @@
-"""How a node is emptied from the command line: told before, begun, and watched until it is done."""
+"""How a command empties a node: it shows the plan, begins, and waits until the node is empty."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ import typer
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.topology import Topology
-    from pxrs_ray.homes import NodeSeen
-    from pxrs_ray.leaving import HomeMove, Leaving
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.topology.homes import NodeSeen
+    from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
 
 LOOK_EVERY_S = 0.5
 MB = 1_000_000
 
 Rate = Annotated[
     float,
-    typer.Option(
-        "--rate", min=0.1, help="MB a second that copying is taken to make, for what is estimated."
-    ),
+    typer.Option("--rate", min=0.1, help="Assumed copy speed in MB a second, for the estimate."),
 ]
 RATE_USUAL = 50.0
 
@@ -32,7 +30,7 @@ def drain_node(
     wanted: str, deadline_s: float, rate: float, name: str | None, *, yes: bool, as_json: bool
 ) -> None:
     """Say what happens, ask where something cannot be done, begin, and wait until it is done."""
-    from pxrs_ray.actors.node_drain import begin_drain, node_to_drain
+    from pxrs_ray.actors.cluster.node_drain import begin_drain, node_to_drain
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import answer
 
@@ -56,7 +54,7 @@ def drain_node(
 
 def every(name: str | None) -> list[Topology]:
     """All topologies of the cluster, or the one that is named: a drain concerns them all."""
-    from pxrs_ray.actors.calls import running_topologies
+    from pxrs_ray.actors.cluster.blocking_client import running_topologies
     from pxrs_ray.cli._ray import steady
 
     names = [name] if name is not None else running_topologies()
@@ -68,7 +66,7 @@ def every(name: str | None) -> list[Topology]:
 def tell(
     plans: Sequence[Leaving], node: NodeSeen, deadline_s: float, rate: float, *, quiet: bool
 ) -> None:
-    """What a drain means, but for what cannot be done: that is told by `agree`."""
+    """Print what a drain means, except what cannot be done: `agree` prints that."""
     from pxrs_ray.cli._show import console, say
 
     if not quiet:
@@ -90,7 +88,7 @@ def view(plan: Leaving, rate: float) -> Any:
     from rich.text import Text
 
     from pxrs_ray.cli._show import table
-    from pxrs_ray.leaving import STOP_AND_START_MS
+    from pxrs_ray.topology.move_plan import BUSY, STOP_AND_START_MOST_MS, STOP_AND_START_MS
 
     lines: list[Any] = []
     if plan.consumers:
@@ -100,9 +98,10 @@ def view(plan: Leaving, rate: float) -> Any:
         head = ("buffer", "from", "to", "to copy", "written", "copied in", "pause", "free there")
         lines.append(table(head, [_row(move) for move in plan.moves]))
         lines.append(
-            f"pause: how long producers and readers of a buffer's partitions wait. It is "
-            f"{STOP_AND_START_MS / 1_000:g} seconds to stop and start (more on a busy one), and "
-            f"the copy, at {rate:g} MB/s, of what is written during the last round of copying"
+            "pause: how long producers and readers of a buffer's partitions wait. An estimate, not "
+            f"measured: {STOP_AND_START_MS / 1_000:g} s to stop and start "
+            f"({STOP_AND_START_MOST_MS / 1_000:g} s on busy hosts), and the copy of what is "
+            f"written during the last round, at {rate:g} MB/s ({rate / BUSY:g} on busy hosts)"
         )
     if not (plan.consumers or plan.moves):
         lines.append(f"{plan.topology}: nothing of it is there")
@@ -123,14 +122,22 @@ def _row(move: HomeMove) -> tuple[object, ...]:
         None if move.bytes is None else size_text(move.bytes),
         rate,
         None if expected is None else span_text(expected.copy_s * 1_000),
-        None if expected is None else f"about {span_text(expected.pause_ms)}",
+        None if expected is None else _pause(expected),
         None if move.free_bytes is None else size_text(move.free_bytes),
     )
 
 
+def _pause(expected: Estimate) -> str:
+    from pxrs_ray.cli._show import span_text
+
+    return f"about {span_text(expected.pause_ms)} to {span_text(expected.pause_most_ms)}"
+
+
 def agree(plans: Sequence[Leaving], refused: str, *, yes: bool) -> None:
-    """Tell what cannot be done, if there is anything, and go on when somebody wants it all the
-    same. Raises UsageError that begins with `refused` where nobody can be asked."""
+    """Print what cannot be done, if anything, and ask whether to go on all the same.
+
+    Raises UsageError that begins with `refused` where nobody can be asked.
+    """
     from pxrs_ray.cli._show import say
 
     told = [f"{plan.topology}: {text}" for plan in plans for text in plan.cannot]
@@ -170,7 +177,7 @@ def _left(
     topologies: Sequence[Topology], node: NodeSeen, goes: Mapping[str, set[int]]
 ) -> list[str]:
     """What is on a node yet, or has left it and does not serve elsewhere yet."""
-    from pxrs_ray.places import AT_HOME
+    from pxrs_ray.status.places import AT_HOME
 
     found: list[str] = []
     for topology in topologies:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pxrs_ray.stats import GroupStatus, PartitionStatus
+    from pxrs_ray.status.answers import GroupStatus, PartitionStatus
 
 COLUMNS = 64
 BARS = "·▁▂▃▄▅▆▇█"

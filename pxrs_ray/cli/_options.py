@@ -13,14 +13,14 @@ TopologyName = Annotated[
         "--topology",
         "-t",
         envvar="PXRS_TOPOLOGY",
-        help="Which topology; needed only where several run.",
+        help="The topology; needed only where several run.",
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for other programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 GroupName = Annotated[str, typer.Argument(help="The consumer group.", show_default=False)]
 MaybeGroup = Annotated[
-    str | None, typer.Argument(help="The consumer group; all when left out.", show_default=False)
+    str | None, typer.Argument(help="The consumer group; default: all.", show_default=False)
 ]
 QueueName = Annotated[str, typer.Argument(help="The queue.", show_default=False)]
 File = Annotated[str, typer.Argument(help="The topology file.", show_default=False)]
@@ -46,7 +46,7 @@ Partitions = Annotated[
         "-p",
         parser=partition_number,
         metavar="P3",
-        help="Only this partition; can be given several times.",
+        help="Only this partition; may be repeated.",
         show_default=False,
     ),
 ]

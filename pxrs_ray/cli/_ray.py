@@ -1,4 +1,4 @@
-"""The way from a command to Ray and to a topology, with every way that it can fail in one line."""
+"""Connects a command to Ray and to a topology; every failure is an error of one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.errors import NotFound, RegistryAway, UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
 
 ANSWER_WAIT_S = 20.0
 ALIVE_WAIT_S = 10.0
@@ -24,7 +24,7 @@ def connect(working_dir: str | None = None) -> None:
     """
     import ray
 
-    from pxrs_ray.actors.joining import join
+    from pxrs_ray.actors.cluster.join import join
 
     if ray.is_initialized():
         return
@@ -39,7 +39,7 @@ def connect(working_dir: str | None = None) -> None:
 def running(name: str | None) -> Topology:
     """The topology of that name, or the only one that runs. Raises NotFound, UsageError."""
     connect()
-    from pxrs_ray.actors.topology import attach
+    from pxrs_ray.actors.client.topology import attach
 
     return attach(name_of(name), timeout_s=ANSWER_WAIT_S)
 
@@ -48,7 +48,7 @@ def name_of(name: str | None) -> str:
     """That name, or the name of the only topology that runs. Raises NotFound, UsageError."""
     if name is not None:
         return name
-    from pxrs_ray.actors.calls import running_topologies
+    from pxrs_ray.actors.cluster.blocking_client import running_topologies
 
     found = running_topologies()
     if not found:

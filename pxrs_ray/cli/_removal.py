@@ -1,4 +1,4 @@
-"""Asking before something is removed for ever."""
+"""Asks before something is removed for ever."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import typer
 from pxrs_ray.errors import UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.removal import Removal
+    from pxrs_ray.topology.removal import Removal
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it.")]
-Force = Annotated[bool, typer.Option("--force", help="Also while it is in use.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Force = Annotated[bool, typer.Option("--force", help="Remove it even while it is in use.")]
 
 
 def remove(
     removal: Removal, carry_out: Callable[[], object], *, yes: bool, force: bool, as_json: bool
 ) -> None:
-    """Say what goes, ask, and carry it out. Raises UsageError where something is in the way."""
+    """Print what is removed, ask, and remove it. Raises UsageError where something prevents it."""
     from pxrs_ray.cli._show import print_json, say
 
     removal.check(force=force)

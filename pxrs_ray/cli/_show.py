@@ -1,4 +1,4 @@
-"""How commands answer: a table for people, JSON for programs; colours only on a terminal."""
+"""The output of commands: a table for people, JSON for programs; colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pxrs_ray.harmless import harmless
+from pxrs_ray.cli._harmless import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,7 +1,8 @@
-"""Where `pxrs produce` gets messages from: columns of keys, payloads, and tenants or labels.
+"""Reads the messages of `pxrs produce`: columns of keys, payloads, and tenants or labels.
 
-Rules of this file: a file is read piece by piece, never whole. A row without the payload column is
-sent as one JSON object; values that are not text are written as JSON writes them.
+Rules of this file: a file is read piece by piece, never whole. A row without
+the payload column is sent as one JSON object; values that are not text are
+written as JSON writes them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import IO, Any
 
 from pxrs_ray.codec import from_json
 from pxrs_ray.errors import UsageError
-from pxrs_ray.supervision import told
+from pxrs_ray.supervision.restart_rules import told
 
 Columns = tuple[list[bytes | None], list[bytes], list[str | None]]
 Row = tuple[bytes | None, bytes, str | None]
@@ -38,7 +39,7 @@ class Names:
 
 
 def format_of(path: str, wanted: str | None) -> str:
-    """The format of a file: as it is told, or by its ending; lines otherwise."""
+    """The format of a file: the given one, or by its ending; lines otherwise."""
     if wanted is not None:
         if wanted not in FORMATS:
             raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {wanted!r}")
@@ -50,7 +51,7 @@ def format_of(path: str, wanted: str | None) -> str:
 
 
 def texts(lines: Iterable[str], key: str | None, separator: str | None) -> Iterator[Columns]:
-    """Payloads as text; what stands before `separator` is the key, otherwise `key` is."""
+    """Payloads as text; the part before `separator` is the key, otherwise `key` is."""
     fixed = _raw(key) if key is not None else None
 
     def pair(line: str) -> Row:

@@ -1,4 +1,4 @@
-"""`pxrs accept-loss`."""
+"""`pxrs accept-loss`: resumes logs after a loss."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pxrs_ray.errors import UsageError
 
 def command(
     queue: Annotated[
-        str | None, typer.Argument(help="The queue whose logs stand still.", show_default=False)
+        str | None, typer.Argument(help="The queue whose logs lost data.", show_default=False)
     ] = None,
     partition: Partitions = None,
     buffer: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Give up the disk of this buffer, whose host is away: it begins on another one.",
+            help="Give up the disk of this buffer, whose host is away; it starts on another one.",
             show_default=False,
         ),
     ] = None,
@@ -28,10 +28,10 @@ def command(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let logs of QUEUE that stand still after a loss go on above the gap; it cannot be undone.
+    """Resume logs of QUEUE that lost data, skipping the lost offsets. This cannot be undone.
 
-    With --buffer, give up a host that does not come back, with its disk: what lay there is lost,
-    and lost_log_policy says what its logs do then.
+    With --buffer, give up a host that does not come back, with its disk: its
+    logs are lost, and lost_log_policy says what happens to them.
     """
     if (queue is None) == (buffer is None):
         raise UsageError("say either a QUEUE whose logs stand still, or --buffer N")
@@ -42,7 +42,7 @@ def command(
     from pxrs_ray.cli._show import answer, table
 
     found = running(topology)
-    from pxrs_ray.actors.losses import accept_losses
+    from pxrs_ray.actors.client.accept_loss import accept_losses
 
     ends = accept_losses(found, str(queue), partition or ())
     rows = [(f"P{p}", end.state, end.start_offset, end.end_offset) for p, end in ends.items()]

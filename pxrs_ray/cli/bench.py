@@ -1,4 +1,4 @@
-"""`pxrs bench`: how fast this very cluster is."""
+"""`pxrs bench`: measures the speed of this cluster."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from pxrs_ray.cli._options import AsJson
 
 def command(
     messages: Annotated[int, typer.Option("--messages", "-n", min=1_000)] = 1_000_000,
-    payload_bytes: Annotated[int, typer.Option("--bytes", min=0, help="Of each payload.")] = 100,
+    payload_bytes: Annotated[
+        int, typer.Option("--bytes", min=0, help="Size of each payload in bytes.")
+    ] = 100,
     partitions: Annotated[int, typer.Option(min=1)] = 16,
     consumers: Annotated[int, typer.Option(min=1)] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Measure rate and latency here, in a topology of its own that is removed afterwards."""
+    """Measure rate and latency of this cluster, with a topology that is removed afterwards."""
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import answer, table
 
     connect()
-    from pxrs_ray.actors.trial import run_trial
+    from pxrs_ray.actors.client.cluster_benchmark import run_trial
 
     with tempfile.TemporaryDirectory(prefix="pxrs-bench-") as folder:
         found = run_trial(messages, payload_bytes, partitions, consumers, Path(folder))

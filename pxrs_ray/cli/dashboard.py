@@ -10,8 +10,8 @@ from pxrs_ray.cli._options import TopologyName
 from pxrs_ray.errors import UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.topology import Topology
-    from pxrs_ray.dashboard.picture import Look
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.dashboard.page_state import PageState
     from pxrs_ray.model import Change
 
 # Two rebalances of some thousand partitions: fewer would tell a part of one as the whole.
@@ -19,27 +19,32 @@ CHANGES_MAX = 10_000
 
 
 def command(
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8268,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port; 0 picks a free one.")
+    ] = 8268,
     token: Annotated[
         str,
         typer.Option(
             envvar="PXRS_DASHBOARD_TOKEN",
-            help="What every request must bring; without it one is made and printed with the link.",
+            help="The token that requests must carry; default: a new one, printed with the link.",
         ),
     ] = "",
     interval_s: Annotated[float, typer.Option("--interval", min=0.1)] = 1.0,
     topology: TopologyName = None,
 ) -> None:
-    """Serve a live page of the topology: partitions, lag, rates, rebalances, and how to act."""
+    """Serve a live page of the topology: partitions, lag, rates, rebalances, and buttons to act."""
     import secrets
     import socket
 
-    from aiohttp import web
-
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import say
-    from pxrs_ray.dashboard.server import Server
+    from pxrs_ray.extras import extra
+
+    with extra("default", "the live page"):
+        from aiohttp import web
+
+        from pxrs_ray.dashboard.server import Server
 
     found = running(topology)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -63,16 +68,16 @@ def command(
 
 
 class RaySource:
-    """A running topology as the page wants it."""
+    """A running topology in the form that the page needs."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._seen: dict[str, int] = {}
 
-    def look(self) -> Look:
+    def look(self) -> PageState:
         """The topology now, and what changed since the last look."""
-        from pxrs_ray.actors.group import Group
-        from pxrs_ray.dashboard.picture import Look
+        from pxrs_ray.actors.client.group import Group
+        from pxrs_ray.dashboard.page_state import PageState
 
         status = self._topology.status()
         changes: dict[str, tuple[Change, ...]] = {}
@@ -82,11 +87,11 @@ class RaySource:
                 name = group.group
                 changes[name] = Group(status.topology, name).history(seen, CHANGES_MAX).changes
                 self._seen[name] = max((c.version for c in changes[name]), default=seen)
-        return Look(status, self._topology.buffer_stats(), changes)
+        return PageState(status, self._topology.buffer_stats(), changes)
 
     def act(self, action: str, group: str, value: Any) -> str:
         """Carry out an action on a group."""
-        from pxrs_ray.actors.group import Group
+        from pxrs_ray.actors.client.group import Group
         from pxrs_ray.cli.seek import place
 
         found = Group(self._topology.name, group)

@@ -10,7 +10,9 @@ import typer
 def command(
     payments: Annotated[int, typer.Option("--payments", "-n", min=1_000)] = 400_000,
 ) -> None:
-    """See it work on this machine: a feed from Spark, a crash, a takeover, and sums that agree."""
-    from pxrs_ray.spark.demo import main
+    """Run a demonstration on this machine: a Spark feed, a crash, a takeover, and matching sums."""
+    from pxrs_ray.extras import extra
 
+    with extra("spark", "pxrs demo"):
+        from pxrs_ray.demo.run import main
     raise typer.Exit(main(payments))

@@ -1,4 +1,4 @@
-"""`pxrs doctor`: looks at everything that can be wrong, and says what to do about it."""
+"""`pxrs doctor`: checks everything that can be wrong, and names the remedy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pxrs_ray.cli._options import AsJson, TopologyName
 from pxrs_ray.errors import PxrsError
 
 if TYPE_CHECKING:
-    from pxrs_ray.checkup import Finding
-    from pxrs_ray.stats import TopologyStatus
+    from pxrs_ray.status.answers import TopologyStatus
+    from pxrs_ray.status.diagnosis import Finding
 
 NODE_WAIT_S = 20.0
 ANSWER_WAIT_S = 3.0
@@ -23,9 +23,10 @@ DISK_FREE_MIN = 2 << 30
 
 
 def command(topology: TopologyName = None, as_json: AsJson = False) -> None:
-    """Check Ray, Java, nodes, clocks, disks, stores, logs, groups and orphans; 1 if any is ill."""
-    from pxrs_ray.checkup import Level
+    """Check Ray, Java, nodes, clocks, disks, stores, logs, groups, orphans; exit status 1: a
+    problem."""
     from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.status.diagnosis import Level
 
     found = findings(topology)
     rows = [(_mark(f.level), f.subject, f.text, f.remedy) for f in found]
@@ -46,8 +47,13 @@ def _mark(level: str) -> object:
 
 
 def _machine() -> Iterator[Finding]:
-    from pxrs_ray.checkup import Finding, Level
+    from importlib.util import find_spec
 
+    from pxrs_ray.status.diagnosis import Finding, Level
+
+    if find_spec("pyspark") is None:  # then nothing here needs Java
+        yield Finding(Level.OK, "Spark", "not installed; feeds from it come with pxrs-ray[spark]")
+        return
     java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
     if java:
         yield Finding(Level.OK, "Java", java)
@@ -58,15 +64,15 @@ def _machine() -> Iterator[Finding]:
 
 
 def _cluster(wanted: str | None) -> Iterator[Finding]:
-    from pxrs_ray.checkup import Finding, Level, check_topology
     from pxrs_ray.cli._ray import connect
+    from pxrs_ray.status.diagnosis import Finding, Level, check_topology
 
     try:
         connect()
     except PxrsError as error:
         yield Finding(Level.PROBLEM, "Ray", str(error), "start Ray, or name it with --address")
         return
-    from pxrs_ray.actors.calls import running_topologies
+    from pxrs_ray.actors.cluster.blocking_client import running_topologies
 
     names = [wanted] if wanted is not None else running_topologies()
     if not names:
@@ -99,7 +105,7 @@ def _remedy_of(name: str, error: PxrsError) -> str:
 
 
 def _status_of(name: str) -> tuple[TopologyStatus, str]:
-    from pxrs_ray.actors.topology import attach
+    from pxrs_ray.actors.client.topology import attach
 
     found = attach(name, timeout_s=ANSWER_WAIT_S)
     return found.status(), str(found.config.topology_dir)
@@ -110,9 +116,9 @@ def _nodes(folder: str) -> Iterator[Finding]:
 
     import ray
 
-    from pxrs_ray.actors.nodes import look_at_nodes
-    from pxrs_ray.checkup import Finding, Level
+    from pxrs_ray.actors.cluster.node_reports import look_at_nodes
     from pxrs_ray.cli._show import size_text
+    from pxrs_ray.status.diagnosis import Finding, Level
 
     here = (platform.python_version(), ray.__version__)
     for node in look_at_nodes(folder, NODE_WAIT_S):
@@ -142,9 +148,9 @@ def _nodes(folder: str) -> Iterator[Finding]:
 
 def _orphans(wanted: str | None, names: list[str]) -> Iterator[Finding]:
     """Consumers that belong to no member, and what is left of topologies without a coordinator."""
-    from pxrs_ray.actors.calls import left_over
-    from pxrs_ray.actors.topology import Topology
-    from pxrs_ray.checkup import Finding, Level
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.actors.cluster.blocking_client import left_over
+    from pxrs_ray.status.diagnosis import Finding, Level
 
     for name in names:
         try:

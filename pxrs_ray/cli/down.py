@@ -1,4 +1,4 @@
-"""`pxrs down`."""
+"""`pxrs down`: stops a topology, or removes it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ def command(
         typer.Argument(help="The topology, or its file (*.toml); needed where several run."),
     ] = None,
     now: Annotated[
-        bool, typer.Option("--now", help="End every actor at once, as a power cut would.")
+        bool, typer.Option("--now", help="Kill every actor at once, as a power cut would.")
     ] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Remove it for ever: messages, checkpoints, folders.")
+        bool,
+        typer.Option(
+            "--delete", help="Remove the topology for ever: messages, checkpoints, folders."
+        ),
     ] = False,
     yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Drain and end a whole topology; messages and checkpoints stay, `pxrs up` goes on.
+    """Drain and stop a whole topology. Messages and checkpoints stay for the next `pxrs up`.
 
-    With --delete nothing stays, after saying what goes and asking.
+    With --delete nothing stays: it lists what is removed, and asks first.
     """
     from pxrs_ray.cli._ray import connect, running, steady
     from pxrs_ray.cli._show import answer
@@ -45,8 +48,8 @@ def command(
         return
     if now and name:
         connect()
-        from pxrs_ray.actors.calls import actors_of
-        from pxrs_ray.actors.topology import Topology, attach
+        from pxrs_ray.actors.client.topology import Topology, attach
+        from pxrs_ray.actors.cluster.blocking_client import actors_of
 
         found = Topology(name) if actors_of(name) else attach(name)
     elif now:
@@ -65,11 +68,11 @@ def command(
 
 def _delete(name: str | None, *, yes: bool, as_json: bool) -> None:
     from pxrs_ray.cli._ray import connect, running
-    from pxrs_ray.removal import Removal
+    from pxrs_ray.topology.removal import Removal
 
     connect()
-    from pxrs_ray.actors.calls import actors_of
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.actors.cluster.blocking_client import actors_of
 
     found = Topology(name) if name and actors_of(name) else running(name)
     try:

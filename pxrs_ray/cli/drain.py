@@ -1,4 +1,4 @@
-"""`pxrs drain`."""
+"""`pxrs drain`: empties a group of consumers, or a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pxrs_ray.cli._removal import Yes
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.group import Group
+    from pxrs_ray.actors.client.group import Group
 
 LOOK_EVERY_S = 0.5
 DEADLINE_USUAL_S = 600.0
@@ -29,20 +29,20 @@ def command(
         ),
     ],
     consumer: Annotated[
-        str | None, typer.Argument(help="Only this consumer; all when left out.")
+        str | None, typer.Argument(help="Only this consumer; default: all.")
     ] = None,
     empty: Annotated[
-        bool, typer.Option("--empty", help="First wait until GROUP has no lag left.")
+        bool, typer.Option("--empty", help="Wait first until GROUP has no lag.")
     ] = False,
     wait_s: Annotated[
-        float, typer.Option("--wait", min=0, help="With --empty: for how many seconds.")
+        float, typer.Option("--wait", min=0, help="With --empty: wait at most this many seconds.")
     ] = 300.0,
     deadline_s: Annotated[
         float | None,
         typer.Option(
             "--deadline",
             min=1,
-            help="Of a NODE: after how many seconds its host goes; 600 when left out.",
+            help="With a NODE: its host goes after this many seconds; default: 600.",
             show_default=False,
         ),
     ] = None,
@@ -51,11 +51,12 @@ def command(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let consumers of GROUP finish, commit, hand over and end; checkpoints stay.
+    """Let the consumers of GROUP finish, commit, hand over and exit. Checkpoints stay.
 
-    With a NODE, have Ray drain it, and wait until nothing is on it: consumers hand over to others
-    elsewhere, buffers take their logs to other disks. What cannot be done is told before, and
-    nothing is begun then without --yes. Ray does not take a drain back.
+    With a NODE, have Ray drain it, and wait until it is empty: consumers hand
+    over to consumers on other nodes, and buffers move their logs to other
+    disks. If something cannot be done, the command says so first, and begins
+    only if you confirm it (--yes). Ray does not take a drain back.
     """
     from pxrs_ray.cli._show import answer
 
@@ -79,13 +80,13 @@ def command(
 
 
 def _is_node(what: str, topology: str | None) -> bool:
-    """Whether a living node is called so, and no group. A group's name goes before an id's."""
+    """Whether a living node has this name, and no group. A group's name goes before a node's id."""
     from pxrs_ray.cli._ray import connect
 
     connect()
-    from pxrs_ray.actors.calls import running_topologies
-    from pxrs_ray.actors.node_drain import node_called
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.actors.cluster.blocking_client import running_topologies
+    from pxrs_ray.actors.cluster.node_drain import node_called
 
     if node_called(what) is None:
         return False
@@ -94,7 +95,7 @@ def _is_node(what: str, topology: str | None) -> bool:
 
 
 def _group(what: str, topology: str | None) -> Group:
-    from pxrs_ray.actors.node_drain import nodes_told
+    from pxrs_ray.actors.cluster.node_drain import nodes_told
     from pxrs_ray.cli._ray import steady
 
     found = steady(topology)

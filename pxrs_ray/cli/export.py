@@ -12,12 +12,12 @@ from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
 
 def command(
     queue: QueueName,
-    folder: Annotated[Path, typer.Argument(help="Where queue/partition-0/... is written.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to write queue/partition-0/... into.")],
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the messages of QUEUE into FOLDER, a file each, and the offsets of its groups."""
-    from pxrs_ray.actors.folder_transfer import export_folder
+    """Write the messages of QUEUE into FOLDER, one file each, and the offsets of its groups."""
+    from pxrs_ray.actors.client.folder_transfer import export_folder
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer
 

@@ -1,4 +1,4 @@
-"""`pxrs group`: consumer groups as a whole."""
+"""`pxrs group`: commands on whole consumer groups."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 from pxrs_ray.cli._removal import Force, Yes, remove
 
 app = typer.Typer(
-    help="Consumer groups as a whole.", no_args_is_help=True, pretty_exceptions_enable=False
+    help="Commands on whole consumer groups.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 
 
 @app.callback()
 def group_() -> None:
-    """Consumer groups as a whole."""
+    """Commands on whole consumer groups."""
 
 
 @app.command()
@@ -25,7 +25,7 @@ def delete(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove GROUP with its checkpoints and history; retention waits for it no longer.
+    """Remove GROUP with its checkpoints and history. Retention no longer waits for it.
 
     With --force also while consumers run: they are ended first.
     """

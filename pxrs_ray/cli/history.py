@@ -1,4 +1,4 @@
-"""`pxrs history`."""
+"""`pxrs history`: shows the changes of a group."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 def command(
     group: GroupName,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Show this many of the newest changes.")
+    ] = 50,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who owned what, since when and why: the newest changes of GROUP, oldest first."""
+    """Show the newest ownership and membership changes of GROUP with their causes, oldest first."""
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer
 

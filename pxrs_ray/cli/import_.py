@@ -11,16 +11,16 @@ from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="The folder with queue/partition-0/...")],
+    folder: Annotated[Path, typer.Argument(help="The folder that holds queue/partition-0/...")],
     queue: QueueName,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the messages of FOLDER into QUEUE, and the offsets of the groups that it names.
+    """Append the messages of FOLDER to QUEUE, and take over the offsets of the groups in it.
 
-    Goes on where an earlier import ended, and adds nothing twice.
+    Continues where an earlier import ended, and adds nothing twice.
     """
-    from pxrs_ray.actors.folder_transfer import import_folder
+    from pxrs_ray.actors.client.folder_transfer import import_folder
     from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
 

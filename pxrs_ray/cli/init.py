@@ -1,4 +1,4 @@
-"""`pxrs init`: a commented topology file and a handler, to begin with."""
+"""`pxrs init`: writes a commented topology file and a handler to start from."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HANDLERS = "handlers.py"
 
 def command(
     name: Annotated[str, typer.Argument(help="The topology's name.")] = "shop",
-    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Write over files that exist.")] = False,
+    folder: Annotated[Path, typer.Option(help="The folder to write into.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write NAME.toml, with a word on each option, and handlers.py with a handler to change."""
+    """Write NAME.toml, with a comment on each option, and handlers.py with a handler to change."""
     from pxrs_ray.cli._show import answer
     from pxrs_ray.config import PxrsConfig
 

@@ -1,4 +1,4 @@
-"""`pxrs kill-orphans`."""
+"""`pxrs kill-orphans`: ends consumers that belong to no group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pxrs_ray.cli._options import AsJson, TopologyName
 
 
 def command(topology: TopologyName = None, as_json: AsJson = False) -> None:
-    """End consumer actors that belong to no member of a group: those that `pxrs doctor` names."""
+    """End consumer actors that belong to no member of a group, as listed by `pxrs doctor`."""
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer
 

@@ -1,4 +1,4 @@
-"""`pxrs lag`."""
+"""`pxrs lag`: shows how far groups are behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pxrs_ray.cli._options import AsJson, MaybeGroup, TopologyName
 def command(
     group: MaybeGroup = None, topology: TopologyName = None, as_json: AsJson = False
 ) -> None:
-    """Show how far each group is behind, in messages and in time; the worst partition too."""
+    """Show how far each group is behind, in messages and in time, and its worst partition."""
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer, span_text, table
 

@@ -1,4 +1,4 @@
-"""`pxrs log`: look into partition logs on disk; of topologies that are gone, too. Needs no Ray."""
+"""`pxrs log`: reads partition logs on disk, also of topologies that are gone. Needs no Ray."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FOLLOW_PAUSE_S = 0.2
 DAMAGED = 1
 
-app = typer.Typer(help="Look into partition logs on disk, without Ray.", no_args_is_help=True)
+app = typer.Typer(help="Read partition logs on disk, without Ray.", no_args_is_help=True)
 
 Folder = Annotated[
     Path,
@@ -26,16 +26,16 @@ Folder = Annotated[
         exists=True,
         file_okay=False,
         show_default=False,
-        help="A data folder, a queue's folder in it, or one partition's.",
+        help="A data folder, or the folder of one queue or one partition in it.",
     ),
 ]
-First = Annotated[int, typer.Option("--from", min=0, help="Begin at this offset.")]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Show at most so many.")]
+First = Annotated[int, typer.Option("--from", min=0, help="Start at this offset.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Show at most this many.")]
 
 
 @app.command("ls")
 def list_logs(folder: Folder, as_json: AsJson = False) -> None:
-    """List the logs in FOLDER: offsets, size, groups, losses, trouble."""
+    """List the logs in FOLDER: offsets, size, groups, losses, problems."""
     from pxrs_ray.cli._show import answer, clock_text, size_text, table
     from pxrs_ray.log.inspect import find_logs, summarise
 
@@ -64,7 +64,9 @@ def dump(
     folder: Folder,
     first: First = 0,
     limit: Limit = None,
-    frames: Annotated[bool, typer.Option("--frames", help="Frames instead of messages.")] = False,
+    frames: Annotated[
+        bool, typer.Option("--frames", help="Show frames instead of messages.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the messages (or the frames) of every log in FOLDER, one a line."""
@@ -80,7 +82,7 @@ def dump(
 
 @app.command()
 def verify(folder: Folder, as_json: AsJson = False) -> None:
-    """Read every byte of every log in FOLDER and check it; status 1 when something is damaged."""
+    """Read and check every byte of every log in FOLDER. Exit status 1: something is damaged."""
     from pxrs_ray.cli._show import answer, table
     from pxrs_ray.log.inspect import find_logs
     from pxrs_ray.log.inspect import verify as verify_log
@@ -102,11 +104,17 @@ def verify(folder: Folder, as_json: AsJson = False) -> None:
 @app.command()
 def tail(
     folder: Folder,
-    newest: Annotated[int, typer.Option("--newest", "-n", min=0, help="Begin so many back.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
+    newest: Annotated[
+        int,
+        typer.Option("--newest", "-n", min=0, help="Start with this many of the newest messages."),
+    ] = 10,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep showing new messages.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the newest messages of every log in FOLDER, and with --follow what is appended."""
+    """Print the newest messages of every log in FOLDER; with --follow, new messages as they
+    arrive."""
     from pxrs_ray.log.inspect import find_logs, summarise
 
     positions = {path: max(0, summarise(path).end_offset - newest) for path in find_logs(folder)}

@@ -1,4 +1,4 @@
-"""`pxrs move`."""
+"""`pxrs move`: moves a buffer to another node."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ def command(
     buffer: Annotated[int, typer.Argument(min=0, help="The buffer's number.", show_default=False)],
     node: Annotated[
         str | None,
-        typer.Argument(help="The host's address, or the node's id; the emptiest when left out."),
+        typer.Argument(
+            help="The target: a host's address or a node's id; default: the emptiest node."
+        ),
     ] = None,
     yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take BUFFER with its logs to another node; who needs it waits for a moment at the end.
+    """Move BUFFER with its logs to another node. Its callers pause briefly at the end.
 
-    What cannot be done (no room, messages in memory) is told before, and not begun without --yes.
+    If something cannot be done (no space, messages in memory), the command says
+    so first, and begins only if you confirm it (--yes).
     """
     from pxrs_ray.cli._leaving import agree
     from pxrs_ray.cli._ray import steady

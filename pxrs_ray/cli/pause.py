@@ -1,4 +1,4 @@
-"""`pxrs pause`."""
+"""`pxrs pause`: pauses a group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 
 
 def command(group: GroupName, topology: TopologyName = None, as_json: AsJson = False) -> None:
-    """Let the consumers of GROUP finish what they hold, and fetch nothing more."""
+    """Pause GROUP: its consumers finish what they hold, and fetch nothing more."""
     from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
 

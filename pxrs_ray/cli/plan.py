@@ -1,4 +1,4 @@
-"""`pxrs plan`."""
+"""`pxrs plan`: shows what a change would do."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ def command(
         str | None, typer.Argument(help="The consumer group.", show_default=False)
     ] = None,
     consumers: Annotated[
-        int | None, typer.Argument(min=0, help="How many.", show_default=False)
+        int | None, typer.Argument(min=0, help="The number of consumers.", show_default=False)
     ] = None,
     drain: Annotated[
         str | None,
         typer.Option(
             "--drain",
             metavar="NODE",
-            help="Instead: what `pxrs drain NODE` would mean.",
+            help="Show what `pxrs drain NODE` would do.",
             show_default=False,
         ),
     ] = None,
     deadline_s: Annotated[
-        float, typer.Option("--deadline", min=1, help="With --drain: when its host goes.")
+        float,
+        typer.Option(
+            "--deadline", min=1, help="With --drain: its host goes after this many seconds."
+        ),
     ] = 600.0,
     move: Annotated[
         int | None,
@@ -36,22 +39,25 @@ def command(
             "--move",
             min=0,
             metavar="BUFFER",
-            help="Instead: what `pxrs move BUFFER` would mean.",
+            help="Show what `pxrs move BUFFER` would do.",
             show_default=False,
         ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="NODE", help="With --move: where to.", show_default=False),
+        typer.Option(
+            "--to", metavar="NODE", help="With --move: the target node.", show_default=False
+        ),
     ] = None,
     rate: Rate = RATE_USUAL,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which partitions of GROUP would move with this many CONSUMERS, and why.
+    """Show which partitions of GROUP would move with this many CONSUMERS, and why. Changes nothing.
 
-    Or what it means to drain a node, or to move a buffer: what is to be copied, how long that
-    takes, how long producers and readers pause, and what cannot be done. Changes nothing.
+    Or show what it would mean to drain a node, or to move a buffer: how much is
+    copied, how long that takes, how long producers and readers pause, and what
+    cannot be done.
     """
     asked = [group is not None, drain is not None, move is not None]
     if sum(asked) != 1 or (group is None) != (consumers is None) or (to and move is None):
@@ -93,7 +99,7 @@ def _of_drain(
     from pxrs_ray.cli._show import print_json
 
     connect()
-    from pxrs_ray.actors.node_drain import node_to_drain
+    from pxrs_ray.actors.cluster.node_drain import node_to_drain
 
     node = node_to_drain(wanted)
     plans = [t.plan_drain(node.node, deadline_s, copy_per_s=rate * MB) for t in every(topology)]

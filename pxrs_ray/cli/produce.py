@@ -1,4 +1,4 @@
-"""`pxrs produce`: messages from arguments, stdin or a file into a queue."""
+"""`pxrs produce`: sends messages from arguments, stdin or a file into a queue."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
 def command(
     queue: QueueName,
     messages: Annotated[
-        list[str] | None, typer.Argument(help="Payloads; stdin, a line each, when left out.")
+        list[str] | None, typer.Argument(help="Payloads; default: the lines of stdin.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all messages.")] = None,
     separator: Annotated[
         str | None,
-        typer.Option("--separator", "-s", help="What stands before it is the key: -s: 'a7:hello'."),
+        typer.Option("--separator", "-s", help="The text before it is the key: -s: 'a7:hello'."),
     ] = None,
     file: Annotated[
-        str | None, typer.Option("--file", "-f", help="Read from a file; - is stdin.")
+        str | None, typer.Option("--file", "-f", help="Read messages from a file; - is stdin.")
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--format", help="lines, jsonl, csv or parquet; by the ending if left out."),
+        typer.Option("--format", help="lines, jsonl, csv or parquet; default: by file name."),
     ] = None,
-    key_column: Annotated[str, typer.Option(help="jsonl, csv, parquet: the key.")] = "key",
+    key_column: Annotated[str, typer.Option(help="jsonl, csv, parquet: the key column.")] = "key",
     payload_column: Annotated[
-        str, typer.Option(help="jsonl, csv, parquet: the payload; the whole row if it is absent.")
+        str,
+        typer.Option(help="jsonl, csv, parquet: the payload column; else the whole row."),
     ] = "payload",
     scope: Annotated[
-        str | None, typer.Option(help="The tenant or label of all, where the queue has them.")
+        str | None,
+        typer.Option(help="The tenant or label of all messages, if the queue has them."),
     ] = None,
     scope_column: Annotated[
-        str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label.")
+        str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label column.")
     ] = None,
     producer_id: Annotated[
         str | None,
-        typer.Option(help="Be the producer of this name; a former one is fenced."),
+        typer.Option(help="Send as the producer of this name; fences an earlier one."),
     ] = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages into QUEUE, and return when all of them are kept."""
+    """Send messages to QUEUE, and return when all of them are stored."""
     from pxrs_ray.cli import _sources
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer, say

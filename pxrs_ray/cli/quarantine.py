@@ -12,17 +12,19 @@ from pxrs_ray.cli._show import answer, table, text_of
 from pxrs_ray.errors import DeadlineExceeded, UsageError
 
 if TYPE_CHECKING:
-    from pxrs_ray.actors.quarantine import KeysAside
+    from pxrs_ray.actors.client.group_quarantine import KeysAside
 
 app = typer.Typer(
-    help="Look at the keys that a group has put aside, and re-drive or give up their messages.",
+    help="List the keys that a group has put aside, and re-drive or give up their messages.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 Key = Annotated[str | None, typer.Argument(help="The key, as text.", show_default=False)]
-NoKey = Annotated[bool, typer.Option("--no-key", help="The messages that have no key.")]
-WaitS = Annotated[float, typer.Option("--wait", help="How many seconds to wait for the owner.")]
+NoKey = Annotated[bool, typer.Option("--no-key", help="The messages without a key.")]
+WaitS = Annotated[
+    float, typer.Option("--wait", help="Wait at most this many seconds for the owner.")
+]
 
 
 def _one(key: str | None, no_key: bool) -> bytes | None:
@@ -33,7 +35,7 @@ def _one(key: str | None, no_key: bool) -> bytes | None:
 
 @app.command("list")
 def list_(group: GroupName, topology: TopologyName = None, as_json: AsJson = False) -> None:
-    """Every key that is put aside, what blocks it, and how many messages wait."""
+    """List every key that is put aside, the message that blocks it, and how many messages wait."""
     found = running(topology).group(group).quarantine.list()
     answer(list(found), as_json, lambda: _table(found))
 
@@ -46,7 +48,7 @@ def show(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """What waits of one key, in order, with payloads."""
+    """Show the waiting messages of one key, in order, with payloads."""
     entries = running(topology).group(group).quarantine.show(_one(key, no_key))
     rows = [
         (f"P{m.partition}", e.offset, e.attempts, e.error, text_of(m.payload)[:200])
@@ -62,7 +64,7 @@ def retry(
     group: GroupName,
     key: Key = None,
     no_key: NoKey = False,
-    every: Annotated[bool, typer.Option("--all", help="Every key.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every key that is put aside.")] = False,
     wait_s: WaitS = 60.0,
     topology: TopologyName = None,
     as_json: AsJson = False,
@@ -86,13 +88,13 @@ def skip(
     group: GroupName,
     key: Key = None,
     no_key: NoKey = False,
-    every: Annotated[bool, typer.Option("--all", help="All that wait, not the first alone.")] = (
-        False
-    ),
+    every: Annotated[
+        bool, typer.Option("--all", help="All waiting messages, not only the first.")
+    ] = (False),
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give up the message that blocks a key (with --all: everything that waits of it)."""
+    """Give up the message that blocks a key (with --all: all waiting messages of the key)."""
     aside = steady(topology).group(group).quarantine
     skipped = aside.skip(_one(key, no_key), None if every else 1)
     answer({"skipped": skipped}, as_json, lambda: f"{skipped} messages given up")

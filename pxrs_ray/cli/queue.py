@@ -1,4 +1,4 @@
-"""`pxrs queue`: queues as a whole."""
+"""`pxrs queue`: commands on whole queues."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import typer
 from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
 from pxrs_ray.cli._removal import Force, Yes, remove
 
-app = typer.Typer(help="Queues as a whole.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Commands on whole queues.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 
 @app.callback()
 def queue_() -> None:
-    """Queues as a whole."""
+    """Commands on whole queues."""
 
 
 @app.command()
@@ -25,8 +27,8 @@ def delete(
 ) -> None:
     """Remove QUEUE with all its messages.
 
-    With --force the groups that read it are removed too. A queue that another group puts its
-    dead letters or its quarantine into stays in any case.
+    With --force the groups that read it are removed too. A queue that holds the
+    dead letters or the quarantine of another group always stays.
     """
     from pxrs_ray.cli._ray import steady
 

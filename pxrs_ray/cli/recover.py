@@ -1,4 +1,4 @@
-"""`pxrs recover`: ways on after a loss that somebody has to accept."""
+"""`pxrs recover`: continues after a loss that an operator has to accept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from pxrs_ray.cli._options import AsJson, File
 
 app = typer.Typer(
-    help="Go on after a loss that somebody has to accept.",
+    help="Continue after a loss that an operator has to accept.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -17,30 +17,32 @@ app = typer.Typer(
 
 @app.callback()
 def recover() -> None:
-    """Go on after a loss that somebody has to accept."""
+    """Continue after a loss that an operator has to accept."""
 
 
 @app.command()
 def registry(
     file: File,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Yes: messages may be delivered again.")
+        bool,
+        typer.Option("--accept-loss", help="Accept the loss: messages may be delivered again."),
     ] = False,
     host: Annotated[
         str,
         typer.Option(
-            help="Where several hosts have one: go on with that of the host of this address. The "
-            "files of the others are given other names.",
+            help="Where several hosts have a registry: use that of the host with this address. "
+            "The files of the others are renamed.",
             show_default=False,
         ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Let the topology of FILE go on with a registry that has lost accepted writes.
+    """Let the topology of FILE continue with a registry that has lost accepted writes.
 
-    For a registry that was restored from a backup, emptied, or whose server forgot its last
-    second. Checkpoints stay as the registry has them: what came after is delivered again. Epochs
-    are raised above every one that was ever given out, so no late worker of the lost time counts.
+    For a registry that was restored from a backup or emptied, or whose server
+    lost its last second. Checkpoints stay as the registry has them: messages
+    after them are delivered again. Epochs are raised above every one that was
+    ever given out, so that consumers from before the loss are refused.
     """
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import answer, table
@@ -48,7 +50,7 @@ def registry(
 
     config = PxrsConfig.from_toml(file)
     connect()
-    from pxrs_ray.actors.topology import recover_registry
+    from pxrs_ray.actors.client.topology import recover_registry
 
     found = recover_registry(config, accept_loss=accept_loss, host=host)
     rows = [(n, len(one.epochs), sum(one.repeated.values())) for n, one in sorted(found.items())]

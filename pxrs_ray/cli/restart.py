@@ -1,4 +1,4 @@
-"""`pxrs restart`."""
+"""`pxrs restart`: replaces a process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def command(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """End the process of PART, frozen or not, and have it started anew; nothing is lost by it."""
+    """End the process of PART, frozen or not, and start it anew. Nothing is lost."""
     from pxrs_ray.actors import names
-    from pxrs_ray.actors.calls import actors_of, not_running
-    from pxrs_ray.actors.ending import end_actor, wait_for_another
+    from pxrs_ray.actors.cluster.actor_process import end_actor, wait_for_another
+    from pxrs_ray.actors.cluster.blocking_client import actors_of, not_running
     from pxrs_ray.cli._ray import connect, name_of
     from pxrs_ray.cli._show import answer
     from pxrs_ray.errors import UsageError
@@ -52,7 +52,7 @@ def command(
 
 
 def _restart_consumer(topology: str, group: str, member: str) -> None:
-    from pxrs_ray.actors.topology import attach
+    from pxrs_ray.actors.client.topology import attach
     from pxrs_ray.cli._ray import ALIVE_WAIT_S
 
     attach(topology, timeout_s=ALIVE_WAIT_S).group(group).restart_consumer(member)

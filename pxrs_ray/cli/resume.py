@@ -1,4 +1,4 @@
-"""`pxrs resume`."""
+"""`pxrs resume`: ends a pause."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 
 
 def command(group: GroupName, topology: TopologyName = None, as_json: AsJson = False) -> None:
-    """Let the consumers of GROUP fetch again."""
+    """Let the consumers of a paused GROUP fetch again."""
     from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
 

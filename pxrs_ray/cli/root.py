@@ -78,11 +78,11 @@ def pxrs(
     address: str = typer.Option(
         "",
         envvar="RAY_ADDRESS",
-        help="The Ray cluster, as host:port; the one of this machine when left out.",
+        help="The Ray cluster, as host:port; default: the one of this machine.",
         show_default=False,
     ),
     debug: bool = typer.Option(  # noqa: ARG001 - `run` looks for it itself
-        False, "--debug", help="Show where an error comes from."
+        False, "--debug", help="Show the traceback of an error."
     ),
     version: bool = typer.Option(  # noqa: ARG001 - its callback does it
         False, "--version", callback=_show_version, is_eager=True, help="Show the version."

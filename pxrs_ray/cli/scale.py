@@ -1,4 +1,4 @@
-"""`pxrs scale`."""
+"""`pxrs scale`: sets the number of consumers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 
 def command(
     group: GroupName,
-    consumers: Annotated[int, typer.Argument(min=0, help="How many.", show_default=False)],
+    consumers: Annotated[
+        int, typer.Argument(min=0, help="The number of consumers.", show_default=False)
+    ],
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have exactly this many consumers in GROUP; those that go hand over first."""
+    """Set the number of consumers of GROUP. Consumers that are removed hand over first."""
     from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
     from pxrs_ray.cli.status import group_view

@@ -1,4 +1,4 @@
-"""`pxrs seek`."""
+"""`pxrs seek`: moves checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pxrs_ray.cli._options import AsJson, GroupName, Partitions, TopologyName
 
 
 def place(text: str) -> int | str | datetime:
-    """Read where to go: 'start', 'end', an offset, or a time such as 2026-05-01T12:00."""
+    """Parse a position: 'start', 'end', an offset, or a time such as 2026-05-01T12:00."""
     if text in ("start", "end"):
         return text
     try:
@@ -31,7 +31,7 @@ def command(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move the checkpoints of a running GROUP, and show where each partition stands then."""
+    """Move the checkpoints of a running GROUP, and show the new position of each partition."""
     from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer, table
 

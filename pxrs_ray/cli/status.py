@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.cli._options import AsJson, MaybeGroup, TopologyName
 
 if TYPE_CHECKING:
-    from pxrs_ray.stats import GroupStatus, PartitionStatus, TopologyStatus
+    from pxrs_ray.status.answers import GroupStatus, PartitionStatus, TopologyStatus
 
 # A handler may take its time: what calls a paid service takes seconds, a hang does not end.
 CALL_LONG_S = 10.0
@@ -98,7 +98,7 @@ def topology_view(status: TopologyStatus, deployed: dict[str, Any]) -> Any:
 def _places(status: TopologyStatus) -> Any:
     """Where each buffer is, and how."""
     from pxrs_ray.cli._show import size_text, span_text, table
-    from pxrs_ray.places import AT_HOME
+    from pxrs_ray.status.places import AT_HOME
 
     return table(
         ("buffer", "host", "node", "disk", "size", "free", "term", "lease", "state"),
@@ -138,7 +138,7 @@ def problems_of(status: TopologyStatus) -> list[str]:
 
 
 def group_problems(group: GroupStatus) -> list[str]:
-    """Everything that is wrong with a group, but for what its topology tells."""
+    """Everything that is wrong with a group, except what its topology reports."""
     found = [f": {group.problem}"] if group.problem else []
     found += [f", P{p.partition}: {p.trouble}" for p in group.partitions if p.trouble]
     found += [f", P{p.partition}: {call_text(p)}" for p in group.partitions if is_long(p)]
@@ -156,7 +156,7 @@ def is_long(partition: PartitionStatus) -> bool:
 
 
 def call_text(partition: PartitionStatus) -> str:
-    """What is said of a handler that does not come to an end."""
+    """The text on a handler's call that does not end."""
     return (
         f"in the same call since {partition.call_s or 0:.0f} s: message {partition.call_offset}, "
         f"attempt {partition.attempts + 1}"

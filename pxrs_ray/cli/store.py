@@ -1,4 +1,4 @@
-"""`pxrs store`: check, look into and move registry stores. Needs no Ray."""
+"""`pxrs store`: checks, shows and copies registry stores. Needs no Ray."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ TIMED_CALLS = 50
 BATCH = 64
 CHANGES_SHOWN = 20
 
-app = typer.Typer(help="Check, look into and move registry stores.", no_args_is_help=True)
+app = typer.Typer(help="Check, show and copy registry stores.", no_args_is_help=True)
 
 Url = Annotated[str, typer.Argument(help="The store: sqlite:///f, etcd://h:2379, ...")]
-Prefix = Annotated[str, typer.Option(help="The key prefix under which the topologies keep it.")]
+Prefix = Annotated[str, typer.Option(help="The key prefix of the topologies.")]
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", "-g", help="Only this group; can be given several times."),
+    typer.Option("--group", "-g", help="Only this group; may be repeated."),
 ]
 
 
 @app.command()
 def check(
     url: Url,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of the claim race.")] = 100,
-    deadline_ms: Annotated[int, typer.Option(min=100, help="The deadline of a call.")] = 10_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds of the claim race.")] = 100,
+    deadline_ms: Annotated[
+        int, typer.Option(min=100, help="The deadline of each call, in milliseconds.")
+    ] = 10_000,
     as_json: AsJson = False,
 ) -> None:
-    """Connect, make the schema, run the contract suite in groups of its own, and time commits."""
+    """Connect, create the schema, run the contract suite in groups of its own, and time commits."""
     from pxrs_ray.cli._show import answer, table
     from pxrs_ray.testing.store_contract import run_contract
 

@@ -1,4 +1,4 @@
-"""`pxrs tail`: look at a queue's messages as they come."""
+"""`pxrs tail`: shows a queue's messages as they arrive."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pxrs_ray.cli._harmless import one_line
 from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
-from pxrs_ray.harmless import one_line
 
 if TYPE_CHECKING:
     from pxrs_ray.model import Message
@@ -17,24 +17,32 @@ if TYPE_CHECKING:
 def command(
     queue: QueueName,
     newest: Annotated[
-        int, typer.Option("--newest", "-n", min=0, help="Begin so many back, in each partition.")
+        int,
+        typer.Option(
+            "--newest",
+            "-n",
+            min=0,
+            help="Start with this many of the newest messages of each partition.",
+        ),
     ] = 10,
     start: Annotated[
-        int | None, typer.Option("--from", min=0, help="Begin at this offset instead.")
+        int | None, typer.Option("--from", min=0, help="Start at this offset instead.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more comes.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep showing new messages.")
+    ] = False,
     partition: Partitions = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show messages of QUEUE; this is no consumer, and nothing is taken from anybody."""
+    """Show messages of QUEUE without consuming them: no group and no checkpoint is affected."""
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import say
 
     found = running(topology)
-    from pxrs_ray.actors.peek import Peek
+    from pxrs_ray.actors.client.queue_reader import QueueReader
 
-    peek = Peek.of(found, queue)
+    peek = QueueReader.of(found, queue)
     if partition:
         peek.only({p: peek.positions.get(p, 0) for p in partition})
     if start is not None:

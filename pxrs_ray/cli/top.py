@@ -1,4 +1,4 @@
-"""`pxrs top`: a topology as it goes, in a terminal."""
+"""`pxrs top`: a live view of a topology in a terminal."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from pxrs_ray.cli._options import TopologyName
 from pxrs_ray.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
-    from pxrs_ray.rates import Rates
-    from pxrs_ray.stats import GroupStatus, TopologyStatus
+    from pxrs_ray.status.answers import GroupStatus, TopologyStatus
+    from pxrs_ray.status.rates import Rates
 
 CONSUMERS_SHOWN = 12
 
 
 def command(
     interval_s: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")
+        float, typer.Option("--interval", min=0.1, help="Seconds between two updates.")
     ] = 1.0,
     frames: Annotated[
-        int | None, typer.Option("--frames", min=1, help="End after so many.", show_default=False)
+        int | None,
+        typer.Option("--frames", min=1, help="Stop after this many updates.", show_default=False),
     ] = None,
     topology: TopologyName = None,
 ) -> None:
@@ -32,7 +33,7 @@ def command(
 
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import console
-    from pxrs_ray.rates import Rates
+    from pxrs_ray.status.rates import Rates
 
     found = running(topology)
     rates = Rates()

@@ -1,4 +1,4 @@
-"""`pxrs up`: make the cluster what a topology file says."""
+"""`pxrs up`: makes the cluster match a topology file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ if TYPE_CHECKING:
 
 def command(
     file: File,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would change.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the changes.")] = False,
     working_dir: Annotated[
         str | None,
         typer.Option(
-            help="The folder that handlers are imported from, sent along to every node. Left out: "
+            help="The folder that handlers are imported from; it is copied to every node. Default: "
             "this folder, when a handler is in it. A submitted job brings its own.",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the topology of FILE, or bring the running one to what FILE says.
+    """Start the topology of FILE, or change the running one to match FILE.
 
-    Shows what will change before it changes it; a second time it changes nothing.
+    It lists the changes before it makes them. Repeating it changes nothing.
     """
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import console, print_json
@@ -38,7 +36,7 @@ def command(
 
     config = PxrsConfig.from_toml(file)
     connect(working_dir or folder_of_handlers(config))
-    from pxrs_ray.actors.deployment import Deployment
+    from pxrs_ray.actors.client.deployment import Deployment
 
     deployment = Deployment.of(file)
     changes, stays = deployment.changes(), deployment.stays()

@@ -1,4 +1,4 @@
-"""`pxrs why`: the chain of causes that put a partition where it is."""
+"""`pxrs why`: the chain of causes that led to a partition's present owner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pxrs_ray.model import Change
-    from pxrs_ray.stats import PartitionStatus
+    from pxrs_ray.status.answers import PartitionStatus
 
 LOOK_BACK = 10_000
 
@@ -20,13 +20,16 @@ LOOK_BACK = 10_000
 def command(
     partition: Partition,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Needed where there are several.")
+        str | None,
+        typer.Option("--group", "-g", help="The consumer group; needed where there are several."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = 10,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Show this many of the newest changes.")
+    ] = 10,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say who owns a partition now, since when, and what led to it: every change with its cause."""
+    """Show who owns a partition now, since when, and the causes of every change before."""
     from pxrs_ray.cli._ray import only_group, running
     from pxrs_ray.cli._show import answer
     from pxrs_ray.errors import NotFound

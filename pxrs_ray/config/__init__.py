@@ -10,9 +10,9 @@ once; nothing half-right is ever made. Configurations are frozen, picklable and 
 
 from __future__ import annotations
 
-from pxrs_ray.config.changes import Difference as Difference
+from pxrs_ray.config.diff import Difference as Difference
 from pxrs_ray.config.options import GroupConfig as GroupConfig
-from pxrs_ray.config.options import QueueConfig as QueueConfig
+from pxrs_ray.config.queue_options import QueueConfig as QueueConfig
 from pxrs_ray.config.topology import PxrsConfig as PxrsConfig
 
 __all__ = ["Difference", "GroupConfig", "PxrsConfig", "QueueConfig"]

@@ -1,8 +1,8 @@
-"""How a topology's configuration is written into its registry, and read again by another life.
+"""How a topology's configuration is written into its registry, and read again by a later process.
 
-Rules of this file. Everything is written: what was said, and every value that followed from it,
-defaults included. Reading looks at nothing else: no environment, no file, and no default that
-later code has changed. The store's URL is not written: who reads has it, and it may hold a
+Rules of this file. Everything is written: the given options, and every value that followed from
+them, defaults included. Reading uses nothing else: no environment, no file, and no default that
+later code has changed. The store's URL is not written: the reader has it, and it may hold a
 password.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray.codec import Codec, register
-from pxrs_ray.config.base import Options
-from pxrs_ray.config.reading import TABLES
+from pxrs_ray.config.declare import Options
+from pxrs_ray.config.sources import TABLES
 from pxrs_ray.config.topology import PxrsConfig
 
 NOT_WRITTEN = "store"

@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from pxrs_ray.config import reading
-from pxrs_ray.config.base import (
+from pxrs_ray.config import sources
+from pxrs_ray.config.declare import (
     MIB,
     NAME_PATTERN,
     PARTITIONS_MAX,
     Bytes,
-    Change,
+    Effect,
     Milliseconds,
     MillisecondsOrNone,
     Name,
     Options,
     option,
 )
-from pxrs_ray.config.changes import Difference, differences
-from pxrs_ray.config.options import GroupConfig, GroupOptions, QueueConfig, QueueOptions
-from pxrs_ray.config.problems import nearest, refusal
-from pxrs_ray.config.secrets import without_secrets
+from pxrs_ray.config.diff import Difference, differences
+from pxrs_ray.config.messages import nearest, refusal
+from pxrs_ray.config.options import GroupConfig, GroupOptions
+from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
+from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.errors import NotFound
 
 FINGERPRINT_CHARS = 16
@@ -45,18 +46,18 @@ Resolved = TypeVar("Resolved", bound=Options)
 class PxrsConfig(QueueOptions, GroupOptions):
     """A topology. Its queues and groups have taken over what they did not say themselves."""
 
-    name: Name = option("pxrs", "The topology's name, unique in a Ray cluster.", Change.FIXED)
+    name: Name = option("pxrs", "The topology's name, unique in a Ray cluster.", Effect.FIXED)
     prefix: str = option(
         "",
         "Put before the name of each queue and group: '{prefix}.{queue}'.",
-        Change.FIXED,
+        Effect.FIXED,
         pattern=rf"^$|{NAME_PATTERN}",
         examples=["", "test", "eu.live"],
     )
     key_prefix: str = option(
         "/pxrs/",
         "Put before every key in the registry store.",
-        Change.FIXED,
+        Effect.FIXED,
         pattern=r"^/(\S*/)?$",
         examples=["/pxrs/", "/team/queues/"],
     )
@@ -64,56 +65,73 @@ class PxrsConfig(QueueOptions, GroupOptions):
         "",
         "The registry store's URL. Left empty: etcd where etcd_endpoints is given, otherwise "
         "SQLite in the data folder.",
-        Change.FIXED,
+        Effect.FIXED,
         pattern=r"^([a-z][a-z0-9+.-]*:\S*)?$",
         examples=["memory:", "sqlite:///data/registry.db", "etcd://host:2379/"],
     )
     etcd_endpoints: str = option(
-        "http://localhost:2379", "The etcd members, separated by commas.", Change.FIXED
+        "http://localhost:2379", "The etcd members, separated by commas.", Effect.FIXED
     )
     data_dir: Annotated[Path, Field(strict=False)] = option(
-        Path("~/.pxrs"), "Where partition logs and the SQLite registry are kept.", Change.FIXED
+        Path("~/.pxrs"), "Where partition logs and the SQLite registry are kept.", Effect.FIXED
     )
     num_partitions: int = option(
-        16, "The partitions of a queue that names none.", Change.FIXED, ge=1, le=PARTITIONS_MAX
+        16, "The partitions of a queue that names none.", Effect.FIXED, ge=1, le=PARTITIONS_MAX
     )
     buffers: int | None = option(
-        None, "How many buffer actors; None follows the CPUs.", Change.FIXED, ge=1, le=1_024
+        None, "How many buffer actors; None follows the CPUs.", Effect.FIXED, ge=1, le=1_024
     )
     replace_host_after_s: float | None = option(
         None,
         "After how many seconds a host that is away is given up with its disk: its buffers begin "
         "on another one, and what lay there is lost as lost_log_policy says. None: they wait.",
+        Effect.COORDINATOR,
         ge=10,
         le=10 * 366 * 24 * 3_600,
     )
     rebalance_interval_ms: Milliseconds = option(
-        10_000, "The longest time between two sweeps for expired leases and deadlines."
+        10_000,
+        "The longest time between two sweeps for expired leases and deadlines. The coordinator "
+        "looks at least once a second, and ten times in a lease, however long this is.",
+        Effect.COORDINATOR,
     )
     batch_records_max: int = option(
-        100_000, "The most messages in one append; producers take it when they begin.", ge=1
+        100_000,
+        "The most messages in one append; producers take it when they begin.",
+        Effect.PRODUCERS,
+        ge=1,
     )
     batch_bytes_max: Bytes = option(
-        MIB, "A producer sends a batch at this size; producers take it when they begin."
+        MIB,
+        "A producer sends a batch at this size; producers take it when they begin.",
+        Effect.PRODUCERS,
     )
     linger_ms: MillisecondsOrNone = option(
-        5, "How long a producer waits for a fuller batch; it takes this when it begins."
+        5,
+        "How long a producer waits for a fuller batch; it takes this when it begins.",
+        Effect.PRODUCERS,
     )
     inflight_appends_max: int = option(
-        8, "A producer's unanswered appends a buffer; it takes this when it begins.", ge=1
+        8,
+        "A producer's unanswered appends a buffer; it takes this when it begins.",
+        Effect.PRODUCERS,
+        ge=1,
     )
     append_timeout_ms: Milliseconds = option(
-        30_000, "How long a producer tries one append; it takes this when it begins."
+        30_000,
+        "How long a producer tries one append; it takes this when it begins.",
+        Effect.PRODUCERS,
     )
-    pending_calls_max: int = option(1_000, "The most unanswered calls to one actor.", ge=1)
     store_deadline_ms: Milliseconds = option(
         5_000,
         "How long one store call may take; `pxrs restart coordinator` makes a running one take it.",
-        Change.RESTART,
+        Effect.NEW_COORDINATOR,
     )
-    history_keep: int = option(10_000, "How many ownership changes a group remembers.", ge=1)
-    queues: dict[Name, QueueConfig] = option({}, "The queues by name.")
-    groups: dict[Name, GroupConfig] = option({}, "The consumer groups by name.")
+    history_keep: int = option(
+        10_000, "How many ownership changes a group remembers.", Effect.COORDINATOR, ge=1
+    )
+    queues: dict[Name, QueueConfig] = option({}, "The queues by name.", Effect.BUFFERS)
+    groups: dict[Name, GroupConfig] = option({}, "The consumer groups by name.", Effect.COORDINATOR)
 
     if not TYPE_CHECKING:
 
@@ -128,27 +146,27 @@ class PxrsConfig(QueueOptions, GroupOptions):
 
         Raises ConfigError with the line of each wrong option.
         """
-        table, origins = reading.read_toml(path)
+        table, origins = sources.read_toml(path)
         config = cls.__new__(cls)
         config._fill(table, origins, options)
         return config
 
     @classmethod
-    def of(cls, options: reading.Table) -> Self:
+    def of(cls, options: sources.Table) -> Self:
         """A topology of exactly these options and the defaults: no variable is looked at."""
         config = cls.__new__(cls)
         config._check(options, {})
         return config
 
-    def _fill(self, table: reading.Table, origins: reading.Origins, options: Any) -> None:
+    def _fill(self, table: sources.Table, origins: sources.Origins, options: Any) -> None:
         known = {
-            kind: [*_names(table.get(kind)), *_names(options.get(kind))] for kind in reading.TABLES
+            kind: [*_names(table.get(kind)), *_names(options.get(kind))] for kind in sources.TABLES
         }
-        variables, named = reading.read_environment(os.environ, type(self), known)
-        merged = reading.merged(reading.merged(table, variables), options)
+        variables, named = sources.read_environment(os.environ, type(self), known)
+        merged = sources.merged(sources.merged(table, variables), options)
         self._check(merged, {**origins, **named})
 
-    def _check(self, options: reading.Table, origins: reading.Origins) -> None:
+    def _check(self, options: sources.Table, origins: sources.Origins) -> None:
         try:
             self.__pydantic_validator__.validate_python(options, self_instance=self)
         except ValidationError as error:
@@ -285,7 +303,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
 
         Variables are not looked at: what they said when this one was made is in it.
         """
-        return type(self).of(reading.merged(reading.given(self), options))
+        return type(self).of(sources.merged(sources.given(self), options))
 
     def diff(self, other: PxrsConfig) -> tuple[Difference, ...]:
         """What would change from this configuration to `other`, and how it could take effect."""

@@ -1,3 +1,4 @@
-"""The live page: `picture` says what it shows, `server` serves it, `static` is the page itself."""
+"""The live page: `page_state` computes what it shows, `server` serves it, `static` is the page
+itself."""
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The server of the live page: one page, one stream of server-sent events, one way to act.
+"""The server of the live page: one page, one stream of server-sent events, and requests that act.
 
 Rules of this file. It asks the topology once an interval however many pages are open, and not at
-all while none is. Every request needs the token, on this machine too, for other users are on it.
-What another site makes a browser send lacks the token's cookie, and a header no form can set.
+all while none is. Every request needs the token, on this machine too, because other users share it.
+A request that another site makes a browser send lacks the token's cookie, and a header that no form
+can set.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from pxrs_ray.clock import wall_ms
-from pxrs_ray.dashboard.picture import Look, Story
+from pxrs_ray.dashboard.page_state import PageState, Story
 from pxrs_ray.errors import PxrsError, UsageError
-from pxrs_ray.supervisor import Supervisor, off_loop
+from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 
 WAITING_MAX = 3
 OWN_HEADER = "X-PXRS"
@@ -35,10 +36,10 @@ SAFE = {
 }
 
 
-class Source(Protocol):
-    """Where pictures come from and actions go. Called on threads."""
+class PageSource(Protocol):
+    """Supplies page states and carries out actions. Called on threads."""
 
-    def look(self) -> Look:
+    def look(self) -> PageState:
         """The topology now. Raises PxrsError when it cannot be asked."""
 
     def act(self, action: str, group: str, value: Any) -> str:
@@ -48,7 +49,7 @@ class Source(Protocol):
 class Server:
     """The page of one topology."""
 
-    def __init__(self, source: Source, token: str, interval_s: float = 1.0) -> None:
+    def __init__(self, source: PageSource, token: str, interval_s: float = 1.0) -> None:
         if not token:
             raise UsageError("the page needs a token")
         self._source = source

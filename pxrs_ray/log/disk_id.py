@@ -1,8 +1,8 @@
-"""Which disk this is: a random id in a file of the data folder, made once.
+"""Identifies a disk: a random id in a file of the data folder, made once.
 
-Rules of this file. Whoever comes first makes it, and everybody finds the same one, also when
-several make it at once: it is written and synced under a name of its own, and then linked to
-the one name, which succeeds once. An emptied or foreign folder is another disk. What cannot be
+Rules of this file. The first process makes it, and every other finds the same one, also when
+several make it at once: it is written and synced under a name of its own, and then linked to the
+one name, which succeeds once. An emptied or foreign folder is another disk. An id that cannot be
 read is an error and never a new disk.
 """
 
@@ -16,14 +16,14 @@ from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 
 NAME = "disk.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What is noted in a data folder of itself."""
+    """What a data folder notes of itself."""
 
     disk_id: str
 

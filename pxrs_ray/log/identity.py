@@ -1,4 +1,5 @@
-"""Whose a buffer's folder is: the `topology_id` of the registry that its logs were made under."""
+"""The owner of a buffer's folder: the `topology_id` of the registry under which its logs were
+made."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 from pxrs_ray.model import Generation
 
 NAME = "identity.json"
@@ -15,11 +16,11 @@ NAME = "identity.json"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is noted beside the logs of a buffer.
+    """What a buffer's folder notes next to the logs.
 
-    `generation` is the highest of a coordinator that it belonged to, `leader` tells that one from
-    another with the same number. `registry_disk` and `registry_host` say where the registry is at
-    home, when that is a disk; '' where nobody said.
+    `generation` is the highest of a coordinator that it belonged to; `leader` distinguishes that
+    coordinator from another with the same number. `registry_disk` and `registry_host` are the home
+    of a registry that is on a disk; '' when they are not known.
     """
 
     topology_id: str

@@ -10,8 +10,8 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from pxrs_ray.codec import Codec, register
+from pxrs_ray.data.frame import FrameHeader
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.frame import FrameHeader
 from pxrs_ray.model import Offset
 
 MAGIC = b"PXIX"

@@ -1,6 +1,6 @@
-"""Looking at logs from outside: no Ray, no lock, and nothing is changed.
+"""Reads logs from outside: no Ray, no lock, and nothing is changed.
 
-`read_log` is the documented way for other tools to read a log's folder, of a running topology or
+`read_log` is the documented entry for other tools to read a log's folder, of a running topology or
 of one that is gone: it yields batches, and `Batch.to_arrow` makes record batches of one schema.
 """
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pxrs_ray.batch import ARROW_SCHEMA, Batch
+from pxrs_ray.data.batch import ARROW_SCHEMA, Batch
 from pxrs_ray.errors import LogCorrupted, NotFound
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 from pxrs_ray.log.index import NO_TIMESTAMP
 from pxrs_ray.log.manifest import NAME, Manifest
-from pxrs_ray.log.recovery import Recovered, recover
+from pxrs_ray.log.recovery import RecoveredSegments, recover
 from pxrs_ray.log.scan import Damage, scan
 from pxrs_ray.log.segment import FILE_HEADER_BYTES, check_file_header, segment_paths
 from pxrs_ray.model import Offset
@@ -73,7 +73,7 @@ def find_logs(folder: Path) -> list[Path]:
 
 def summarise(folder: Path) -> LogSummary:
     """What a log's folder shows, damaged or not."""
-    manifest, recovered, problem = Manifest("", -1), Recovered([], None), ""
+    manifest, recovered, problem = Manifest("", -1), RecoveredSegments([], None), ""
     try:
         manifest = Manifest.read(Files(), folder) or manifest
         recovered = recover(Files(), folder, _INTERVAL_BYTES, repair=False)

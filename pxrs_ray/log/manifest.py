@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.data.protocol import Gap
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability
-from pxrs_ray.log.wire import Gap
+from pxrs_ray.files import Files
 from pxrs_ray.model import Offset, PartitionId
 
 NAME = "manifest.json"
@@ -23,7 +23,7 @@ VERSION = 1
 
 @dataclass(slots=True)
 class Manifest:
-    """What is known of one partition log beside its segments.
+    """What is known of one partition log apart from its segments.
 
     `log_id` is the id of its queue, which was made once; '' in those that are older than ids.
     """

@@ -1,12 +1,13 @@
 """`PartitionLog`: the ordered log of one partition. No Ray, no thread, no clock of its own.
 
 Rules of this file. One writer at a time calls `append` and everything else that changes the log;
-any thread may read. Files are touched without holding the lock, but for the note of what is
-synced. Offsets only rise, across every crash: what was given out once is never given to another
-message. A loss is a recorded gap. With durability ALWAYS readers see only what is synced, so that
-nobody acts on what a power cut undoes; the writer calls `sync` before it acknowledges. What must
-be known after a crash is on disk before it is done. A log whose file or sync failed takes nothing
-more: it is left (`abandon`) and opened anew, and `restore` gives it back what memory still holds.
+any thread may read. Files are touched without holding the lock, except for the note of what is
+synced. Offsets only rise, across every crash: an offset that was given out is never given to
+another message. A loss is a recorded gap. With durability ALWAYS readers see only what is synced,
+so that nobody acts on what a power cut undoes; the writer calls `sync` before it acknowledges. What
+must be known after a crash is on disk before it is done. A log whose file or sync failed takes
+nothing more: it is closed (`abandon`) and opened anew, and `restore` gives it back what memory
+still holds.
 """
 
 from __future__ import annotations
@@ -16,12 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pxrs_ray.errors import (
-    MessageTooLarge,
-    UsageError,
-)
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.frame import (
+from pxrs_ray.data.frame import (
     FrameHeader,
     check_body,
     decode_body,
@@ -29,23 +25,21 @@ from pxrs_ray.log.frame import (
     pack_header,
     unpack_header,
 )
-from pxrs_ray.log.limits import LogLimits, LossPolicy
-from pxrs_ray.log.opening import (
-    LOSS_MARGIN,
-    NEW,
-    POWER,
-    RESERVE_OFFSETS,
-    note_gap,
-    open_parts,
+from pxrs_ray.data.log_limits import LogLimits, LossPolicy
+from pxrs_ray.data.protocol import Appended, Gap, Heard
+from pxrs_ray.errors import (
+    MessageTooLarge,
+    UsageError,
 )
+from pxrs_ray.files import Files
+from pxrs_ray.log.log_opening import LOSS_MARGIN, NEW, POWER, RESERVE_OFFSETS, note_gap, open_parts
 from pxrs_ray.log.retained import RetainedLog
-from pxrs_ray.log.synced import write_note
-from pxrs_ray.log.wire import Appended, Gap, Heard
+from pxrs_ray.log.synced_mark import write_note
 from pxrs_ray.model import Offset, PartitionId
 
 
 class PartitionLog(RetainedLog):
-    """One partition's log. `recovery` says what torn tail was cut when it was opened."""
+    """One partition's log. `recovery` says which torn tail was cut when it was opened."""
 
     @classmethod
     def open(
@@ -121,7 +115,7 @@ class PartitionLog(RetainedLog):
         return self._producers.expected(header.producer_id, header.producer_epoch)
 
     def heard(self, packed_header: bytes) -> Heard | None:
-        """Where the producer of this header stands; None when the log does not know it."""
+        """The position of this header's producer in the log; None when the log does not know it."""
         header = unpack_header(packed_header)
         return self._producers.heard(header.producer_id, header.producer_epoch)
 
@@ -150,6 +144,7 @@ class PartitionLog(RetainedLog):
         with self._lock:
             if self._closed:
                 return
+            # Before the sync: what is appended while it runs may not be on disk when it returns.
             held, end = self._disk.hold(), self._end
         try:
             self._disk.sync(held.fd)

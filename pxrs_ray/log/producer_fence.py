@@ -1,10 +1,11 @@
 """`ProducerFence`: of a producer that comes back, only the newest life may append.
 
-Rules of this file. A producer with a name has a generation a life, and an identity a generation:
-the name's prefix and the generation's number, so that each life numbers its frames from 0. Whoever
-begins a generation that is higher than any before, begins; from then on every frame of a lower
-one is refused, whenever it arrives. What was begun is on disk, synced, before it is answered, and
-is never forgotten: an old life may come back late. A repeat of the same beginning changes nothing.
+Rules of this file. A producer with a name has a generation for each life, and an identity for each
+generation: the name's prefix and the generation's number, so that each life numbers its frames from
+0. The caller that begins a generation higher than any before, begins; from then on every frame of a
+lower one is refused, whenever it arrives. A begun generation is on disk, synced, before it is
+answered, and is never forgotten: an old life may come back late. A repeat of the same beginning
+changes nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
+from pxrs_ray.data.frame import PRODUCER_ID_BYTES, producer_of
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, UsageError
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.frame import PRODUCER_ID_BYTES, producer_of
+from pxrs_ray.files import Files
 
 PRODUCERS_MAX = 100_000
 PREFIX_BYTES = 10
@@ -26,7 +27,7 @@ _NAME = "producers.json"
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The newest life of one producer of a queue; `token` tells who began it."""
+    """The newest life of one producer of a queue; `token` identifies its beginning."""
 
     queue: str
     producer: str

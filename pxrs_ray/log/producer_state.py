@@ -1,13 +1,13 @@
 """What a partition log remembers of its producers, so that a repeated append adds nothing twice.
 
 Rules of this file. A producer numbers its frames for a partition 0, 1, 2, ... within an epoch of
-its own. The log takes exactly the next number; answers a number it had with the first answer;
-refuses a number that skips ahead (SequenceGap) and an epoch older than the newest it has seen
-(ProducerFenced). A producer that the log does not know, or that raised its epoch, starts at 0;
-where the first frame of an epoch says what it follows, it is taken only if the producer stands
-exactly there (SequenceGap): nothing of the former epoch can have come in unseen.
-The state is part of the log: it is rebuilt from a snapshot and the frames after it. How long
-somebody has been silent is told by a time of the log's own, see `tick`.
+its own. The log takes exactly the next number. It answers a number it had with the first answer,
+and refuses a number that skips ahead (SequenceGap) and an epoch older than the newest it has seen
+(ProducerFenced). A producer that the log does not know, or that raised its epoch, starts at 0.
+Where the first frame of an epoch says what it follows, it is taken only if the producer is at
+exactly that position (SequenceGap): nothing of the former epoch can have come in unseen. The state
+is part of the log: it is rebuilt from a snapshot and the frames after it. For how long a producer
+has been silent is measured by a time of the log's own, see `tick`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from pxrs_ray.codec import Codec, register
+from pxrs_ray.data.frame import NOBODY, FrameHeader, mark
+from pxrs_ray.data.protocol import Heard
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, SequenceConflict, SequenceGap
-from pxrs_ray.log.frame import NOBODY, FrameHeader, mark
-from pxrs_ray.log.wire import Heard
 from pxrs_ray.model import Offset
 
 ANSWERS_MAX = 64
@@ -40,7 +40,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Producer:
+class KnownProducer:
     """One producer's newest epoch, next sequence and latest answers."""
 
     epoch: int
@@ -50,7 +50,7 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ProducersSnapshot:
     """The state at one end of the log: by producer id, least recently heard first.
 
     `age_ms` is the log's own time, which the producers' `seen_ms` are dated by. A producer has at
@@ -59,7 +59,7 @@ class Snapshot:
 
     end_offset: Offset
     age_ms: int
-    producers: dict[bytes, Producer]
+    producers: dict[bytes, KnownProducer]
 
 
 _SCHEMA = pa.schema(
@@ -80,7 +80,7 @@ class ProducerStates:
     """All producers of one partition, least recently heard first."""
 
     def __init__(self, producers_max: int, idle_ms: int) -> None:
-        self._producers: dict[bytes, Producer] = {}
+        self._producers: dict[bytes, KnownProducer] = {}
         self._producers_max = producers_max
         self._idle_ms = idle_ms
         self._age_ms = 0
@@ -141,7 +141,7 @@ class ProducerStates:
                 return answer
         return Answer(header.sequence, -1, header.messages, header.body_checksum)
 
-    def _check_follows(self, header: FrameHeader, known: Producer | None) -> None:
+    def _check_follows(self, header: FrameHeader, known: KnownProducer | None) -> None:
         stands = mark(known.epoch, known.next_sequence) if known is not None else mark(NOBODY, 0)
         if header.follows is not None and header.follows != stands:
             raise SequenceGap(
@@ -155,7 +155,7 @@ class ProducerStates:
             self.tick(now_ms)
         known = self._producers.pop(header.producer_id, None)
         if known is None or known.epoch != header.producer_epoch:
-            known = Producer(header.producer_epoch, 0, self._age_ms)
+            known = KnownProducer(header.producer_epoch, 0, self._age_ms)
         known.next_sequence = header.sequence + 1
         known.seen_ms = self._age_ms
         known.answers.append(
@@ -184,7 +184,7 @@ class ProducerStates:
 
     def snapshot(self, end_offset: Offset) -> bytes:
         """All of this state, as it is when the log ends at `end_offset`; see `restore`."""
-        return SNAPSHOT.encode(Snapshot(end_offset, self._age_ms, self._producers))
+        return SNAPSHOT.encode(ProducersSnapshot(end_offset, self._age_ms, self._producers))
 
     def restore(self, data: bytes, log_end: Offset) -> Offset:
         """Take over a snapshot; answer the end offset that it was made at.
@@ -202,7 +202,7 @@ class ProducerStates:
         return found.end_offset
 
 
-def _encode(snapshot: Snapshot) -> bytes:
+def _encode(snapshot: ProducersSnapshot) -> bytes:
     rows = [
         (
             producer_id,
@@ -230,7 +230,7 @@ def _encode(snapshot: Snapshot) -> bytes:
     return data + xxh3_64_intdigest(data).to_bytes(_CHECKSUM_BYTES, "little")
 
 
-def _decode(data: bytes) -> Snapshot:
+def _decode(data: bytes) -> ProducersSnapshot:
     body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     if xxh3_64_intdigest(body).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
         raise ValueError("its checksum is wrong")
@@ -241,13 +241,15 @@ def _decode(data: bytes) -> Snapshot:
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
     except (pa.ArrowException, OSError, KeyError, TypeError) as error:
         raise ValueError(f"it is none: {error}") from error
-    producers: dict[bytes, Producer] = {}
+    producers: dict[bytes, KnownProducer] = {}
     for producer_id, epoch, next_sequence, seen_ms, *answer in rows:
-        known = producers.setdefault(producer_id, Producer(epoch, next_sequence, seen_ms))
+        known = producers.setdefault(producer_id, KnownProducer(epoch, next_sequence, seen_ms))
         known.answers.append(Answer(*answer))
     # One that an older version wrote dates by the wall clock; only differences count.
     oldest = max((known.seen_ms for known in producers.values()), default=0)
-    return Snapshot(end_offset, int(about.get(b"age_ms", oldest)), producers)
+    return ProducersSnapshot(end_offset, int(about.get(b"age_ms", oldest)), producers)
 
 
-SNAPSHOT: Codec[Snapshot] = register(Codec("log: producers.snap", Snapshot, _encode, _decode))
+SNAPSHOT: Codec[ProducersSnapshot] = register(
+    Codec("log: producers.snap", ProducersSnapshot, _encode, _decode)
+)

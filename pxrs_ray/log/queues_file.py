@@ -1,4 +1,4 @@
-"""`queues.json`: which queues a buffer has logs of; and the logs that lie aside."""
+"""`queues.json`: the queues whose logs a buffer holds, and the logs that were set aside."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import cast
 
 from pxrs_ray.codec import json_codec
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LogAway, UsageError
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.files import Files
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
-"""Opening segment files after a clean end or a crash.
+"""Opens segment files after a clean end or a crash.
 
-Rules of this file. Only the last segment that holds frames can have a torn tail: the one before
-it was synced before the next got its first frame. A tail is torn when no whole frame follows it;
-then it is cut, and what was cut is told. After a power cut the pages of what was not synced are
-there or not in any order, so there a tail is torn whatever follows. Anything else that is damaged
-is an error, and the file stays as it is. An index is a convenience: one that is missing or wrong
-is made anew.
+Rules of this file. Only the last segment that holds frames can have a torn tail: the one before it
+was synced before the next got its first frame. A tail is torn when no whole frame follows it; then
+the file is truncated there, and the cut is reported. After a power cut the pages of what was not
+synced are there or not in any order, so there a tail is torn whatever follows. Any other damage is
+an error, and the file stays as it is. An index is a convenience: one that is missing or wrong is
+made anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 from pxrs_ray.log.index import SparseIndex
 from pxrs_ray.log.scan import Damage, scan, whole_frame_after
 from pxrs_ray.log.segment import (
@@ -25,7 +25,7 @@ from pxrs_ray.log.segment import (
     check_file_header,
     segment_paths,
 )
-from pxrs_ray.log.synced import Synced
+from pxrs_ray.log.synced_mark import Synced
 from pxrs_ray.model import Offset
 
 NOTHING_SYNCED = Synced()
@@ -43,7 +43,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredSegments:
     """What the folder holds now, in order; the last segment may be written on."""
 
     segments: list[Segment]
@@ -57,7 +57,7 @@ def recover(
     *,
     repair: bool = True,
     synced: Synced = NOTHING_SYNCED,
-) -> Recovered:
+) -> RecoveredSegments:
     """Open every segment of `folder`, cutting a torn tail unless not to `repair`.
 
     Raises LogCorrupted naming file, position and offset.
@@ -83,7 +83,7 @@ def recover(
         segments.append(segment)
     while repair and len(segments) > 1 and segments[-1].empty and cut is not None:
         files.unlink(segments.pop().path)
-    return Recovered(segments, cut)
+    return RecoveredSegments(segments, cut)
 
 
 def _remove_unborn(files: Files, paths: list[Path]) -> None:

@@ -1,6 +1,7 @@
-"""The keeping half of a partition log: its manifest, its segments' ends, and what may be dropped.
+"""`RetainedLog`: the retention half of a partition log: its manifest, its segments' ends, and what
+may be dropped.
 
-Rules of this file. What frees room comes before what takes some; what must outlive the dropped
+Rules of this file. What frees space comes before what takes some. What must outlive the dropped
 frames (where the log begins now, what producers had sent) is on disk, synced, before they go.
 """
 
@@ -10,10 +11,10 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from pxrs_ray.errors import LogAway, LogError, PartitionFull, RetentionBlocked
-from pxrs_ray.log.opening import SNAPSHOT
+from pxrs_ray.log.log_opening import SNAPSHOT
+from pxrs_ray.log.log_view import LogView
 from pxrs_ray.log.retention import Part, droppable
-from pxrs_ray.log.synced import write_note
-from pxrs_ray.log.view import LogView
+from pxrs_ray.log.synced_mark import write_note
 from pxrs_ray.model import Offset
 
 _PARTS_MAX = 256

@@ -1,11 +1,11 @@
-"""Which of a log's oldest parts may go. Pure: told the time, answers a number."""
+"""Decides which of a log's oldest parts may be dropped. Pure: takes the time, answers a number."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pxrs_ray.log.limits import LogLimits
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.model import Offset
 
 

@@ -1,4 +1,4 @@
-"""Walking the frames of a file from end to end, for recovery and inspection."""
+"""Reads the frames of a file from end to end, for recovery and inspection."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pxrs_ray.data.frame import HEADER_BYTES, MAGIC, FrameHeader, check_body, unpack_header
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.frame import HEADER_BYTES, MAGIC, FrameHeader, check_body, unpack_header
+from pxrs_ray.files import Files
 from pxrs_ray.model import Offset
 
 _WINDOW_BYTES = 4 << 20

@@ -17,9 +17,9 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from pxrs_ray.codec import Codec, register
+from pxrs_ray.data.frame import HEADER_BYTES, FrameHeader, check_body, unpack_header
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.frame import HEADER_BYTES, FrameHeader, check_body, unpack_header
+from pxrs_ray.files import Files
 from pxrs_ray.log.index import SparseIndex
 from pxrs_ray.log.scan import Damage, scan
 from pxrs_ray.model import Offset

@@ -14,4 +14,4 @@ from pxrs_ray.partitioning.hashes import key_bytes as key_bytes
 from pxrs_ray.partitioning.partitioner import PARTITIONS_MAX as PARTITIONS_MAX
 from pxrs_ray.partitioning.partitioner import STRATEGIES as STRATEGIES
 from pxrs_ray.partitioning.partitioner import Partitioner as Partitioner
-from pxrs_ray.partitioning.spread import Spread as Spread
+from pxrs_ray.partitioning.spec import PartitioningSpec as PartitioningSpec

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import PartitionId
 from pxrs_ray.partitioning.hashes import Key, key_bytes
-from pxrs_ray.partitioning.lanes import Ints
+from pxrs_ray.partitioning.key_columns import Ints
 from pxrs_ray.partitioning.partitioner import Partitioner
 
 
@@ -21,10 +21,10 @@ from pxrs_ray.partitioning.partitioner import Partitioner
 class HashQuality:
     """How a sample of keys spreads over the partitions.
 
-    `skew` is the fullest partition against the mean: 1.0 is even. `chi_square` adds up the
-    squared deviations from the mean, over the mean; even spreading gives about `partitions` - 1,
-    and `sigmas` says how many standard deviations above that it is (over 4: not by chance).
-    `distinct_keys` tells whether a few hot keys are to blame rather than the hash.
+    `skew` is the fullest partition against the mean: 1.0 is even. `chi_square` adds up the squared
+    deviations from the mean, over the mean; even spreading gives about `partitions` - 1, and
+    `sigmas` says how many standard deviations above that it is (over 4: not by chance).
+    `distinct_keys` shows whether a few hot keys are to blame rather than the hash.
     """
 
     counts: tuple[int, ...]

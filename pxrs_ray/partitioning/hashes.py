@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.naming import pick
-from pxrs_ray.partitioning import kernels, scalar
-from pxrs_ray.partitioning.lanes import Ints, KeyColumn, Lanes, Rows, key_columns, lanes_of
+from pxrs_ray.partitioning import scalar_hashes, vector_hashes
+from pxrs_ray.partitioning.key_columns import Ints, KeyBytes, KeyColumn, Rows, key_columns, lanes_of
+from pxrs_ray.suggest import pick
 
 Key = str | bytes
 
@@ -30,19 +30,19 @@ class HashFunction:
 
     name: str
     one: Callable[[bytes, int], int]
-    many: Callable[[Lanes, int], Ints] | None
+    many: Callable[[KeyBytes, int], Ints] | None
     native: bool = False
 
 
 HASHES: Mapping[str, HashFunction] = {
     function.name: function
     for function in (
-        HashFunction("xxh64", scalar.xxh64, kernels.xxh64, native=True),
-        HashFunction("murmur3_128", scalar.murmur3_128, kernels.murmur3_128),
-        HashFunction("murmur3_32", scalar.murmur3_32, kernels.murmur3_32),
-        HashFunction("sha256", scalar.sha256, None, native=True),
-        HashFunction("crc32", scalar.crc32, kernels.crc32, native=True),
-        HashFunction("java", scalar.java, kernels.java),
+        HashFunction("xxh64", scalar_hashes.xxh64, vector_hashes.xxh64, native=True),
+        HashFunction("murmur3_128", scalar_hashes.murmur3_128, vector_hashes.murmur3_128),
+        HashFunction("murmur3_32", scalar_hashes.murmur3_32, vector_hashes.murmur3_32),
+        HashFunction("sha256", scalar_hashes.sha256, None, native=True),
+        HashFunction("crc32", scalar_hashes.crc32, vector_hashes.crc32, native=True),
+        HashFunction("java", scalar_hashes.java, vector_hashes.java),
     )
 }
 
@@ -110,7 +110,7 @@ def _utf16(keys: KeyColumn) -> KeyColumn:
     inside = starts[:-1][np.diff(starts) > 0]
     if ((blob[inside] & 0xC0) == 0x80).any():
         raise UsageError("hash 'java' is defined on text, and this column holds binary keys")
-    units = np.frombuffer(scalar.utf16(blob.tobytes()), np.uint8)
+    units = np.frombuffer(scalar_hashes.utf16(blob.tobytes()), np.uint8)
     # A character takes one unit, of two bytes, and those of four bytes take two.
     sizes = 2 * ((blob & 0xC0) != 0x80).view(np.int8) + 2 * (blob >= 0xF0).view(np.int8)
     ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))

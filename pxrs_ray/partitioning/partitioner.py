@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import PartitionId
-from pxrs_ray.naming import pick
 from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_lanes, key_bytes
-from pxrs_ray.partitioning.lanes import Ints, Rows, key_columns
+from pxrs_ray.partitioning.key_columns import Ints, Rows, key_columns
 from pxrs_ray.partitioning.strategies import jump, jump_many, modulo, modulo_many
+from pxrs_ray.suggest import pick
 
 Partitions: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Numbers: TypeAlias = "int | Ints"

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pxrs_ray.partitioning.lanes import Ints
-from pxrs_ray.partitioning.scalar import MASK64
+from pxrs_ray.partitioning.key_columns import Ints
+from pxrs_ray.partitioning.scalar_hashes import MASK64
 
 JUMP_FACTOR = 2862933555777941757
 

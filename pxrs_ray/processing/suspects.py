@@ -1,14 +1,14 @@
-"""Who is to blame when a process dies with messages in the hands of its handler. Pure.
+"""Finds which message killed a process, from the handler calls that were under way. Pure.
 
 Rules of this file. A death counts as a failed attempt of a message only when that message was the
-only one in hand: then it is certain. Otherwise everything that was in hand is *suspect*. A suspect
-has trouble, which grows with each death that it was in hand at: by one when the process was killed
-from outside, as far as anybody knows, by two when the process ended itself (a fault, an exit in
-the handler). From trouble two on a suspect is delivered alone: nothing else begins in its process
-while it is in hand, for a time that grows fourfold with each trouble. So innocents pass, one after
-the other, and whatever kills its process, however late, is alone with it in the end.
+only one in hand: then it is certain. Otherwise every message in hand is *suspect*. A suspect has
+trouble, which grows with each death at which it was in hand: by one when the process was killed
+from outside, as far as anybody knows, by two when the process ended itself (a fault, an exit in the
+handler). From trouble two on a suspect is delivered alone: nothing else begins in its process while
+it is in hand, for a time that grows fourfold with each trouble. So innocent messages pass, one
+after the other, and a message that kills its process, however late, is alone with it in the end.
 
-What is known of this lies in the detail of the partition's row: it survives every process.
+All of this is kept in the detail of the partition's row, and so survives every process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ from itertools import islice
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import HandlerKilled, StoreCorrupted
 from pxrs_ray.model import Epoch, Offset, PartitionId
-from pxrs_ray.processing.gaps import VERSION, VERSION_WITH_SUSPECTS, GapMap, numbers, written
-from pxrs_ray.store.base import DETAIL_CHARS_MAX
+from pxrs_ray.processing.done_ranges import (
+    VERSION,
+    VERSION_WITH_SUSPECTS,
+    DoneRanges,
+    numbers,
+    written,
+)
+from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 SUSPECTS_MAX = 128
 REDRIVEN_MAX = 16
@@ -43,10 +49,10 @@ PAUSE_MS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class HandCall:
-    """One call of a handler that was under way: of messages `first` to, not including, `end`.
+class HandlerCall:
+    """One call of a handler that was under way: messages `first` to, not including, `end`.
 
-    `redriven`: of the message at that position of the partition's quarantine.
+    `redriven`: it was for the message at that position of the partition's quarantine.
     """
 
     partition: PartitionId
@@ -61,7 +67,7 @@ class HandCall:
 class Death:
     """What is known of a process that died: the calls that were under way, and how it ended."""
 
-    calls: tuple[HandCall, ...] = ()
+    calls: tuple[HandlerCall, ...] = ()
     cause: int = 0
 
     @property
@@ -111,7 +117,7 @@ class Suspect:
 
     @property
     def apart(self) -> bool:
-        """Whether it is delivered by itself, and not in a batch."""
+        """Whether it is delivered alone, and not in a batch."""
         return self.isolated or self.alone > 0
 
     @property
@@ -180,7 +186,7 @@ class Suspicion:
         return replace(self, suspects=tuple(kept))
 
     def encode(self, low: Offset) -> str:
-        """As digits: see `GapMap` for those."""
+        """As digits: see `DoneRanges` for those."""
         parts, at = [], low
         for s in sorted(self.above(low).suspects, key=lambda s: (s.first, s.end)):
             fields = (s.first - at, s.end - s.first, s.trouble, s.alone, s.age_ms // 100, s.cause)
@@ -223,7 +229,7 @@ SUSPICION: Codec[Suspicion] = register(
 )
 
 
-def encode_detail(gaps: GapMap, failing: Mapping[Offset, int], suspicion: Suspicion) -> str:
+def encode_detail(gaps: DoneRanges, failing: Mapping[Offset, int], suspicion: Suspicion) -> str:
     """What a row's detail says. What does not fit of the suspicion is left out, oldest first."""
     plain = gaps.encode(failing)
     while suspicion:
@@ -239,16 +245,16 @@ def encode_detail(gaps: GapMap, failing: Mapping[Offset, int], suspicion: Suspic
     return plain
 
 
-def decode_detail(low: Offset, text: str) -> tuple[GapMap, dict[Offset, int], Suspicion]:
+def decode_detail(low: Offset, text: str) -> tuple[DoneRanges, dict[Offset, int], Suspicion]:
     """Read what `encode_detail` wrote for the checkpoint `low`. Raises StoreCorrupted."""
-    gaps, failing = GapMap.decode(low, text)
+    gaps, failing = DoneRanges.decode(low, text)
     if not text.startswith(VERSION_WITH_SUSPECTS):
         return gaps, failing, NOBODY
     return gaps, failing, Suspicion.decode(low, text.split(";", 2)[2])
 
 
 def blame(
-    checkpoint: Offset, attempts: int, detail: str, death: Death, calls: Iterable[HandCall]
+    checkpoint: Offset, attempts: int, detail: str, death: Death, calls: Iterable[HandlerCall]
 ) -> str:
     """The detail of a row after a death that its owner did not survive.
 

@@ -1,17 +1,17 @@
 """`Scaler`: how many consumers a group should have now. Pure: no clock, no cluster, no wait.
 
-Theory of operation. What must be done is the arriving rate, plus the backlog spread over
-`drain_ms`; what one consumer can do is measured on consumers that had enough to do. Their
-quotient is the demand. Three things bound it:
+Theory of operation. The load is the arriving rate, plus the backlog spread over `drain_ms`; the
+throughput of one consumer is measured on consumers that had enough to do. Their quotient is the
+demand. Three things bound it:
 
 * A partition has one consumer: only partitions that are late count, so one hot partition never
   calls for more than one more consumer. It is reported as skew.
-* After a change outwards, throughput is compared with what it was. A larger crew that brings less
-  than `gain_min` more while there still is a backlog is undone, and its size is not tried again
-  for `remember_ms`: whatever is slow then, it is not the crew (a database, a paid API's limit).
-* Outwards at most fourfold at a time, and not before the last change has settled; inwards one
-  step at a time, only after `calm_ms` in which the smaller crew would have been enough. A scale
-  event moves partitions, so a change that is not worth it is not made.
+* After a scale-out, throughput is compared with what it was. More consumers that bring less than
+  `gain_min` more while there still is a backlog are undone, and that size is not tried again for
+  `remember_ms`: something else is slow then (a database, a paid API's limit).
+* A scale-out is at most fourfold, and not before the last change has settled. A scale-in is one
+  step at a time, only after `calm_ms` in which fewer consumers would have been enough. A change
+  moves partitions, so one that is not worth it is not made.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from pxrs_ray.model import PartitionId
-from pxrs_ray.scaling.model import Advice, Observation, ScalerSettings
-from pxrs_ray.scaling.rates import RateMeter, Rates
+from pxrs_ray.scaling.observation import Advice, Observation, ScalerSettings
+from pxrs_ray.scaling.rate_meter import ObservedRates, RateMeter
 
 SKEW_SHARE = 0.5
 STEP_FACTOR_MAX = 4
@@ -32,7 +32,7 @@ HALF = 0.5
 
 @dataclass(slots=True)
 class _Trial:
-    """A change outwards that has yet to show what it brings."""
+    """A scale-out whose effect is not known yet."""
 
     before: int
     after: int
@@ -80,8 +80,10 @@ class Scaler:
 
     # --- demand -----------------------------------------------------------------------------------
 
-    def _needed_now(self, seen: Observation, rates: Rates) -> tuple[int, PartitionId | None]:
-        """The crew that this load asks for, and the partition that is late alone."""
+    def _needed_now(
+        self, seen: Observation, rates: ObservedRates
+    ) -> tuple[int, PartitionId | None]:
+        """How many consumers this load needs, and the partition that alone is late."""
         late = [p for p in seen.partitions if p.lag and p.lag_ms > self.settings.target_lag_ms]
         skew = None
         if late and seen.lag:
@@ -124,7 +126,7 @@ class Scaler:
     # --- change -----------------------------------------------------------------------------------
 
     def _judge_trial(
-        self, seen: Observation, rates: Rates, needed: int, skew: PartitionId | None
+        self, seen: Observation, rates: ObservedRates, needed: int, skew: PartitionId | None
     ) -> Advice | None:
         """See what the last change outwards has brought; None when there is nothing to say."""
         trial = self._trial
@@ -166,7 +168,7 @@ class Scaler:
         )
 
     def _change(
-        self, seen: Observation, rates: Rates, needed: int, skew: PartitionId | None
+        self, seen: Observation, rates: ObservedRates, needed: int, skew: PartitionId | None
     ) -> Advice:
         settings, now_ms = self.settings, seen.at_ms
         if not seen.lag and rates.arriving == 0 and settings.consumers_min == 0:

@@ -1,7 +1,7 @@
-"""How SQLite, PostgreSQL and Oracle say what the fenced sink needs of them.
+"""What the fenced sink says differently to SQLite, PostgreSQL and Oracle.
 
-Rules of this file: the connection is the user's. It must be between transactions when a block
-begins, and is between transactions when it has ended; nothing of its settings is changed.
+Rules of this file. The connection is the user's. It must be between transactions when a block
+begins, and is between transactions when it has ended; none of its settings is changed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.store.sql_dialect import pyformat
+from pxrs_ray.store.sql.dialect import pyformat
 
 
 class SinkDialect:

@@ -1,13 +1,13 @@
 """`transaction`: the block that writes a message's results exactly once.
 
-Rules of this file. Per (topology, queue, group, partition) one row keeps the highest epoch that
-has written; rows beside it keep exactly which offsets are applied, and nothing is taken for
-applied because something behind it is. The topology stands in each row by the id that its registry
-made once, so that another topology on the same database, or one made anew, never takes its word.
-The block reads the rows first (what is applied already is undone at the end, and its errors mean
-nothing) and again at the end, locked, to compare and set in the same transaction. The lock is
-taken last, so that an owner that freezes in the middle of a block holds up nobody longer than its
-own rows do. An owner that is not sure to hold its partition any more neither begins nor commits.
+Rules of this file. Per (topology, queue, group, partition) one row keeps the highest epoch that has
+written; further rows keep exactly which offsets are applied, and no offset counts as applied
+because a later one is. Each row names the topology by the id that its registry made once, so
+another topology on the same database, or one made anew, never relies on it. The block reads the
+rows first (what is applied already is undone at the end, and its errors mean nothing) and again at
+the end, locked, to compare and set in the same transaction. The lock is taken last, so an owner
+that freezes in the middle of a block holds up others no longer than its own rows do. An owner that
+is not sure to hold its partition any more neither begins nor commits.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class SinkPlace:
 class SinkCursor:
     """The driver's own cursor, inside the block.
 
-    `replayed` says that everything the block is about is applied already: whatever it does is
-    undone, so it may as well leave at once.
+    `replayed` says that everything in the block is applied already: whatever it does is undone, so
+    it may as well leave at once.
     """
 
     def __init__(self, cursor: Any, *, replayed: bool) -> None:

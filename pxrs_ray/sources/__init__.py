@@ -10,7 +10,7 @@ each goes to the virtual partition that its key hashes to; a checkpoint is a pos
 
 from __future__ import annotations
 
-from pxrs_ray.sources.base import Source, SourceRecord
-from pxrs_ray.sources.opening import SourceSpec, open_source
+from pxrs_ray.sources.open_source import SourceSpec, open_source
+from pxrs_ray.sources.source import Source, SourceRecord
 
 __all__ = ["Source", "SourceRecord", "SourceSpec", "open_source"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pxrs_ray.errors import NotFound
 from pxrs_ray.model import Offset
-from pxrs_ray.sources.base import Source, SourceRecord
+from pxrs_ray.sources.source import Source, SourceRecord
 
 MARK_EVERY = 1_000
 LOOK_EVERY_S = 0.02

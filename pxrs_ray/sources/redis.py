@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pxrs_ray.errors import DependencyMissing, UsageError
+from pxrs_ray.errors import UsageError
+from pxrs_ray.extras import extra
 from pxrs_ray.model import Offset
-from pxrs_ray.sources.base import Source, SourceRecord
+from pxrs_ray.sources.source import Source, SourceRecord
 
 NUMBER_BITS = 20
 
@@ -41,10 +42,8 @@ class RedisSource(Source):
         payload: str = "payload",
         password: str | None = None,
     ) -> None:
-        try:
+        with extra("redis", "a source that is a Redis stream"):
             import redis
-        except ImportError as error:
-            raise DependencyMissing("a Redis stream needs the package redis") from error
         self._client: Any = redis.Redis.from_url(
             url, **({} if password is None else {"password": password})
         )

@@ -1,8 +1,8 @@
-"""What of a source's records can be given to a handler, and what becomes of the others. Pure.
+"""Checks a source's records: which can be given to a handler, and what happens to the others. Pure.
 
 Rules of this file. One bad record never takes others down: it becomes a message of its own, with
-its bytes as far as there are any, and with what is wrong in a header. Its handler is not called;
-it fails, and the group's failure policy has it.
+its bytes as far as there are any, and with the error in a header. Its handler is not called; it
+fails, and the group's failure policy applies to it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pxrs_ray.data.message_form import TIMESTAMP_MS_MAX
 from pxrs_ray.errors import BadRecord
-from pxrs_ray.message_form import TIMESTAMP_MS_MAX
 from pxrs_ray.model import Message
-from pxrs_ray.sources.base import SourceRecord
-from pxrs_ray.supervision import told
+from pxrs_ray.sources.source import SourceRecord
+from pxrs_ray.supervision.restart_rules import told
 
 ERROR_HEADER = "pxrs-source-error"
 OFFSET_MAX = 1 << 62

@@ -1,33 +1,37 @@
-"""Registry stores: where ownership, checkpoints and epochs live. The contract is in `base`.
+"""Registry stores: where ownership, checkpoints and epochs are kept. The contract is in `registry`.
 
-Rules of this file. `open_store` is the one door: a backend's module, and with it its driver, is
+Rules of this file. `open_store` is the only entry: a backend's module, and with it its driver, is
 imported only when its URL is opened.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from pxrs_ray.errors import ConfigError, DependencyMissing
-from pxrs_ray.store.base import RegistryStore, StoreInfo
+from pxrs_ray.errors import ConfigError
+from pxrs_ray.extras import extra
+from pxrs_ray.store.registry import RegistryStore, StoreInfo
 from pxrs_ray.store.url import StoreUrl, parse_store_url
 
 __all__ = ["RegistryStore", "StoreInfo", "open_store", "parse_store_url"]
 
 DEADLINE_MS_MIN = 100
 
+# Scheme: module and class.
 _SQL_BACKENDS = {
-    "sqlite": ("pxrs_ray.store.sqlite", "SqliteDatabase", "sqlite3"),
-    "postgresql": ("pxrs_ray.store.postgres", "PostgresDatabase", "psycopg"),
-    "oracle": ("pxrs_ray.store.oracle", "OracleDatabase", "oracledb"),
+    "sqlite": ("pxrs_ray.store.sql.sqlite", "SqliteDatabase"),
+    "postgresql": ("pxrs_ray.store.sql.postgres", "PostgresDatabase"),
+    "oracle": ("pxrs_ray.store.sql.oracle", "OracleDatabase"),
 }
 _KEY_BACKENDS = {
-    "redis": ("pxrs_ray.store.redis", "RedisStore", "redis"),
-    "etcd": ("pxrs_ray.store.etcd", "EtcdStore", "etcd3"),
+    "redis": ("pxrs_ray.store.redis.redis_store", "RedisStore"),
+    "etcd": ("pxrs_ray.store.etcd.etcd_store", "EtcdStore"),
 }
-_INSTALL = {"psycopg": "psycopg[binary]"}
+# Scheme: the extra that its driver comes with.
+_EXTRAS = {"postgresql": "postgres", "oracle": "oracle", "redis": "redis", "etcd": "etcd"}
 
 
 def open_store(
@@ -57,15 +61,9 @@ def open_store(
 
         parsed.check_options(())
         return MemoryStore()
-    if parsed.scheme in _SQL_BACKENDS:
-        from pxrs_ray.store.sql import SqlStore
-
-        database = _backend(_SQL_BACKENDS[parsed.scheme], parsed)(parsed, deadline_ms)
-        return SqlStore(database, prefix=prefix)
-    store = _backend(_KEY_BACKENDS[parsed.scheme], parsed)
-    found = store(parsed, prefix=prefix, deadline_ms=deadline_ms)
-    assert isinstance(found, RegistryStore)
-    return found
+    extra_name = _EXTRAS.get(parsed.scheme)
+    with extra(extra_name, f"the store {parsed.shown}") if extra_name else nullcontext():
+        return _made(parsed, prefix, deadline_ms)
 
 
 def _own_store(url: StoreUrl, prefix: str, deadline_ms: int) -> RegistryStore:
@@ -86,12 +84,16 @@ def _own_store(url: StoreUrl, prefix: str, deadline_ms: int) -> RegistryStore:
     return made
 
 
-def _backend(names: tuple[str, str, str], url: StoreUrl):  # type: ignore[no-untyped-def]
-    """The class that serves `url`, once its driver is known to be there."""
-    module, name, driver = names
-    if find_spec(driver) is None:
-        raise DependencyMissing(
-            f"the store {url.shown} needs the package {driver}: "
-            f"pip install '{_INSTALL.get(driver, driver)}'"
-        )
+def _made(url: StoreUrl, prefix: str, deadline_ms: int) -> RegistryStore:
+    """The store of one of our backends. Raises ImportError when its driver is not here."""
+    if url.scheme in _SQL_BACKENDS:
+        from pxrs_ray.store.sql.sql_store import SqlStore
+
+        return SqlStore(_backend(*_SQL_BACKENDS[url.scheme])(url, deadline_ms), prefix=prefix)
+    found = _backend(*_KEY_BACKENDS[url.scheme])(url, prefix=prefix, deadline_ms=deadline_ms)
+    assert isinstance(found, RegistryStore)
+    return found
+
+
+def _backend(module: str, name: str) -> Any:
     return getattr(import_module(module), name)

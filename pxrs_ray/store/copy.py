@@ -1,4 +1,4 @@
-"""Move a stopped topology's registry from one store to another, verified.
+"""Copies a stopped topology's registry from one store to another, and verifies the copy.
 
 Rules of this file. Nothing is written to the source. A group that changes while it is copied, or
 whose owners are alive, is refused: stop the topology first. What cannot be read back from the
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pxrs_ray.errors import NotFound, StoreCorrupted, UsageError
 from pxrs_ray.model import Change
-from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.store.registry import RegistryStore
 
 PAGE = 1_000
 

@@ -31,7 +31,7 @@ from pxrs_ray.model import (
     WriteKind,
 )
 from pxrs_ray.store import rules
-from pxrs_ray.store.base import RegistryStore, StoreInfo
+from pxrs_ray.store.registry import RegistryStore, StoreInfo
 
 _APPLIED, _FENCED, _BEHIND = Outcome.APPLIED, Outcome.FENCED, Outcome.BEHIND
 _COMMIT = WriteKind.COMMIT

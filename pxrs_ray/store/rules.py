@@ -1,7 +1,7 @@
-"""What every store does alike: the compare-and-set rules as pure functions, limits, JSON shapes.
+"""The rules that all stores share: compare-and-set as pure functions, limits, JSON forms.
 
-Rules of this file. No I/O and no clock. A backend that compares in its own server still comes
-here to word the outcome of a write that its server refused, and to number its history, so that
+Rules of this file. No I/O and no clock. A backend that compares in its own server still uses these
+functions to word the outcome of a write that its server refused, and to number its history, so that
 six backends cannot drift apart.
 
 `change_of` fixes two things that `Change` leaves open: its `epoch` is the epoch AFTER the change
@@ -26,7 +26,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.store.base import (
+from pxrs_ray.store.registry import (
     DETAIL_CHARS_MAX,
     DOCUMENT_CHARS_MAX,
     GROUP_CHARS_MAX,
@@ -233,7 +233,7 @@ def check_records(records: Sequence[Record]) -> None:
     """Refuse a batch with a record over a limit, before anything of it is written.
 
     A coordinator checks what it is asked with these same rules before it applies anything (see
-    `pxrs_ray.door`): here is the second line.
+    `pxrs_ray.group.event_checks`): here is the second line.
     """
     for record in records:
         if isinstance(record, Write):
@@ -310,7 +310,7 @@ ATTRIBUTES = register(Codec("store: member attributes", Attributes, _encode, _de
 
 
 def member_attributes(member: Member) -> str:
-    """What a store keeps of a member beside id and incarnation, as one JSON text."""
+    """What a store keeps of a member in addition to id and incarnation, as one JSON text."""
     text = ATTRIBUTES.encode_text((member.weight, member.grace_ms, member.labels))
     if len(text) > ATTRIBUTES_CHARS_MAX:
         raise UsageError(

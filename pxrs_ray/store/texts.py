@@ -1,4 +1,4 @@
-"""How the key-value stores write rows and history as texts; a fence compares such a text whole."""
+"""Rows and history as texts, for the key-value stores; a fence compares such a text whole."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Tenants: whose a message is, where it goes, who serves it, and how that changes while running.
+"""Tenants: to whom a message belongs, where it goes, which consumers serve it, and how that changes
+at run time.
 
-Rules of this package: pure. A tenant is shared (its messages are in the service's queue, between
+Rules of this package: pure. A tenant is shared (its messages are in the service's queue, among
 others') or isolated (it has a queue and consumers of its own).
 """
 
 from __future__ import annotations
 
-from pxrs_ray.tenants.move import Route, TenantMove
-from pxrs_ray.tenants.resolve import Place, Service, TenantDirectory, TenantProfile
+from pxrs_ray.tenants.migration import Route, TenantMove
+from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
 
 __all__ = ["Place", "Route", "Service", "TenantDirectory", "TenantMove", "TenantProfile"]

@@ -25,7 +25,7 @@ from pxrs_ray.model import (
     Record,
     Snapshot,
 )
-from pxrs_ray.store.base import RegistryStore, StoreInfo
+from pxrs_ray.store.registry import RegistryStore, StoreInfo
 
 Answer = TypeVar("Answer")
 

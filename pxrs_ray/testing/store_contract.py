@@ -20,12 +20,12 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.testing.store_checks.documented import DocumentedChecks
-from pxrs_ray.testing.store_checks.leases import LeaseChecks
+from pxrs_ray.testing.store_checks.lease_checks import LeaseChecks
 from pxrs_ray.testing.store_checks.ownership import OwnershipChecks
 from pxrs_ray.testing.store_checks.races import RaceChecks
-from pxrs_ray.testing.store_checks.registry import RegistryChecks
+from pxrs_ray.testing.store_checks.registry_checks import RegistryChecks
 
 
 class StoreContract(DocumentedChecks, OwnershipChecks, LeaseChecks, RegistryChecks, RaceChecks):

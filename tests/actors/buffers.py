@@ -12,15 +12,15 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer import make_buffer
-from pxrs_ray.actors.producer import Producer
-from pxrs_ray.batch import batches
+from pxrs_ray.actors.buffer.buffer_actor import make_buffer
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.data.batch import batches
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import Fetched, QueueSpec, Refused
 from pxrs_ray.errors import LeaseOver
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import Fetched, QueueSpec, Refused
 from pxrs_ray.model import Message
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer import ProducerLimits
+from pxrs_ray.producer.accumulator import ProducerLimits
 from tests.actors.lease_keeper import LeaseKeeper
 
 WAIT_S = 60.0

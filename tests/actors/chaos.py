@@ -29,18 +29,18 @@ import ray
 from ray.exceptions import RayError
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.topology import Topology, deploy
+from pxrs_ray.actors.client.topology import Topology, deploy
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.model import Change, PartitionRow
-from pxrs_ray.testing import checkers
-from pxrs_ray.testing.history import Acknowledged, Ended, HistoryEvent
 from tests.actors import sabotage, witness
 from tests.actors.load import Load
 from tests.actors.mischief import Mischief
 from tests.actors.recording import Note, Notebook, eventually
 from tests.servers import PostgresServer, Server
+from tests.simulation import checkers
+from tests.simulation.history import Acknowledged, Ended, HistoryEvent
 
 PARTITIONS = 8
 CONSUMERS_MAX = 4

@@ -66,15 +66,15 @@ class Stage:
 
     def deploy(self, partitions: int = 8, **options: Any) -> Any:
         """Deploy such a topology."""
-        from pxrs_ray.actors.topology import deploy
+        from pxrs_ray.actors.client.topology import deploy
 
         config = self.config(partitions, **options)
         self.forget_later(config.name)
         return deploy(config)
 
     def close(self) -> None:
-        from pxrs_ray.actors.calls import actors_of
-        from pxrs_ray.actors.topology import Topology
+        from pxrs_ray.actors.client.topology import Topology
+        from pxrs_ray.actors.cluster.blocking_client import actors_of
 
         for name in self._topologies:
             Topology(name).kill()

@@ -8,34 +8,24 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster
 
-from pxrs_ray.actors.topology import deploy
 from pxrs_ray.cli.root import run
-from pxrs_ray.config import PxrsConfig, QueueConfig
 from tests.actors.load import Load
-from tests.actors.recording import Notebook, Recorder, eventually
-from tests.actors.two_nodes import GROUP, NOTICE, nodes_of, spread
+from tests.actors.own_cluster import on_a_cluster, working
+from tests.actors.recording import eventually
+from tests.actors.two_nodes import GROUP, nodes_of, spread
 
 
 def main() -> None:
     """Drain the node, and print what was seen; the cluster is gone at the end."""
-    head = {"num_cpus": 3, "include_dashboard": False, "_system_config": NOTICE}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        told = drain(cluster)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-    print(json.dumps(told))
+    on_a_cluster(3, drain)
 
 
 def pxrs(*arguments: str) -> tuple[int, str, str]:
@@ -59,20 +49,8 @@ def drain(cluster: Cluster) -> dict[str, Any]:
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     head = ray.get_runtime_context().get_node_id()
     told: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="pxrs-drained-") as folder:
-        notes = Path(folder, "notes")
-        notes.mkdir()
-        notebook = Notebook(notes)
-        config = PxrsConfig(
-            name="drained",
-            data_dir=Path(folder),
-            buffers=2,
-            linger_ms=1,
-            queues={"q": QueueConfig(partitions=8, durability="always")},
-            groups={"g": GROUP},
-        )
-        topology = deploy(config)
-        group = topology.group("g").start(Recorder(notes), consumers=4)
+    with working("drained", GROUP, 2, partitions=8, durability="always") as found:
+        topology, group, notebook = found.topology, found.group, found.notebook
         with Load(topology, 100) as load:
             eventually(lambda: spread(group, second), 60)
             told["buffers_there"] = eventually(on(second), 60)

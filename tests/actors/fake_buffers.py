@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import coordinator, homing, probing, slots, staff
-from pxrs_ray.homes import NodeSeen
-from pxrs_ray.log.wire import BufferInfo, QueueSpec
+from pxrs_ray.actors.cluster import node_watch
+from pxrs_ray.actors.coordinator import (
+    buffer_slots,
+    consumer_replicas,
+    coordinator,
+    home_controller,
+)
+from pxrs_ray.data.protocol import BufferInfo, QueueSpec
+from pxrs_ray.topology.homes import NodeSeen
 
 
 class FakeBuffer:
@@ -78,14 +84,16 @@ class Nothing:
 def stand_in(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> list[FakeBuffer]:
     """Let coordinators have fakes for buffers, on one node."""
     made = [FakeBuffer(index) for index in range(count)]
-    monkeypatch.setattr(slots, "buffer_at_home", lambda topology, index, *_: made[index])
-    monkeypatch.setattr(probing, "node_here", lambda: "here")
-    monkeypatch.setattr(probing, "living_nodes", lambda: ([NodeSeen("here", "10.0.0.1")], "here"))
-    monkeypatch.setattr(homing, "ROUND_PAUSE_S", 0.02)
+    monkeypatch.setattr(buffer_slots, "buffer_at_home", lambda topology, index, *_: made[index])
+    monkeypatch.setattr(node_watch, "node_here", lambda: "here")
+    monkeypatch.setattr(
+        node_watch, "living_nodes", lambda: ([NodeSeen("here", "10.0.0.1")], "here")
+    )
+    monkeypatch.setattr(home_controller, "ROUND_PAUSE_S", 0.02)
 
     async def nobody(*_: object) -> None: ...
 
-    monkeypatch.setattr(staff, "kill_orphans", nobody)
+    monkeypatch.setattr(consumer_replicas, "kill_orphans", nobody)
     monkeypatch.setattr(coordinator, "DrainWatch", Nothing)
     monkeypatch.setattr(coordinator, "TopologyMetrics", Nothing)
     return made

@@ -20,14 +20,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pxrs_ray.actors.termination import on_terminate
-from pxrs_ray.actors.worker import Worker
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.cluster.sigterm import on_terminate
+from pxrs_ray.actors.consumer.worker import Worker
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.delivery import DeliveredBatch, Delivery, Desk
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant
 from tests.actors.in_process import by_reference, until
-from tests.actors.worker_bench import Office
+from tests.actors.worker_bench import WorkerCallbacks
 
 WAIT_S = 30.0
 CHILD_S = 60
@@ -68,7 +68,7 @@ def fail() -> None:
     raise ValueError("of the child")
 
 
-def shell() -> str:
+def controller() -> str:
     process = subprocess.Popen(["sleep", "60"])
     process.terminate()
     return f"exitcode {process.wait(10)}"
@@ -100,7 +100,7 @@ STEPS: dict[str, Callable[[], str]] = {
         multiprocessing.get_context("forkserver").Process(target=sleep_long)
     ),
     "a pool": pool,
-    "a shell's process": shell,
+    "a shell's process": controller,
     "the signal": take_the_signal,
 }
 SEEN = {
@@ -145,22 +145,22 @@ def handler_of(way: str) -> object:
 
 
 async def main(way: str) -> None:
-    from pxrs_ray.actors.course_worker import CourseWorker
-    from pxrs_ray.actors.handler import Handler
-    from pxrs_ray.actors.in_order import InOrderWorker
-    from pxrs_ray.processing.course import Standing
-    from pxrs_ray.processing.plan import course_for, retry_rules
+    from pxrs_ray.actors.consumer.handler import Handler
+    from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
+    from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
+    from pxrs_ray.config.scheduling import course_for, retry_rules
+    from pxrs_ray.processing.scheduler import Standing
 
     told = asyncio.Event()
     close = on_terminate(told.set)
     config = GroupConfig(queue="q", attempts_max=1, failure_policy="skip", **WAYS[way])
-    handler, office = Handler(by_reference(handler_of(way))), Office()
-    grant, desk = Grant(0, 1, 0), Desk("q", "g", "c", 1, 0, 1, topology_id="t-1")
+    handler, callbacks = Handler(by_reference(handler_of(way))), WorkerCallbacks()
+    grant, desk = Grant(0, 1, 0), DeliveryContext("q", "g", "c", 1, 0, 1, topology_id="t-1")
     course = course_for(config, Standing(0))
     worker: Worker = (
-        InOrderWorker(grant, desk, handler, retry_rules(config), office, config, None)
+        SequentialWorker(grant, desk, handler, retry_rules(config), callbacks, config, None)
         if course is None
-        else CourseWorker(grant, desk, handler, course, office, config, None)
+        else ParallelWorker(grant, desk, handler, course, callbacks, config, None)
     )
     worker.start()
     for number, name in enumerate(STEPS):
@@ -169,7 +169,7 @@ async def main(way: str) -> None:
     await until(lambda: worker.standing().checkpoint == len(STEPS), WAIT_S)
     worker.stop()
     assert await asyncio.to_thread(worker.join, WAIT_S)
-    print(f"gave up: {[failure.error for failure, _ in office.given_up]}", flush=True)
+    print(f"gave up: {[failure.error for failure, _ in callbacks.given_up]}", flush=True)
     assert not told.is_set(), "a SIGTERM of a child was told to the consumer"
     # The handler took the signal for itself, for a second at most.
     await asyncio.sleep(1.2)

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any
 
 import ray
 
-from pxrs_ray.actors.topology import deploy
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config import GroupConfig
 from tests.actors.load import Load
-from tests.actors.recording import Notebook, Recorder, eventually
+from tests.actors.own_cluster import working
+from tests.actors.recording import Notebook, eventually
 
 FROZEN_S = 9.0
 LEASE_S = 3.0
@@ -50,20 +49,8 @@ def main() -> None:
 
 def freeze(gcs: int) -> dict[str, Any]:
     told: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="pxrs-gcs-") as folder:
-        notes = Path(folder, "notes")
-        notes.mkdir()
-        notebook = Notebook(notes)
-        config = PxrsConfig(
-            name="frozen-gcs",
-            data_dir=Path(folder),
-            buffers=1,
-            linger_ms=1,
-            queues={"q": QueueConfig(partitions=6)},
-            groups={"g": GROUP},
-        )
-        topology = deploy(config)
-        group = topology.group("g").start(Recorder(notes), consumers=3)
+    with working("frozen-gcs", GROUP, 1, partitions=6) as found:
+        topology, group, notebook = found.topology, found.group, found.notebook
         with Load(topology, 150) as load:
             eventually(lambda: len(notebook.notes()) > 200, 60)
             before = eventually(lambda: len(group.status().owners) == 3 and group.status(), 30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.recording import Recorder
 
 

@@ -18,24 +18,24 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import consumer as consumer_module
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.actors.consumer import Consumer
-from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.handler import HandlerRef
-from pxrs_ray.actors.member_desk import MemberDesk
-from pxrs_ray.actors.reading import Reading
-from pxrs_ray.actors.runtime import ConsumerRuntime
-from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
-from pxrs_ray.actors.store_thread import StoreThread
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.actors.consumer import consumer_actor as consumer_module
+from pxrs_ray.actors.consumer.consumer_actor import Consumer
+from pxrs_ray.actors.consumer.fetcher import Fetcher
+from pxrs_ray.actors.consumer.group_member import GroupMember
+from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.member_api import MemberApi
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded
-from pxrs_ray.events import Died, Dismiss
-from pxrs_ray.group_state import GroupSettings
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.group.events import Died, Dismiss
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import PartitionId, Snapshot
 from pxrs_ray.store.memory import MemoryStore
 from tests.leases import let_serve
@@ -66,8 +66,8 @@ class World:
         self._folder = folder
         self._epochs = itertools.count(1)
         self.buffer: Buffer
-        self.host: GroupHost
-        self.desk: MemberDesk
+        self.host: GroupRuntime
+        self.desk: MemberApi
 
     async def up(self) -> None:
         self.buffer = Buffer("t", 0, 1, str(self._folder))
@@ -76,16 +76,16 @@ class World:
         self.thread = StoreThread(lambda: MemoryStore())
         self.store = store = await self.thread.open()
         await self.thread.call(store.create)
-        self.host = GroupHost("t/g", store, self.thread, SystemClock(), self, 1_000)
+        self.host = GroupRuntime("t/g", store, self.thread, SystemClock(), self, 1_000)
         snapshot = await self.thread.call(store.lead, "t/g", self.partitions, "test")
         lease_ms, revoke_ms = self.config.lease_ms, self.config.revoke_deadline_ms
         await self.host.start(
             snapshot, GroupSettings(lease_ms=lease_ms, revoke_deadline_ms=revoke_ms)
         )
         self.spec = GroupSpec("t", "t-1", "g", "q", self.partitions, 1, self.config)
-        staff: Any = SimpleNamespace(hands={}, incarnations={}, spec=self.spec, crew=None)
+        replica_set: Any = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)
         logs: Any = SimpleNamespace()  # nobody asks the logs for witness here
-        self.desk = MemberDesk(self.host, staff, logs)
+        self.desk = MemberApi(self.host, replica_set, logs)
 
     async def down(self) -> None:
         for consumer in self.consumers:
@@ -160,7 +160,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
     """Makes a `World` whose parts call each other directly; the test puts it up and down."""
     made: list[World] = []
 
-    class Local(ConsumerRuntime):
+    class Local(GroupMember):
         async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
             await asyncio.sleep(0.001)
             made[-1].faults(name, arguments)
@@ -173,23 +173,23 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
                 made[-1].answers(name, arguments)
             return found
 
-    class Fetching:
+    class FetchClient:
         async def fetch(self, *arguments: Any) -> Any:
             made[-1].faults("fetch", arguments)
             return pickle.loads(pickle.dumps(await made[-1].buffer.fetch(*arguments), protocol=5))
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(consumer_module, "ConsumerRuntime", Local)
+    monkeypatch.setattr(consumer_module, "GroupMember", Local)
     monkeypatch.setattr(consumer_module, "start_journal", lambda **about: None)
     monkeypatch.setattr(consumer_module, "keep_what_is_loaded", lambda: None)
     monkeypatch.setattr(consumer_module, "on_terminate", lambda tell: lambda: None)
     monkeypatch.setattr(Consumer, "_where", lambda self: (0, ""))
 
-    async def buffer(reading: Reading, index: int) -> Fetching:
-        return Fetching()
+    async def buffer(reading: Fetcher, index: int) -> FetchClient:
+        return FetchClient()
 
-    monkeypatch.setattr(Reading, "_buffer", buffer)
+    monkeypatch.setattr(Fetcher, "_buffer", buffer)
 
     def make(partitions: int = 1, **options: Any) -> World:
         usual: dict[str, Any] = {"backoff_ms": 5, "backoff_ms_max": 20, "commit_interval_ms": 20}

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.receipt import Place
+from pxrs_ray.producer.receipt import MessagePlace
 
 KEYS = 64
 
@@ -23,7 +23,7 @@ class Load:
         self, topology: Any, per_second: int = 400, queue: str = "q", *, may_refuse: bool = False
     ) -> None:
         self.sent = 0
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, MessagePlace] = {}
         self.refused: dict[int, PxrsError] = {}
         self._producer = topology.producer(queue)
         self._pause_s = 1 / per_second

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import homing, leading, moving, probing
-from pxrs_ray.homes import Home, NodeSeen
-from pxrs_ray.supervisor import Supervisor
-from pxrs_ray.survey import Asked, Looked
+from pxrs_ray.actors.cluster import node_watch
+from pxrs_ray.actors.coordinator import buffer_moves, home_controller, leadership
+from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.topology.disk_survey import Asked, Looked
+from pxrs_ray.topology.homes import Home, NodeSeen
 from tests.actors.test_supervision import Fails
 
 
@@ -26,14 +27,14 @@ def answers(fails: Fails) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 
 async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made: Any = object.__new__(homing.Homing)
+    made: Any = object.__new__(home_controller.HomeController)
     made._supervisor, made.round = Supervisor("homes"), answers(fails)
     made.keep_on()
     return made._supervisor.close
 
 
 async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    made: Any = object.__new__(homing.Homing)
+    made: Any = object.__new__(home_controller.HomeController)
     made._supervisor, made._placing, made._troubles = Supervisor("homes"), {}, {}
     made._pool = SimpleNamespace(place=answers(fails))
     while not fails.worked.is_set():
@@ -43,8 +44,8 @@ async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 def _leading(patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(leading.Leading, "__abstractmethods__", frozenset())
-    made: Any = object.__new__(leading.Leading)
+    patch.setattr(leadership.Leadership, "__abstractmethods__", frozenset())
+    made: Any = object.__new__(leadership.Leadership)
     made._config = SimpleNamespace(name="t", lease_ttl_seconds=0.01)
     made._pool = SimpleNamespace(known_ends=SimpleNamespace(keep_for_ever=answers(Fails("", 0))))
     made._put_document, made._queue_ids = None, None
@@ -74,7 +75,7 @@ def _all_cancelled(tasks: list[asyncio.Task[None]]) -> Callable[[], None]:
 
 def _moving() -> Any:
     pool: Any = SimpleNamespace(count=1)
-    return moving.Moving(SimpleNamespace(at_home_on=lambda nodes: [0]), pool, "")  # type: ignore[arg-type]
+    return buffer_moves.BufferMoves(SimpleNamespace(at_home_on=lambda nodes: [0]), pool, "")  # type: ignore[arg-type]
 
 
 async def _bringing_away(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
@@ -88,7 +89,7 @@ async def _bringing_away(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _after_a_move(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made, done = _moving(), answers(Fails("", 0))
-    patch.setattr(moving, "forget_on", lambda *arguments: fails() or done())
+    patch.setattr(buffer_moves, "forget_on", lambda *arguments: fails() or done())
     home = Home("d", "n", "10.0.0.1")
     while not fails.worked.is_set():
         await asyncio.wait({made._supervisor.once("emptying 10.0.0.1", made._forget(0, home, []))})
@@ -96,10 +97,10 @@ async def _after_a_move(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _looking_at_a_node(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(probing, "node_here", lambda: "here")
-    patch.setattr(probing, "look_here", lambda asked: fails() or Looked("d"))
-    patch.setattr(probing, "AGAIN_S", 0.0)
-    watch = probing.NodeWatch(Asked("t", "", "", "", False))
+    patch.setattr(node_watch, "node_here", lambda: "here")
+    patch.setattr(node_watch, "look_here", lambda asked: fails() or Looked("d"))
+    patch.setattr(node_watch, "AGAIN_S", 0.0)
+    watch = node_watch.NodeWatch(Asked("t", "", "", "", False))
     while not fails.worked.is_set():
         await watch.looked([NodeSeen("here", "10.0.0.1")])
     return lambda: watch.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.delivery import Context, DeliveredBatch, Delivery
+from pxrs_ray.consumer.delivery import Context, DeliveredBatch, Delivery
 
 PAUSES_MAX = 4
 

@@ -21,7 +21,7 @@ from typing import Any
 
 VARIABLE = "PXRS_TESTS_SABOTAGE"
 HOOK = f"{__name__}.install"
-COORDINATOR = "pxrs_ray.actors.coordinator"
+COORDINATOR = "pxrs_ray.actors.coordinator.coordinator"
 LOOK_EVERY_S = 0.05
 KINDS = ("full", "sync", "wall_ms")
 
@@ -92,7 +92,7 @@ def install() -> None:
     if not folder:
         return
     from pxrs_ray import clock
-    from pxrs_ray.log.files import Files
+    from pxrs_ray.files import Files
 
     orders = Orders(Path(folder))
     write_some, sync = Files.write_some, Files.sync

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.batch import batches
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.data.batch import batches
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import Appended, Fetched, QueueSpec, Refused
 from pxrs_ray.errors import (
     Fenced,
     LogLost,
@@ -22,8 +24,6 @@ from pxrs_ray.errors import (
     SequenceGap,
     UsageError,
 )
-from pxrs_ray.log.limits import Durability, LogLimits
-from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire
@@ -329,7 +329,7 @@ def test_an_interval_log_is_synced_soon_and_a_reader_of_always_sees_synced_only(
         await put(buffer, 0, 0)
 
         def durable() -> bool:
-            return buffer._library.log("q", 0).durable_offset == 1
+            return buffer._manager.log("q", 0).durable_offset == 1
 
         await until(durable)
         assert (await buffer.stats()).syncs >= 1

@@ -9,15 +9,15 @@ from unittest import mock
 
 import pytest
 
-from pxrs_ray.actors import gate
-from pxrs_ray.actors.buffer import Buffer
+from pxrs_ray.actors.buffer import lease_gate
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import Appended, BufferGrant, Fetched, OutFrame, QueueSpec, Refused
 from pxrs_ray.errors import LeaseOver
+from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import make_disk_id
-from pxrs_ray.log.files import Files
 from pxrs_ray.log.identity import Identity
-from pxrs_ray.log.limits import Durability, LogLimits
-from pxrs_ray.log.wire import Appended, Fetched, Grant, OutFrame, QueueSpec, Refused
-from pxrs_ray.trouble import passes
+from pxrs_ray.supervision.passing_trouble import passes
 from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire
@@ -51,7 +51,7 @@ def frame(sequence: int) -> OutFrame:
 
 async def lease(buffer: Buffer, lease_ms: int, *, generation: int = 1, term: int = 1) -> None:
     info = await buffer.ping()
-    grant = Grant(generation, term, lease_ms, info.monotonic_ms, info.incarnation)
+    grant = BufferGrant(generation, term, lease_ms, info.monotonic_ms, info.incarnation)
     await buffer.ping(grant)
 
 
@@ -143,11 +143,13 @@ def test_what_was_read_while_the_lease_ended_is_not_handed_on(tmp_path: Path) ->
 
 def test_a_grant_of_an_older_coordinator_or_process_gives_nothing(tmp_path: Path) -> None:
     async def test(buffer: Buffer) -> None:
-        await buffer.ping(Grant(7, 3, 60_000))
+        await buffer.ping(BufferGrant(7, 3, 60_000))
         for generation, term in ((6, 9), (7, 2)):
             await lease(buffer, 60_000, generation=generation, term=term)
             assert is_over((await buffer.append("q", [frame(0)], 0))[0])
-        info = await buffer.ping(Grant(7, 3, 60_000, gate.lease_clock_ms(), "another life"))
+        info = await buffer.ping(
+            BufferGrant(7, 3, 60_000, lease_gate.lease_clock_ms(), "another life")
+        )
         assert (info.generation, info.term) == (7, 3)
         assert is_over((await buffer.append("q", [frame(0)], 0))[0])
 
@@ -161,7 +163,7 @@ def test_a_buffer_on_another_disk_serves_nothing_and_leaves_it_as_it_is(tmp_path
     async def test(buffer: Buffer) -> None:
         info = await buffer.ping()
         assert info.disk_id == here and "belongs to disk elsewhere" in info.problem
-        await buffer.ping(Grant(1, 1, 60_000, info.monotonic_ms, info.incarnation))
+        await buffer.ping(BufferGrant(1, 1, 60_000, info.monotonic_ms, info.incarnation))
         with pytest.raises(LeaseOver, match="belongs to disk elsewhere"):
             await buffer.open(SPEC, {}, make=True)
         with pytest.raises(LeaseOver):
@@ -222,7 +224,7 @@ def test_who_is_closed_is_woken_by_its_coordinator_alone(tmp_path: Path) -> None
         with pytest.raises(LeaseOver):
             await buffer.ping()
         assert buffer.closed
-        woken = await buffer.ping(Grant(1, 1, LONG_MS, info.monotonic_ms, info.incarnation))
+        woken = await buffer.ping(BufferGrant(1, 1, LONG_MS, info.monotonic_ms, info.incarnation))
         assert woken.incarnation != info.incarnation and not buffer.closed
         assert is_over((await buffer.append("q", [frame(1)], 0))[0]), "the lease was another life's"
         await buffer.open(SPEC, {0: 1}, make=False)

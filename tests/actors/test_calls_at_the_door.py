@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.group_shell import COMMANDS, STAFF_COMMANDS, GroupShell
-from pxrs_ray.actors.handler import handler_ref
-from pxrs_ray.actors.member_desk import CALLS, MemberDesk
-from pxrs_ray.actors.staff import Staff
-from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.actors.consumer.handler import handler_ref
+from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
+from pxrs_ray.actors.coordinator.group_controller import COMMANDS, STAFF_COMMANDS, GroupController
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.member_api import CALLS, MemberApi
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.store.memory import MemoryStore
 from tests.actors.test_group_faults import PARTITIONS, Shell
 
@@ -70,18 +70,18 @@ class Door:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
-        self.shell = Shell(self.store, self.thread)
-        self.host = GroupHost("g", self.store, self.thread, SystemClock(), self.shell, 100)
+        self.controller = Shell(self.store, self.thread)
+        self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self.controller, 100)
         config = GroupConfig(queue="q")
         spec: Any = SimpleNamespace(topology="t", group="g", queue="q", config=config, partitions=4)
 
         async def keep(text: str) -> None: ...
 
-        self.staff = Staff(spec, self.host, keep)
+        self.replica_set = ConsumerReplicas(spec, self.host, keep)
         logs: Any = SimpleNamespace(refused=lambda ours: asyncio.sleep(0))
-        self.desk = MemberDesk(self.host, self.staff, logs)
-        self.group: Any = object.__new__(GroupShell)
-        self.group.host, self.group.staff = self.host, self.staff
+        self.desk = MemberApi(self.host, self.replica_set, logs)
+        self.group: Any = object.__new__(GroupController)
+        self.group.host, self.group.replica_set = self.host, self.replica_set
         self.group._pool = SimpleNamespace(ends=self._ends, offset_at=self._ends)
         self.group.autoscale = SimpleNamespace(pin=self._pin)
         self.pinned: list[Any] = []
@@ -96,7 +96,7 @@ class Door:
         state = self.host.core.state
         members = {name: slot.member for name, slot in state.members.items()}
         rows = list(state.rows), members, dict(state.seeks), self.host.core.settings
-        return copy.deepcopy((rows, dict(self.staff.hands), self.pinned))
+        return copy.deepcopy((rows, dict(self.replica_set.replicas), self.pinned))
 
     async def call(self, kind: str, name: str, arguments: list[Any]) -> BaseException | None:
         target = self.desk.call if kind == "member" else self.group.command
@@ -133,7 +133,7 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
                     assert door.everything() == before
                 # The group is well all the same, and was never loaded again.
                 await door.desk.call("heartbeat", "a", 1, (0, 0))
-                assert door.host.problem == "" and not door.shell.ended
+                assert door.host.problem == "" and not door.controller.ended
             finally:
                 await door.host.close()
                 await door.thread.close()
@@ -152,7 +152,7 @@ def test_options_that_cannot_be_kept_are_refused_before_anything_starts() -> Non
         for options in ({"scheduling_strategy": object()}, {"num_cpus": math.nan}):
             error = await door.call("command", "start", [handler_ref("m:f"), 1, options])
             assert error is not None and "Ray options" in str(error)
-        assert not door.staff.hands
+        assert not door.replica_set.replicas
         await door.host.close()
         await door.thread.close()
 

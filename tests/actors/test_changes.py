@@ -1,4 +1,4 @@
-"""`Changes` without Ray: refused, told to wait, or made; nobody waits long for an answer."""
+"""`Commands` without Ray: refused, told to wait, or made; nobody waits long for an answer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import changes as module
-from pxrs_ray.actors.changes import Changes
+from pxrs_ray.actors.coordinator import commands as module
+from pxrs_ray.actors.coordinator.commands import Commands
 from pxrs_ray.errors import ChangeWaits, NotFound, RegistryAway
 
 AWAY_MS = 117_000
@@ -28,16 +28,16 @@ class Registry:
         return "made"
 
 
-def play(scene: Callable[[Registry, Changes], Coroutine[Any, Any, None]]) -> None:
+def play(scene: Callable[[Registry, Commands], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         registry = Registry()
-        await scene(registry, Changes(lambda: registry.away_ms, lambda: "connection refused"))
+        await scene(registry, Commands(lambda: registry.away_ms, lambda: "connection refused"))
 
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
 def test_a_change_is_made_while_the_registry_is_there() -> None:
-    async def scene(registry: Registry, changes: Changes) -> None:
+    async def scene(registry: Registry, changes: Commands) -> None:
         assert await changes.make("scale billing 3", registry.change) == "made"
         assert changes.waiting() == ()
 
@@ -50,7 +50,7 @@ def test_a_change_in_an_outage_that_is_known_is_refused_at_once_and_never_made(
     # Whoever waited for an answer would wait for longer than the scene may take.
     monkeypatch.setattr(module, "ANSWER_MS", AWAY_MS)
 
-    async def scene(registry: Registry, changes: Changes) -> None:
+    async def scene(registry: Registry, changes: Commands) -> None:
         registry.away_ms = AWAY_MS
         told = "registry away for 117 s: scale billing 3 is refused and nothing was changed"
         with pytest.raises(RegistryAway, match=told):
@@ -68,7 +68,7 @@ def test_a_change_that_was_begun_waits_is_told_so_and_is_made(
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_MS", 50)
 
-    async def scene(registry: Registry, changes: Changes) -> None:
+    async def scene(registry: Registry, changes: Commands) -> None:
         registry.away_ms = 10
         making = asyncio.ensure_future(changes.make("scale billing 3", registry.change))
         await asyncio.sleep(0.02)
@@ -85,7 +85,7 @@ def test_a_change_that_was_begun_waits_is_told_so_and_is_made(
 
 
 def test_what_is_asked_from_memory_is_answered_in_an_outage() -> None:
-    async def scene(registry: Registry, changes: Changes) -> None:
+    async def scene(registry: Registry, changes: Commands) -> None:
         registry.away_ms = AWAY_MS
 
         async def known() -> int:
@@ -99,7 +99,7 @@ def test_what_is_asked_from_memory_is_answered_in_an_outage() -> None:
 
 
 def test_a_refusal_of_the_change_itself_is_told_as_it_is() -> None:
-    async def scene(registry: Registry, changes: Changes) -> None:
+    async def scene(registry: Registry, changes: Commands) -> None:
         async def unknown() -> None:
             raise NotFound("no group 'x'")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import consumer as consumer_module
-from pxrs_ray.delivery import DeliveredBatch, Delivery
+from pxrs_ray.actors.consumer import consumer_actor as consumer_module
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.errors import DeadlineExceeded
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import ray.exceptions
 
-from pxrs_ray.actors import buffers, starting
-from pxrs_ray.actors.buffers import BufferPool
-from pxrs_ray.actors.coordinator import Coordinator
-from pxrs_ray.actors.high_water import accept_loss
-from pxrs_ray.actors.starting import Starting
+from pxrs_ray.actors.coordinator import buffer_pool, startup
+from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
+from pxrs_ray.actors.coordinator.coordinator import Coordinator
+from pxrs_ray.actors.coordinator.registry_witness import accept_loss
+from pxrs_ray.actors.coordinator.startup import Startup
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import (
     DeadlineExceeded,
     DiskFull,
@@ -26,9 +28,7 @@ from pxrs_ray.errors import (
     StoreUnavailable,
     UsageError,
 )
-from pxrs_ray.events import Join
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.group.events import Join
 from pxrs_ray.model import Member
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 
@@ -52,9 +52,9 @@ LASTING: tuple[Callable[[], BaseException], ...] = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "PAUSE_FIRST_MS", 1)
-    monkeypatch.setattr(starting, "PAUSE_MOST_MS", 5)
-    monkeypatch.setattr(buffers, "PING_PAUSE_S", 0.01)
+    monkeypatch.setattr(startup, "PAUSE_FIRST_MS", 1)
+    monkeypatch.setattr(startup, "PAUSE_MOST_MS", 5)
+    monkeypatch.setattr(buffer_pool, "PING_PAUSE_S", 0.01)
 
 
 class Attempts:
@@ -63,7 +63,7 @@ class Attempts:
     def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
         self.begun, self.undone = 0, 0
-        self.starting = Starting("it", self._begin, self._undo)
+        self.starting = Startup("it", self._begin, self._undo)
 
     async def _begin(self) -> None:
         self.begun += 1

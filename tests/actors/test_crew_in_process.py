@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import crew as crew_module
-from pxrs_ray.actors import gcs
-from pxrs_ray.actors.autopsy import PROCESS_DIED, UNSEEN
-from pxrs_ray.actors.crew import Crew
-from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.handler import HandlerRef
-from pxrs_ray.actors.specs import ConsumerSpec, GroupSpec
-from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
+from pxrs_ray.actors.coordinator import consumer_replica as hand_module
+from pxrs_ray.actors.coordinator import consumer_supervisor as crew_module
+from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, UNSEEN
+from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
-from pxrs_ray.events import Join
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import Join
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.store.memory import MemoryStore
-from pxrs_ray.supervisor import problems_here
+from pxrs_ray.supervision.supervisor import problems_here
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.test_group_faults import Shell
@@ -81,15 +82,19 @@ class World:
         self.loop = asyncio.get_running_loop()
         self.actors: list[Actor] = []
         self.faults: dict[str, list[BaseException]] = {}
+        self.places: list[str] = []
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
-        shell = Shell(self.store, self.thread)
-        self.host = GroupHost("t/g", self.store, self.thread, SystemClock(), shell, 100)
+        controller = Shell(self.store, self.thread)
+        self.host = GroupRuntime("t/g", self.store, self.thread, SystemClock(), controller, 100)
         config = GroupConfig(queue="q")
         spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 1, config)
-        self.crew = Crew(spec, self.host, HandlerRef("m:f", None, "auto", "f"), {}, lambda: None)
+        self.crew = ConsumerSupervisor(
+            spec, self.host, HandlerRef("m:f", None, "auto", "f"), {}, lambda: None
+        )
 
     def at(self, place: str) -> None:
+        self.places.append(place)
         if self.faults.get(place):
             raise self.faults[place].pop()
 
@@ -116,12 +121,12 @@ class World:
         """Whether every wanted consumer is a member, has begun, and is watched by one alone."""
         members = self.host.core.state.members
         return all(
-            hand.state == "running"
-            and hand.member in members
-            and members[hand.member].member.incarnation == hand.incarnation
-            and hand.handle.begun
-            and len(hand.tasks) == 1
-            for hand in self.crew.hands.values()
+            replica.state == "running"
+            and replica.member in members
+            and members[replica.member].member.incarnation == replica.incarnation
+            and replica.handle.begun
+            and len(replica.tasks) == 1
+            for replica in self.crew.replicas.values()
         )
 
 
@@ -160,7 +165,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
     for name, fake in {**fakes, "process_end": process_end}.items():
         monkeypatch.setattr(crew_module, name, fake)
     ray = SimpleNamespace(get_runtime_context=lambda: context)
-    monkeypatch.setattr(crew_module, "ray", ray)
+    monkeypatch.setattr(hand_module, "ray", ray)
     monkeypatch.setattr(gcs, "ray", SimpleNamespace(kill=kill))
     monkeypatch.setattr(crew_module.asyncio, "wrap_future", lambda future: future)
     monkeypatch.setattr(crew_module, "RESPAWN_PAUSE_S", 0.001)
@@ -191,8 +196,10 @@ def test_who_is_wanted_comes_to_work_whatever_its_start_meets(
             assert place == "join", "who asked for consumers is told what was refused"
         except BaseException:
             assert place == "join"
-        assert len(here.crew.hands) == 3
-        await until(lambda: not here.faults[place] and here.working(), 10, lambda: here.crew.hands)
+        assert len(here.crew.replicas) == 3
+        await until(
+            lambda: not here.faults[place] and here.working(), 10, lambda: here.crew.replicas
+        )
         if place != "join":
             assert any("g-" in line for line in problems_here())
         await here.down()
@@ -210,17 +217,29 @@ def test_who_died_is_replaced_whatever_that_meets(
         await here.up()
         await here.crew.add(["g-0", "g-1"])
         await until(here.working)
-        dead = here.crew.hands["g-0"].handle
+        dead = here.crew.replicas["g-0"].handle
         # What tells of a death fails but once: then there is another way on.
         here.faults[place] = [EVERY[kind]() for _ in range(2 if place in ("make", "join") else 1)]
         dead.died.set_result(None)
-        await until(lambda: here.crew.hands["g-0"].handle is not dead and here.working(), 10)
+        await until(lambda: here.crew.replicas["g-0"].handle is not dead and here.working(), 10)
         assert not here.faults[place]
-        assert here.crew.hands["g-1"].handle.begun == 1
+        assert here.crew.replicas["g-1"].handle.begun == 1
         alive = [actor for actor in here.actors if not actor.died.done()]
         assert len(alive) == 2
         if not (place == "bury" and issubclass(type(EVERY[kind]()), PxrsError)):
             assert any("g-0" in line for line in problems_here())
+        await here.down()
+
+    run(main)
+
+
+def test_its_end_is_looked_for_before_it_may_begin(world: Callable[[], World]) -> None:
+    async def main() -> None:
+        here = world()
+        await here.up()
+        await here.crew.add(["g-0"])
+        await until(here.working)
+        assert [place for place in here.places if place in ("watch", "begin")] == ["watch", "begin"]
         await here.down()
 
     run(main)

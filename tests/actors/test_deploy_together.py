@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import buffers, face, topology
-from pxrs_ray.actors.topology import Topology, deploy
+from pxrs_ray.actors.client import topology
+from pxrs_ray.actors.client.topology import Topology, deploy
+from pxrs_ray.actors.coordinator import buffer_pool, coordinator_actor
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded, StoreCorrupted
 
@@ -33,9 +34,9 @@ def test_only_its_maker_ends_what_cannot_start(
         raise error
 
     monkeypatch.setattr(topology, "join", lambda: None)
-    monkeypatch.setattr(buffers, "buffer_count", lambda *_: 1)
-    monkeypatch.setattr(face, "make_coordinator", lambda *_: made)
-    monkeypatch.setattr(topology.CoordinatorCalls, "__call__", fails)
+    monkeypatch.setattr(buffer_pool, "buffer_count", lambda *_: 1)
+    monkeypatch.setattr(coordinator_actor, "make_coordinator", lambda *_: made)
+    monkeypatch.setattr(topology.BlockingCoordinatorClient, "__call__", fails)
     monkeypatch.setattr(Topology, "kill", lambda self: killed.append(self.name))
     with pytest.raises(type(error)):
         deploy(PxrsConfig(name="shop"))
@@ -55,7 +56,7 @@ def test_of_several_makers_one_alone_has_made_it(monkeypatch: pytest.MonkeyPatch
                 raise ValueError(f"Actor with name {self.name!r} already exists")
             taken.add(self.name)
 
-    monkeypatch.setattr(face.ray, "remote", lambda _: Remote())
-    monkeypatch.setattr(face.ray, "get_actor", lambda *_, **__: None)
+    monkeypatch.setattr(coordinator_actor.ray, "remote", lambda _: Remote())
+    monkeypatch.setattr(coordinator_actor.ray, "get_actor", lambda *_, **__: None)
     config = PxrsConfig(name="shop")
-    assert [face.make_coordinator(config, 1) for _ in range(3)] == [True, False, False]
+    assert [coordinator_actor.make_coordinator(config, 1) for _ in range(3)] == [True, False, False]

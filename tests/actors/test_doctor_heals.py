@@ -13,13 +13,13 @@ import pytest
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.calls import left_over
-from pxrs_ray.actors.consumer import make_consumer
-from pxrs_ray.actors.specs import ConsumerSpec
-from pxrs_ray.actors.topology import Topology
-from pxrs_ray.checkup import Finding, Level
+from pxrs_ray.actors.client.topology import Topology
+from pxrs_ray.actors.cluster.blocking_client import left_over
+from pxrs_ray.actors.consumer.consumer_actor import make_consumer
+from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.cli.doctor import findings
 from pxrs_ray.cli.root import run
+from pxrs_ray.status.diagnosis import Finding, Level
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually
 
@@ -117,7 +117,7 @@ def test_a_frozen_consumer_is_silent_within_seconds(stage: Stage, topology: Topo
 def test_a_handler_that_hangs(
     stage: Stage, topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pxrs_ray.checkup.CALL_LONG_S", 5.0)
+    monkeypatch.setattr("pxrs_ray.status.diagnosis.CALL_LONG_S", 5.0)
     flag = stage.folder / "hangs"
     flag.touch()
     group = topology.group("g", queue="q")

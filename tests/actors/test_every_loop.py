@@ -16,25 +16,24 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import (
-    autoscale,
-    buffers,
-    draining,
-    fetching,
-    homing,
+from pxrs_ray.actors.buffer import fetch_client, maintenance
+from pxrs_ray.actors.client import tenants
+from pxrs_ray.actors.cluster import watchdog
+from pxrs_ray.actors.coordinator import (
+    autoscaler,
+    buffer_pool,
+    consumer_replicas,
+    drain_watch,
+    home_controller,
     metrics,
-    staff,
     store_thread,
-    tenant_routes,
-    tenants,
-    tending,
-    watchdog,
+    tenant_router,
 )
-from pxrs_ray.actors.crew_document import CrewDocument
+from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.config.options import ScalingConfig
+from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import StoreUnavailable
-from pxrs_ray.log.wire import BufferInfo
-from pxrs_ray.supervisor import Supervisor, problems_here
+from pxrs_ray.supervision.supervisor import Supervisor, problems_here
 from tests.actors import loops_of_homes
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
@@ -54,77 +53,104 @@ CREW = "test_crew_in_process::test_who_died_is_replaced_whatever_that_meets"
 
 # (file, what the place is called): the test that lets each kind of end be raised there.
 PLACES = {
-    ("actors/autoscale.py", "scaling"): LOOPS,
-    ("actors/buffers.py", ""): LOOPS,
-    ("actors/call_pool.py", ""): f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",
-    ("actors/consumer.py", "its end"): (
+    ("actors/coordinator/autoscaler.py", "scaling"): LOOPS,
+    ("actors/coordinator/buffer_pool.py", ""): LOOPS,
+    ("actors/cluster/thread_pool.py", ""): f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",
+    ("actors/consumer/consumer_actor.py", "its end"): (
         f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
     ),
-    ("actors/consumer.py", "its hand-over"): (
+    ("actors/consumer/consumer_actor.py", "its hand-over"): (
         f"{THREADS}test_a_hand_over_that_fails_ends_the_process"
     ),
-    ("actors/consumer.py", "looking"): (
+    ("actors/consumer/consumer_actor.py", "looking"): (
         f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
     ),
-    ("actors/consumer.py", "on_prepare"): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
-    ("actors/consumer.py", "on_revoked"): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
-    ("actors/coordinator.py", "metrics"): LOOPS,
-    ("actors/crew.py", ""): CREW,
-    ("actors/draining.py", ""): LOOPS,
-    ("actors/draining.py", "watch"): LOOPS,
-    ("actors/fetching.py", "asking for one"): LOOPS,
-    ("actors/group_life.py", "its life"): GROUP,
-    ("actors/group_shell.py", "telling the logs"): LOOPS,
-    ("actors/heir.py", "its coordinator's watch"): f"{THREADS}test_a_thread_goes_on",
-    ("actors/homing.py", "rounds"): LOOPS,
-    ("actors/homing.py", ""): LOOPS,
-    ("actors/leading.py", "buffers' leases"): LOOPS,
-    ("actors/leading.py", "known ends"): LOOPS,
-    ("actors/line.py", "pxrs-line"): f"{THREADS}test_a_line_that_gets_rubbish_answers_every_call",
-    ("actors/moving.py", "leaving nodes"): LOOPS,
-    ("actors/moving.py", ""): LOOPS,
-    ("actors/probing.py", ""): LOOPS,
-    ("actors/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
-    ("actors/pull.py", ""): f"{SUPERVISION}test_work_done_once_tells_its_fault_and_answers_none",
     (
-        "actors/runtime.py",
+        "actors/consumer/consumer_actor.py",
+        "on_prepare",
+    ): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
+    (
+        "actors/consumer/consumer_actor.py",
+        "on_revoked",
+    ): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
+    ("actors/coordinator/coordinator.py", "metrics"): LOOPS,
+    ("actors/coordinator/consumer_supervisor.py", ""): CREW,
+    ("actors/coordinator/drain_watch.py", ""): LOOPS,
+    ("actors/coordinator/drain_watch.py", "watch"): LOOPS,
+    ("actors/buffer/fetch_client.py", "asking for one"): LOOPS,
+    ("actors/coordinator/group_supervision.py", "its life"): GROUP,
+    ("actors/coordinator/group_controller.py", "telling the logs"): LOOPS,
+    (
+        "actors/buffer/coordinator_recovery.py",
+        "its coordinator's watch",
+    ): f"{THREADS}test_a_thread_goes_on",
+    ("actors/coordinator/home_controller.py", "rounds"): LOOPS,
+    ("actors/coordinator/home_controller.py", ""): LOOPS,
+    ("actors/coordinator/leadership.py", "buffers' leases"): LOOPS,
+    ("actors/coordinator/leadership.py", "known ends"): LOOPS,
+    (
+        "actors/buffer/local_socket.py",
+        "pxrs-line",
+    ): f"{THREADS}test_a_line_that_gets_rubbish_answers_every_call",
+    ("actors/coordinator/buffer_moves.py", "leaving nodes"): LOOPS,
+    ("actors/coordinator/buffer_moves.py", ""): LOOPS,
+    ("actors/cluster/node_watch.py", ""): LOOPS,
+    ("actors/client/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
+    (
+        "actors/client/pull_consumer.py",
+        "",
+    ): f"{SUPERVISION}test_work_done_once_tells_its_fault_and_answers_none",
+    (
+        "actors/consumer/group_member.py",
         "",
     ): f"{SUPERVISION}test_a_loop_of_a_member_begins_again_and_its_work_goes_on",
     (
-        "actors/staff.py",
+        "actors/coordinator/consumer_replicas.py",
         "keeping the crew",
     ): f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later",
-    ("actors/staff.py", "ending orphans"): LOOPS,
-    ("actors/started.py", "pxrs-started"): (
+    ("actors/coordinator/consumer_replicas.py", "ending orphans"): LOOPS,
+    ("actors/buffer/start_notice.py", "pxrs-started"): (
         f"{THREADS}test_a_buffer_that_cannot_tell_its_start_starts"
     ),
-    ("actors/store_thread.py", "a look"): LOOPS,
-    ("actors/store_thread.py", "looks"): LOOPS,
-    ("actors/tenant_routes.py", "leases"): LOOPS,
-    ("actors/tenant_routes.py", "moves"): LOOPS,
-    ("actors/tenant_routes.py", "the consumers of tenant"): LOOPS,
-    ("actors/tenants.py", "pxrs-tenants"): f"{THREADS}test_a_thread_goes_on",
-    ("actors/tending.py", "mending"): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
-    ("actors/tending.py", "retention"): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
-    ("actors/watchdog.py", "beat"): LOOPS,
-    ("actors/watchdog.py", "pxrs-pulse"): f"{THREADS}test_a_pulse_is_answered_again",
-    ("actors/watchdog.py", "pxrs-watchdog"): f"{THREADS}test_a_thread_goes_on",
+    ("actors/coordinator/store_thread.py", "a look"): LOOPS,
+    ("actors/coordinator/store_thread.py", "looks"): LOOPS,
+    ("actors/coordinator/tenant_router.py", "leases"): LOOPS,
+    ("actors/coordinator/tenant_router.py", "moves"): LOOPS,
+    ("actors/coordinator/tenant_router.py", "the consumers of tenant"): LOOPS,
+    ("actors/client/tenants.py", "pxrs-tenants"): f"{THREADS}test_a_thread_goes_on",
     (
-        "actors/worker.py",
+        "actors/buffer/maintenance.py",
+        "mending",
+    ): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
+    (
+        "actors/buffer/maintenance.py",
+        "retention",
+    ): f"{THREADS}test_what_a_buffer_does_of_itself_goes_on",
+    ("actors/cluster/watchdog.py", "beat"): LOOPS,
+    ("actors/cluster/watchdog.py", "pxrs-pulse"): f"{THREADS}test_a_pulse_is_answered_again",
+    ("actors/cluster/watchdog.py", "pxrs-watchdog"): f"{THREADS}test_a_thread_goes_on",
+    (
+        "actors/consumer/worker.py",
         "",
     ): f"{SILENT}test_what_a_handler_raises_is_a_failed_attempt_of_its_message",
     (
-        "actors/workers.py",
+        "actors/consumer/worker_pool.py",
         "",
     ): f"{SILENT}test_an_on_assigned_that_raises_holds_up_its_partition_until_it_does_not",
-    ("actors/writer.py", "syncing"): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
-    ("actors/writer.py", "writing"): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
+    (
+        "actors/buffer/log_writer.py",
+        "syncing",
+    ): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
+    (
+        "actors/buffer/log_writer.py",
+        "writing",
+    ): f"{THREADS}test_a_writer_answers_every_job_and_goes_on",
     ("pxrs_ray/dashboard/server.py", "looking"): LOOPS,
     (
-        "spark/demo.py",
+        "pxrs_ray/demo/run.py",
         "pxrs-demo-feed",
     ): f"{THREADS}test_a_feed_in_the_background_raises_where_it_is_asked_for",
-    ("spark/feed.py", "pxrs-progress"): f"{THREADS}test_a_thread_goes_on",
+    ("spark/write.py", "pxrs-progress"): f"{THREADS}test_a_thread_goes_on",
 }
 
 
@@ -144,7 +170,7 @@ def places_of(path: Path) -> set[tuple[str, str]]:
 
 def test_every_place_is_injected_into() -> None:
     found = set().union(*(places_of(path) for path in files_of_the_product()))
-    found = {place for place in found if place[0] != "pxrs_ray/supervisor.py"}
+    found = {place for place in found if place[0] != "pxrs_ray/supervision/supervisor.py"}
     literal = {place for place in found if place[1]}
     named = set(PLACES)
     assert literal <= named, "a new place: inject into it, and name the test"
@@ -160,16 +186,16 @@ def test_every_place_is_injected_into() -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, names in (
-        (autoscale, ["LOOK_PAUSE_S"]),
-        (buffers, ["PING_PAUSE_S"]),
-        (draining, ["LOOK_PAUSE_S"]),
-        (fetching, ["ASK_AGAIN_S"]),
-        (homing, ["ROUND_PAUSE_S"]),
+        (autoscaler, ["LOOK_PAUSE_S"]),
+        (buffer_pool, ["PING_PAUSE_S"]),
+        (drain_watch, ["LOOK_PAUSE_S"]),
+        (fetch_client, ["ASK_AGAIN_S"]),
+        (home_controller, ["ROUND_PAUSE_S"]),
         (metrics, ["REPORT_EVERY_S"]),
         (store_thread, ["PAUSE_MOST_S", "FRESH_S"]),
-        (tenant_routes, ["LOOK_EVERY_S"]),
+        (tenant_router, ["LOOK_EVERY_S"]),
         (tenants, ["SYNC_EVERY_S"]),
-        (tending, ["MEND_EVERY_S", "RETAIN_EVERY_S"]),
+        (maintenance, ["MEND_EVERY_S", "RETAIN_EVERY_S"]),
         (watchdog, ["LOOK_PAUSE_S", "ANSWER_WAIT_S"]),
     ):
         for name in names:
@@ -178,14 +204,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     host = SimpleNamespace(group="g")
-    made: Any = autoscale.Autoscale(SimpleNamespace(crew=1), host, None)  # type: ignore[arg-type]
+    made: Any = autoscaler.Autoscaler(SimpleNamespace(crew=1), host, None)  # type: ignore[arg-type]
     made._look = answers(fails)
     made.configure(ScalingConfig())
     return made.close
 
 
 async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    pool = buffers.BufferPool("t", 1, "")
+    pool = buffer_pool.BufferPool("t", 1, "")
     patch.setattr(pool, "_call", _pinged)
     pool._handles[0] = SimpleNamespace()
 
@@ -197,7 +223,7 @@ async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _buffers_failing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    pool = buffers.BufferPool("t", 1, "")
+    pool = buffer_pool.BufferPool("t", 1, "")
     pool._handles[0] = SimpleNamespace()
     patch.setattr(pool, "_look", answers(fails))
     pool.keep_granting()
@@ -215,14 +241,14 @@ async def _metrics(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _draining(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(draining, "draining_nodes", lambda: fails() or set())
-    return draining.DrainWatch(list).close
+    patch.setattr(drain_watch, "draining_nodes", lambda: fails() or set())
+    return drain_watch.DrainWatch(list).close
 
 
 async def _leaving(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(draining, "draining_nodes", lambda: {"n"})
+    patch.setattr(drain_watch, "draining_nodes", lambda: {"n"})
     one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=answers(fails))
-    return draining.DrainWatch(lambda: [one]).close
+    return drain_watch.DrainWatch(lambda: [one]).close
 
 
 async def _fetching(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
@@ -233,8 +259,8 @@ async def _fetching(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
         line=SimpleNamespace(remote=answers(fails)),
         fetch=SimpleNamespace(remote=lambda *arguments: never()),
     )
-    patch.setattr(fetching, "connect", lambda name: None)
-    made = fetching.Fetching(handle)
+    patch.setattr(fetch_client, "connect", lambda name: None)
+    made = fetch_client.FetchClient(handle)
     await made.fetch()
     return made.close
 
@@ -264,29 +290,29 @@ async def _look_on(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _moves(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    routes: Any = object.__new__(tenant_routes.TenantRoutes)
+    routes: Any = object.__new__(tenant_router.TenantRouter)
     routes._queue, routes._operating = "q", asyncio.Lock()
     routes._supervisor, routes._look = Supervisor("tenants of q"), answers(fails)
     return routes._supervisor.keep("moves", routes._look_for_ever).cancel
 
 
 async def _tenants_leases(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    routes: Any = object.__new__(tenant_routes.TenantRoutes)
+    routes: Any = object.__new__(tenant_router.TenantRouter)
     routes._leases = SimpleNamespace(look=lambda now_s: fails())
     routes._supervisor = Supervisor("tenants of q")
     return routes._supervisor.keep("leases", routes._tick_for_ever).cancel
 
 
 async def _orphans(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(staff, "kill_orphans", answers(fails))
+    patch.setattr(consumer_replicas, "kill_orphans", answers(fails))
     spec: Any = SimpleNamespace(topology="t", group="g")
-    made = staff.Staff(spec, SimpleNamespace(), answers(fails))  # type: ignore[arg-type]
-    await made.restore(CrewDocument())
+    made = consumer_replicas.ConsumerReplicas(spec, SimpleNamespace(), answers(fails))  # type: ignore[arg-type]
+    await made.restore(ReplicasDocument())
     return made._supervisor.close
 
 
 async def _tenants_consumers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    routes: Any = object.__new__(tenant_routes.TenantRoutes)
+    routes: Any = object.__new__(tenant_router.TenantRouter)
     routes._supervisor = Supervisor("tenants of q")
     routes._start = lambda tenant, options: fails()
     while not fails.worked.is_set():
@@ -295,14 +321,16 @@ async def _tenants_consumers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 
 async def _telling(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    from pxrs_ray.actors import group_shell
+    from pxrs_ray.actors.coordinator import group_controller
 
-    patch.setattr(group_shell, "PASSED_PAUSE_S", 0.01)
-    shell: Any = object.__new__(group_shell.GroupShell)
-    shell.logs = SimpleNamespace(try_again=answers(fails))
-    shell._told, shell.checkpoints = {}, dict
-    shell.host = SimpleNamespace(core=SimpleNamespace(state=SimpleNamespace(rows=[], members={})))
-    return Supervisor("group t/g").keep("telling the logs", shell._passed_loop).cancel
+    patch.setattr(group_controller, "PASSED_PAUSE_S", 0.01)
+    controller: Any = object.__new__(group_controller.GroupController)
+    controller.logs = SimpleNamespace(try_again=answers(fails))
+    controller._told, controller.checkpoints = {}, dict
+    controller.host = SimpleNamespace(
+        core=SimpleNamespace(state=SimpleNamespace(rows=[], members={}))
+    )
+    return Supervisor("group t/g").keep("telling the logs", controller._passed_loop).cancel
 
 
 async def _beat(fails: Fails, patch: pytest.MonkeyPatch) -> Any:

@@ -18,22 +18,16 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import (
-    buffers,
-    heir,
-    staff,
-    started,
-    tenants,
-    tending,
-    watchdog,
-    writer,
-)
-from pxrs_ray.actors.line import Line, LineServer, connect
+from pxrs_ray.actors.buffer import coordinator_recovery, log_writer, maintenance, start_notice
+from pxrs_ray.actors.buffer.local_socket import SocketClient, SocketServer, connect
+from pxrs_ray.actors.client import tenants
+from pxrs_ray.actors.cluster import watchdog
+from pxrs_ray.actors.coordinator import buffer_pool, consumer_replicas
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import BufferAway
-from pxrs_ray.log.wire import BufferInfo
-from pxrs_ray.supervision import RestartRules
-from pxrs_ray.supervisor import Supervisor, problems_here
+from pxrs_ray.supervision.restart_rules import RestartRules
+from pxrs_ray.supervision.supervisor import Supervisor, problems_here
 from tests.actors.ends import KINDS
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
@@ -66,15 +60,15 @@ def test_a_thread_goes_on(
         assert fails.worked.wait(10)
         producer._ended.set()
     elif place == "an heir":
-        monkeypatch.setattr(heir, "LOOK_PAUSE_S", 0.01)
-        monkeypatch.setattr(heir, "QUIET_S_MIN", 0.0)
-        one = heir.Heir("t", 0, 0.0)
+        monkeypatch.setattr(coordinator_recovery, "LOOK_PAUSE_S", 0.01)
+        monkeypatch.setattr(coordinator_recovery, "QUIET_S_MIN", 0.0)
+        one = coordinator_recovery.CoordinatorRecovery("t", 0, 0.0)
         monkeypatch.setattr(one, "_make_where_it_belongs", fails)
-        one.remember(heir.Will(PxrsConfig(name="t", queues={"q": {}}), 1))
+        one.remember(coordinator_recovery.RecoveryPlan(PxrsConfig(name="t", queues={"q": {}}), 1))
         assert fails.worked.wait(10)
         one.close()
     else:
-        feed = importlib.import_module("pxrs_ray.spark.feed")
+        feed = importlib.import_module("pxrs_ray.spark.write")
         monkeypatch.setattr(feed, "BAR_EVERY_S", 0.01)
         with feed._watched(fails):
             assert fails.worked.wait(10)
@@ -90,9 +84,9 @@ def test_a_buffer_that_cannot_tell_its_start_starts(
         asked.set()
         raise KINDS[kind]()
 
-    monkeypatch.setattr(started.ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(started.ray, "get_actor", lookup)
-    started.tell_started("t", 0)
+    monkeypatch.setattr(start_notice.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(start_notice.ray, "get_actor", lookup)
+    start_notice.tell_started("t", 0)
     assert asked.wait(10)
 
 
@@ -154,10 +148,10 @@ def test_a_line_that_gets_rubbish_answers_every_call(kind: str) -> None:
             fails()
             return 7
 
-        server = LineServer({"m": method})
+        server = SocketServer({"m": method})
         connected = connect(await server.open())
         assert connected is not None
-        line = Line(connected)
+        line = SocketClient(connected)
         failed = line.call("m")
         await until(failed.done)
         assert failed.exception() is not None and not line.broken
@@ -179,14 +173,14 @@ def test_a_line_that_gets_rubbish_answers_every_call(kind: str) -> None:
 
 
 def _message(number: int) -> bytes:
-    from pxrs_ray.actors.line import _packed
+    from pxrs_ray.actors.buffer.local_socket import _packed
 
     return _packed((number, "m", ()))
 
 
 @every_kind
 def test_a_feed_in_the_background_raises_where_it_is_asked_for(kind: str) -> None:
-    demo = importlib.import_module("pxrs_ray.spark.demo")
+    demo = importlib.import_module("pxrs_ray.demo.run")
     work = demo._Background(Fails(kind, 1))
     with pytest.raises(KINDS[kind]):
         work.result(5)
@@ -218,7 +212,7 @@ class Log:
 @pytest.mark.parametrize("size_bytes", [1, 1 << 30], ids=["at once", "on a thread"])
 def test_a_writer_answers_every_job_and_goes_on(kind: str, size_bytes: int) -> None:
     async def main() -> None:
-        made, log = writer.Writer(lambda log: None), Log()
+        made, log = log_writer.LogWriter(lambda log: None), Log()
         bad = made.do(Fails(kind, 1), (), size_bytes)
         good = made.do(lambda: 7, (), size_bytes)
         told = await asyncio.gather(bad, good, return_exceptions=True)
@@ -248,12 +242,12 @@ def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
     async def main() -> None:
         fails, log = Fails(kind, 2), Log()
         log.fails = fails
-        library: Any = SimpleNamespace(
+        manager: Any = SimpleNamespace(
             due=lambda now_ms: fails() or [] if what == "mending" else [],
             all_logs=lambda: [log] if what == "retention" else [],
         )
-        made = writer.Writer(lambda log: None)
-        loops = tending.Tending(library, SimpleNamespace(behind=False), made, {})  # type: ignore[arg-type]
+        made = log_writer.LogWriter(lambda log: None)
+        loops = maintenance.Maintenance(manager, SimpleNamespace(behind=False), made, {})  # type: ignore[arg-type]
         loops.begin()
         seen: set[str] = set()
         await until(lambda: seen.update(problems_here()) or fails.worked.is_set())
@@ -265,7 +259,7 @@ def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
 
 
 def test_what_is_wrong_with_a_buffers_loops_is_told_by_the_topology() -> None:
-    pool = buffers.BufferPool("t", 1, "")
+    pool = buffer_pool.BufferPool("t", 1, "")
     pool._note(BufferInfo("t", 0, "i", 7, "node", (), problems=("retention of q/0: no space",)))
     assert pool.problems() == ["buffer 0 (pid 7 on node node): retention of q/0: no space"]
     pool._note(BufferInfo("t", 0, "i", 7, "node", ()))
@@ -276,7 +270,7 @@ def test_what_is_wrong_with_a_buffers_loops_is_told_by_the_topology() -> None:
 def test_what_a_consumer_does_beside_its_work_goes_on(
     world: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from pxrs_ray.actors import consumer as consumer_module
+    from pxrs_ray.actors.consumer import consumer_actor as consumer_module
 
     monkeypatch.setattr(consumer_module, "LOOK_EVERY_S", 0.01)
     fails = Fails(kind, 2)
@@ -284,7 +278,7 @@ def test_what_a_consumer_does_beside_its_work_goes_on(
     async def main() -> None:
         here: World = world(1)
         await here.up()
-        monkeypatch.setattr(consumer_module.InHand, "look", lambda self: fails())
+        monkeypatch.setattr(consumer_module.CallRecord, "look", lambda self: fails())
         consumer = await here.consumer("c1", lambda message: None)
         await until(fails.worked.is_set)
         assert any("looking" in line and kind in line for line in consumer._problems())
@@ -300,7 +294,7 @@ def test_what_a_consumer_does_beside_its_work_goes_on(
 def test_a_hand_over_that_fails_ends_the_process(
     world: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from pxrs_ray.actors import consumer as consumer_module
+    from pxrs_ray.actors.consumer import consumer_actor as consumer_module
 
     ended: list[int] = []
 
@@ -333,14 +327,14 @@ def test_a_crew_that_could_not_be_kept_is_kept_later(kind: str) -> None:
         state = SimpleNamespace(members={})
         host: Any = SimpleNamespace(core=SimpleNamespace(settings=settings, state=state))
         spec: Any = SimpleNamespace(group="g")
-        made = staff.Staff(spec, host, keep)
+        made = consumer_replicas.ConsumerReplicas(spec, host, keep)
         for member in ("a", "b"):
             made.incarnations[member] = 1
             made._changed()
             await asyncio.sleep(0)
         made.incarnations["c"] = 1
-        made.crew = SimpleNamespace(hands=dict.fromkeys("abc"), handler=None)  # type: ignore[assignment]
-        made.crew.hands.clear()
+        made.crew = SimpleNamespace(replicas=dict.fromkeys("abc"), handler=None)  # type: ignore[assignment]
+        made.crew.replicas.clear()
         made._changed()
         await until(lambda: kept)
         assert any(kind in line for line in made._supervisor.problems()) or not fails.left

@@ -6,8 +6,8 @@ import inspect
 import subprocess
 import sys
 
-from pxrs_ray.actors.coordinator import Coordinator
-from pxrs_ray.actors.face import METHODS, CoordinatorActor
+from pxrs_ray.actors.coordinator.coordinator import Coordinator
+from pxrs_ray.actors.coordinator.coordinator_actor import METHODS, CoordinatorActor
 
 OF_SHELLS = ("check_leading",)
 
@@ -30,10 +30,11 @@ def loaded(imports: str, *wanted: str) -> str:
 
 
 def test_asking_needs_none_of_what_working_needs() -> None:
-    imports = "pxrs_ray.actors.face, pxrs_ray.actors.topology, pxrs_ray.cli._ray, pxrs_ray.stats"
+    face = "pxrs_ray.actors.coordinator.coordinator_actor, pxrs_ray.actors.client.topology"
+    imports = f"{face}, pxrs_ray.cli._ray, pxrs_ray.status.answers"
     assert loaded(imports, "numpy", "pyarrow", "pydantic") == "[]\n"
 
 
 def test_a_buffer_needs_no_configuration_to_begin() -> None:
     """Who waits for one that was killed waits for its imports."""
-    assert loaded("pxrs_ray.actors.buffer", "pydantic", "pxrs_ray.config") == "[]\n"
+    assert loaded("pxrs_ray.actors.buffer.buffer_actor", "pydantic", "pxrs_ray.config") == "[]\n"

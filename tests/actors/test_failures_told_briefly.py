@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.in_process import World
 from tests.actors.in_process import world as world
 

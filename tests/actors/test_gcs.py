@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from ray.exceptions import RpcError
 
-from pxrs_ray.actors import draining, gcs, link
-from pxrs_ray.actors.gcs import GcsCalls
-from pxrs_ray.actors.link import CoordinatorLink
+from pxrs_ray.actors.cluster import coordinator_client, gcs
+from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
+from pxrs_ray.actors.cluster.gcs import GcsCalls
+from pxrs_ray.actors.coordinator import drain_watch
 from pxrs_ray.errors import DeadlineExceeded
-from pxrs_ray.supervisor import off_loop
+from pxrs_ray.supervision.supervisor import off_loop
 from tests.actors.in_process import until
 from tests.actors.programs import told_by
 
@@ -116,11 +117,11 @@ def test_a_link_calls_who_it_knew_while_nobody_can_be_asked(
     known = SimpleNamespace(member=SimpleNamespace(remote=lambda *_: _awaits(Reply())))
 
     async def main() -> None:
-        there = CoordinatorLink("t")
+        there = CoordinatorClient("t")
         there._handle, there._in_doubt = known, False
         fails.append(False)
         fails.reverse()
-        monkeypatch.setattr(link, "FIND_S", 0.1)
+        monkeypatch.setattr(coordinator_client, "FIND_S", 0.1)
         monkeypatch.setattr(gcs.ray, "get_actor", hanging)
         assert await there.call("member", timeout_s=5.0) == "heard"
         assert hanging.calls == 1
@@ -135,11 +136,11 @@ async def _awaits(reply: Any) -> Any:
 
 def test_the_watch_for_drained_nodes_freezes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = Hanging()
-    monkeypatch.setattr(draining, "draining_nodes", partial(hanging))
-    monkeypatch.setattr(draining, "LOOK_PAUSE_S", 0.01)
+    monkeypatch.setattr(drain_watch, "draining_nodes", partial(hanging))
+    monkeypatch.setattr(drain_watch, "LOOK_PAUSE_S", 0.01)
 
     async def main() -> None:
-        watch = draining.DrainWatch(list)
+        watch = drain_watch.DrainWatch(list)
         await until(lambda: hanging.calls)
         began_s = time.monotonic()
         for _ in range(20):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import group_host, group_life
-from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.actors.coordinator import group_runtime, group_supervision
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import (
     CoordinatorDeposed,
@@ -22,11 +22,20 @@ from pxrs_ray.errors import (
     UnknownMember,
     UsageError,
 )
-from pxrs_ray.events import Commit, Configure, Dismiss, Heartbeat, Join, Leave, Progress, Release
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import (
+    Commit,
+    Configure,
+    Dismiss,
+    Heartbeat,
+    Join,
+    Leave,
+    Progress,
+    Release,
+)
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Generation, Member, Outcome, Snapshot
 from pxrs_ray.store import open_store
-from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.store.registry import RegistryStore
 
 PARTITIONS = 4
 ROUNDS = 12
@@ -90,10 +99,10 @@ class World:
     def __init__(self, url: str, names: tuple[str, ...] = ("sick", "well")) -> None:
         self.store = open_store(url)
         self.thread = StoreThread(lambda: self.store)
-        self.shells = {name: Shell(self.store, self.thread) for name in names}
+        self.controllers = {name: Shell(self.store, self.thread) for name in names}
         self.hosts = {
-            name: GroupHost(name, self.store, self.thread, SystemClock(), shell, 20)
-            for name, shell in self.shells.items()
+            name: GroupRuntime(name, self.store, self.thread, SystemClock(), controller, 20)
+            for name, controller in self.controllers.items()
         }
 
     async def start(self) -> None:
@@ -116,9 +125,9 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_life, "RELOAD_PAUSE_S", 0.001)
-    monkeypatch.setattr(group_host, "TICK_MS_MAX", 5)
-    monkeypatch.setattr(group_host, "TICK_MS_MIN", 1)
+    monkeypatch.setattr(group_supervision, "RELOAD_PAUSE_S", 0.001)
+    monkeypatch.setattr(group_runtime, "TICK_MS_MAX", 5)
+    monkeypatch.setattr(group_runtime, "TICK_MS_MIN", 1)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -140,7 +149,7 @@ def play(world: World, scene: Callable[[World], Any], timeout_s: float = 20) -> 
 INCARNATIONS = itertools.count(1)
 
 
-async def work(host: GroupHost, rounds: int) -> None:
+async def work(host: GroupRuntime, rounds: int) -> None:
     """Members that come, commit to `rounds` more, and go, asking again as real ones do."""
     done = min(row.checkpoint for row in host.core.state.rows)
     goal = done + rounds
@@ -185,7 +194,7 @@ def owner_of(world: World, place: str) -> Any:
     host = world.hosts["sick"]
     return {
         "store": world.store,
-        "shell": world.shells["sick"],
+        "shell": world.controllers["sick"],
         "host": host,
         "core": host.core,
         "life": host._life,
@@ -212,7 +221,7 @@ def test_one_fault_fails_one_group_which_heals(
             rounds += 4
         await work(sick, ROUNDS)
         await work(well, ROUNDS)
-        assert [shell.ended for shell in world.shells.values()] == [[], []]
+        assert [controller.ended for controller in world.controllers.values()] == [[], []]
         assert sick.halted is None and well.halted is None
         assert await world.checkpoints("sick") == [rounds + ROUNDS] * PARTITIONS
         assert await world.checkpoints("well") == [ROUNDS] * PARTITIONS
@@ -229,7 +238,7 @@ def test_a_group_that_failed_says_so_and_the_others_do_not(url: str) -> None:
         await work(sick, 4)
         assert "the pipe is clogged" in sick.problem and "loaded again" in sick.problem
         assert sick.core.state.generation == before + 1 and well.problem == ""
-        assert world.shells["sick"].fenced == {
+        assert world.controllers["sick"].fenced == {
             row.partition: row.epoch for row in sick.core.state.rows
         }
 
@@ -239,7 +248,7 @@ def test_a_group_that_failed_says_so_and_the_others_do_not(url: str) -> None:
 def test_a_fault_that_stays_is_tried_again_with_longer_pauses_and_told_to_those_who_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_host, "WELL_WAIT_S", 0.2)
+    monkeypatch.setattr(group_runtime, "WELL_WAIT_S", 0.2)
 
     async def scene(world: World) -> None:
         sick, well = world.hosts["sick"], world.hosts["well"]
@@ -289,21 +298,21 @@ def test_a_newer_coordinator_and_a_lost_registry_are_no_passing_faults() -> None
         def deposed(group: str) -> Any:
             raise CoordinatorDeposed("another leads")
 
-        world.shells["sick"].lead_again = deposed  # type: ignore[method-assign,assignment]
+        world.controllers["sick"].lead_again = deposed  # type: ignore[method-assign,assignment]
         Broken(sick, "_until_tick_ms", lambda: RuntimeError("a fault"), 1)
-        await world.shells["sick"].over.wait()
-        assert isinstance(world.shells["sick"].ended[0], CoordinatorDeposed)
+        await world.controllers["sick"].over.wait()
+        assert isinstance(world.controllers["sick"].ended[0], CoordinatorDeposed)
 
         def lost(group: str) -> Any:
             raise StoreCorrupted("it went back")
 
-        world.shells["well"].lead_again = lost  # type: ignore[method-assign,assignment]
+        world.controllers["well"].lead_again = lost  # type: ignore[method-assign,assignment]
         Broken(well, "_until_tick_ms", lambda: RuntimeError("a fault"), 1)
         with pytest.raises(StoreCorrupted):
             while True:
                 await well.submit(Configure(paused=True))
                 await asyncio.sleep(0.001)
-        assert well.problem == "it went back" and not world.shells["well"].ended
+        assert well.problem == "it went back" and not world.controllers["well"].ended
 
     play(World("memory:"), scene)
 

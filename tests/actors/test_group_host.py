@@ -1,4 +1,4 @@
-"""`GroupHost` without Ray: durable before told, a store that is down, lost or led by another."""
+"""`GroupRuntime` without Ray: durable before told, a store that is down, lost or led by another."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, StoreCorrupted, StoreUnavailable
-from pxrs_ray.events import Commit, Configure, Dismiss, Heartbeat, Join, Leave, Progress, Release
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import (
+    Commit,
+    Configure,
+    Dismiss,
+    Heartbeat,
+    Join,
+    Leave,
+    Progress,
+    Release,
+)
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, Outcome, Record, Snapshot
 from pxrs_ray.store.memory import MemoryStore
 
@@ -67,7 +76,9 @@ class World:
         self.thread = StoreThread(lambda: self.store)
         self.told = Told(self.store)
         self.settings = GroupSettings(lease_ms=lease_ms)
-        self.host = GroupHost("g", self.store, self.thread, SystemClock(), self.told, history_keep)
+        self.host = GroupRuntime(
+            "g", self.store, self.thread, SystemClock(), self.told, history_keep
+        )
 
     async def start(self) -> None:
         await self.thread.open()

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from typing import Any
 
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
 

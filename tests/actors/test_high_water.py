@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors import starting
-from pxrs_ray.actors.high_water import NAME, HighWater, accept_loss
-from pxrs_ray.actors.starting import patiently
+from pxrs_ray.actors.coordinator import startup
+from pxrs_ray.actors.coordinator.registry_witness import NAME, RegistryWitness, accept_loss
+from pxrs_ray.actors.coordinator.startup import patiently
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 
 
-def noted(folder: Path) -> HighWater:
-    found = HighWater(folder, "first")
+def noted(folder: Path) -> RegistryWitness:
+    found = RegistryWitness(folder, "first")
     found.check("g", 1, 0)
     found.note("g", 3, 17)
-    return HighWater(folder, "first")
+    return RegistryWitness(folder, "first")
 
 
 def test_what_is_ahead_is_believed(tmp_path: Path) -> None:
@@ -37,18 +37,18 @@ def test_what_went_back_is_refused(tmp_path: Path, generation: int, version: int
 def test_another_registry_is_refused_unless_it_lives_in_memory(tmp_path: Path) -> None:
     noted(tmp_path)
     with pytest.raises(StoreCorrupted, match="emptied or replaced"):
-        HighWater(tmp_path, "second")
-    fresh = HighWater(tmp_path, "second", kept=False)
+        RegistryWitness(tmp_path, "second")
+    fresh = RegistryWitness(tmp_path, "second", kept=False)
     fresh.check("g", 1, 0)
     fresh.note("g", 1, 1)
     with pytest.raises(StoreCorrupted):
-        HighWater(tmp_path, "second", kept=False).check("g", 1, 1)
+        RegistryWitness(tmp_path, "second", kept=False).check("g", 1, 1)
 
 
 def test_a_note_that_cannot_be_read_is_told_and_stops_nobody(tmp_path: Path) -> None:
     noted(tmp_path)
     next(tmp_path.glob("*high-water.json")).write_text("{")
-    found = HighWater(tmp_path, "first")
+    found = RegistryWitness(tmp_path, "first")
     found.check("g", 1, 0)
     assert "cannot be read" in found.problems[0]
 
@@ -68,7 +68,7 @@ class UsedUp(Files):
 
 def test_a_note_that_cannot_be_read_for_a_moment_is_not_forgotten(tmp_path: Path) -> None:
     noted(tmp_path).note("h", 7, 70)
-    found = HighWater(tmp_path, "first", files=UsedUp(2))
+    found = RegistryWitness(tmp_path, "first", files=UsedUp(2))
     found.check("g", 1, 0)
     found.note("g", 2, 18)
     assert "cannot be written" in found.problems[0]
@@ -76,27 +76,27 @@ def test_a_note_that_cannot_be_read_for_a_moment_is_not_forgotten(tmp_path: Path
     assert found.problems == []
     for group, generation in (("g", 3), ("h", 7)):
         with pytest.raises(StoreCorrupted, match="lost accepted writes"):
-            HighWater(tmp_path, "first").check(group, generation, 100)
+            RegistryWitness(tmp_path, "first").check(group, generation, 100)
 
 
 def test_another_registry_is_noticed_by_the_next_start_that_can_read(tmp_path: Path) -> None:
     noted(tmp_path)
-    found = HighWater(tmp_path, "second", files=UsedUp(1))
+    found = RegistryWitness(tmp_path, "second", files=UsedUp(1))
     found.note("g", 1, 1)
     with pytest.raises(StoreCorrupted, match="emptied or replaced"):
-        HighWater(tmp_path, "second")
+        RegistryWitness(tmp_path, "second")
     accept_loss(tmp_path, "me")
-    unread = HighWater(tmp_path, "second", files=UsedUp(1))
+    unread = RegistryWitness(tmp_path, "second", files=UsedUp(1))
     unread.note("g", 2, 2)
-    assert HighWater(tmp_path, "second").accepted == "me"
+    assert RegistryWitness(tmp_path, "second").accepted == "me"
 
 
 def test_a_removed_group_does_not_come_back_with_a_note_that_is_read_late(tmp_path: Path) -> None:
     noted(tmp_path)
-    found = HighWater(tmp_path, "first", files=UsedUp(2))
+    found = RegistryWitness(tmp_path, "first", files=UsedUp(2))
     found.forget("g")
     found.note("h", 1, 1)
-    HighWater(tmp_path, "first").check("g", 1, 0)
+    RegistryWitness(tmp_path, "first").check("g", 1, 0)
 
 
 def test_a_start_waits_for_its_notes_and_not_for_ever(
@@ -105,11 +105,11 @@ def test_a_start_waits_for_its_notes_and_not_for_ever(
     noted(tmp_path)
     files = UsedUp(2)
 
-    def read(strict: bool) -> HighWater:
-        return HighWater(tmp_path, "first", files=files, strict=strict)
+    def read(strict: bool) -> RegistryWitness:
+        return RegistryWitness(tmp_path, "first", files=files, strict=strict)
 
     found = asyncio.run(patiently(read))
     assert found.problems == [] and found.generation("g") == 3
-    monkeypatch.setattr(starting, "NOTES_WAIT_S", 0.3)
+    monkeypatch.setattr(startup, "NOTES_WAIT_S", 0.3)
     files.times = 1_000
     assert "cannot be read" in asyncio.run(patiently(read)).problems[0]

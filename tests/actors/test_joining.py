@@ -15,8 +15,8 @@ import pytest
 import ray
 from ray._private import services
 
-from pxrs_ray.actors import joining
-from pxrs_ray.actors.joining import join, join_or_start
+from pxrs_ray.actors.cluster import join as joining
+from pxrs_ray.actors.cluster.join import join, join_or_start
 from pxrs_ray.errors import UsageError
 from tests.servers import free_port
 
@@ -124,7 +124,7 @@ def test_the_token_that_is_here_is_taken_along(
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray/auth_token").write_text("a" * 64)
     code = (
-        "import os; from pxrs_ray.actors.joining import take_the_token as take\n"
+        "import os; from pxrs_ray.actors.cluster.join import take_the_token as take\n"
         "take(); print(os.environ.get('RAY_AUTH_MODE'))"
     )
     without = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.delivery import DeliveredBatch, Delivery
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import BatchRecorder, Recorder, eventually
 

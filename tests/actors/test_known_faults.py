@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from examples.own_store import JsonFileStore
-from pxrs_ray.actors.calls import CoordinatorCalls
-from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import UnknownMember
-from pxrs_ray.events import Dismiss, Heartbeat, Join
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import Dismiss, Heartbeat, Join
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, Snapshot
 from tests.actors.conftest import Stage, send
 from tests.actors.load import Load
@@ -63,7 +63,7 @@ def test_a_leftover_of_an_old_epoch_cannot_commit_though_its_id_owns_the_partiti
     topology = stage.deploy(partitions=1)
     group = topology.group("g", queue="q")
     send(topology, 10)
-    call = CoordinatorCalls(topology.name)
+    call = BlockingCoordinatorClient(topology.name)
 
     def member(method: str, *arguments: Any) -> Any:
         return call("member", "g", method, *arguments)
@@ -144,7 +144,7 @@ def test_a_store_that_is_not_one_of_the_known_ones_gets_heartbeats_too(tmp_path:
         thread = StoreThread(lambda: store)
         await thread.open()
         store.create()
-        host = GroupHost("g", store, thread, SystemClock(), NobodyToTell(), history_keep=100)
+        host = GroupRuntime("g", store, thread, SystemClock(), NobodyToTell(), history_keep=100)
         snapshot = store.lead("g", 2, "test")
         await host.start(snapshot, GroupSettings(lease_ms=lease_ms))
         await host.submit(Join((Member("me", 1),)))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import lease as module
-from pxrs_ray.actors.lease import LeaseGate
-from pxrs_ray.delivery import Delivery, Desk
+from pxrs_ray.actors.consumer import lease_view as module
+from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
+from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.errors import NotHeld
-from pxrs_ray.lease import MARGIN_PART, MemberLease, Title
+from pxrs_ray.group.member_lease import MARGIN_PART, MemberLease, Title
 from pxrs_ray.model import Message
 
 LEASE_S = 10.0
@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
     return fake
 
 
-def may(gate: LeaseGate) -> bool:
+def may(gate: MemberLeaseView) -> bool:
     """Whether work may begin at once; the one that waits is told to stop instead."""
     stopping = threading.Event()
 
@@ -58,7 +58,7 @@ def test_it_is_counted_from_the_sending_and_only_ever_grows() -> None:
 
 
 def test_nothing_begins_before_the_first_answer_nor_after_the_last_ones_lease(clock: Time) -> None:
-    gate = LeaseGate()
+    gate = MemberLeaseView()
     assert not may(gate) and gate.is_over()
     for _ in range(5):
         gate.answered(clock.now_s, LEASE_S)
@@ -71,7 +71,7 @@ def test_nothing_begins_before_the_first_answer_nor_after_the_last_ones_lease(cl
 
 
 def test_an_answer_from_before_a_freeze_proves_nothing(clock: Time) -> None:
-    gate = LeaseGate()
+    gate = MemberLeaseView()
     gate.answered(clock.now_s, LEASE_S)
     sent_s = clock.now_s
     clock.now_s += LEASE_S
@@ -81,7 +81,7 @@ def test_an_answer_from_before_a_freeze_proves_nothing(clock: Time) -> None:
 
 
 def test_a_worker_waits_and_goes_on_by_itself() -> None:
-    gate = LeaseGate()
+    gate = MemberLeaseView()
     answers: list[Any] = []
     worker = threading.Thread(target=lambda: answers.append(gate.may_begin(threading.Event())))
     worker.start()
@@ -97,7 +97,7 @@ def test_a_worker_waits_and_goes_on_by_itself() -> None:
 
 def test_the_tokens_of_a_delivery_are_void_when_its_title_is_over() -> None:
     held = True
-    desk = Desk("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
+    desk = DeliveryContext("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
     context = Delivery(Message(0, 3, None, b"", 0), desk).context
     assert context.holds()
     copied = pickle.loads(pickle.dumps(context))
@@ -108,7 +108,7 @@ def test_the_tokens_of_a_delivery_are_void_when_its_title_is_over() -> None:
 
 def test_a_block_whose_lease_ends_in_it_is_not_committed() -> None:
     held = True
-    desk = Desk("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
+    desk = DeliveryContext("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
     message = Delivery(Message(0, 0, None, b"", 0), desk)
     database = sqlite3.connect(":memory:", isolation_level=None)
     database.execute("CREATE TABLE paid (amount INTEGER)")

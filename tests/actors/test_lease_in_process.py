@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.consumer import Consumer
-from pxrs_ray.delivery import DeliveredBatch, Delivery
+from pxrs_ray.actors.consumer.consumer_actor import Consumer
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.errors import DeadlineExceeded, NotHeld, StoreUnavailable
-from pxrs_ray.events import Heartbeat
+from pxrs_ray.group.events import Heartbeat
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
 

@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.actors.fetching import Fetching
-from pxrs_ray.actors.line import REPLY_BYTES_MAX, AsyncLine, Line, connect
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.actors.buffer.fetch_client import FetchClient
+from pxrs_ray.actors.buffer.local_socket import (
+    REPLY_BYTES_MAX,
+    AsyncSocketClient,
+    SocketClient,
+    connect,
+)
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import Appended, Fetched, QueueSpec, Refused
 from pxrs_ray.errors import BufferAway, SequenceGap
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import Appended, Fetched, QueueSpec, Refused
 from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire
@@ -50,12 +55,12 @@ def connected(name: str) -> socket.socket:
     return found
 
 
-async def lines(name: str) -> tuple[Line, AsyncLine]:
+async def lines(name: str) -> tuple[SocketClient, AsyncSocketClient]:
     """A line of either kind; each ends with the buffer, if not before."""
-    return Line(connected(name)), await AsyncLine.to(connected(name))
+    return SocketClient(connected(name)), await AsyncSocketClient.to(connected(name))
 
 
-def call(line: Line, *arguments: Any) -> asyncio.Future[Any]:
+def call(line: SocketClient, *arguments: Any) -> asyncio.Future[Any]:
     return asyncio.wrap_future(line.call(*arguments))
 
 
@@ -123,7 +128,7 @@ def test_nothing_of_another_user_is_unpickled(
         me = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: me + 1)
         assert connect(name) is None
-        line = Line(stranger)
+        line = SocketClient(stranger)
         with pytest.raises(BufferAway):
             await asyncio.wait_for(call(line, "append", "q", [(0, *wire([b"x"], 0))], 0), WAIT_S)
         assert buffer._counts["appends"] == 0
@@ -133,7 +138,7 @@ def test_nothing_of_another_user_is_unpickled(
 
 def test_nonsense_ends_a_line_and_nothing_else(tmp_path: Path) -> None:
     async def test(buffer: Buffer, name: str) -> None:
-        line, vandal = Line(connected(name)), connected(name)
+        line, vandal = SocketClient(connected(name)), connected(name)
         vandal.setblocking(False)
         loop = asyncio.get_running_loop()
         for byte in b"\xff\xff\xff\xff":
@@ -149,7 +154,7 @@ def test_nonsense_ends_a_line_and_nothing_else(tmp_path: Path) -> None:
 def test_an_answer_that_nobody_understands_breaks_the_line() -> None:
     async def run() -> None:
         ours, theirs = socket.socketpair()
-        line = Line(ours)
+        line = SocketClient(ours)
         answer = call(line, "append", "q", [], 0)
         theirs.sendall(b"\x03\0\0\0abc")
         with pytest.raises(BufferAway):
@@ -183,7 +188,7 @@ class RayLike:
 def test_fetching_takes_the_line_for_little_and_ray_for_much(tmp_path: Path) -> None:
     async def test(buffer: Buffer, name: str) -> None:
         handle = RayLike(buffer)
-        fetching = Fetching(handle)
+        fetching = FetchClient(handle)
         await buffer.append("q", [(0, *wire([b"x"], 0))])
 
         async def offsets(at: int) -> list[int]:

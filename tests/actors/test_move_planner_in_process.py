@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors import move_planner, probing
+from pxrs_ray.actors.cluster import node_watch
+from pxrs_ray.actors.coordinator import move_planner
 from pxrs_ray.errors import NotFound, UsageError
-from pxrs_ray.leaving import COPY_BYTES_PER_S
+from pxrs_ray.topology.move_plan import COPY_BYTES_PER_S
 from tests.actors.test_homes_in_process import Cluster, cluster, coordinator, run
 from tests.actors.test_placement_in_process import end_of
 from tests.cli.pictures import buffer_stats
@@ -21,7 +22,7 @@ GB = 1_000_000_000
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(move_planner, "LOOK_S", 0.05)
-    monkeypatch.setattr(probing, "ANEW_WAIT_S", 0.5)
+    monkeypatch.setattr(node_watch, "ANEW_WAIT_S", 0.5)
 
 
 def test_a_drain_is_planned_with_sizes_rates_room_and_consumers(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.consumer import Consumer
-from pxrs_ray.delivery import DeliveredBatch, Delivery
+from pxrs_ray.actors.consumer.consumer_actor import Consumer
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from tests.actors.ends import KINDS
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world

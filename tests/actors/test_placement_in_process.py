@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import group_view, metrics
-from pxrs_ray.actors.coordinator import Coordinator
-from pxrs_ray.actors.metrics import METRICS, OF_BUFFER, Sources, TopologyMetrics
-from pxrs_ray.checkup import Level, check_topology
+from pxrs_ray.actors.coordinator import group_status, metrics
+from pxrs_ray.actors.coordinator.coordinator import Coordinator
+from pxrs_ray.actors.coordinator.metrics import METRICS, OF_BUFFER, Sources, TopologyMetrics
 from pxrs_ray.clock import monotonic_ms
-from pxrs_ray.log.wire import BufferInfo, LogEnds
-from pxrs_ray.places import AT_HOME, DEPOSED, MOVING, SILENT, WAITING, BufferStatus
-from pxrs_ray.standstill import WINDOW_MS
-from pxrs_ray.stats import PartitionStatus
+from pxrs_ray.data.protocol import BufferInfo, LogEnds
+from pxrs_ray.status.answers import PartitionStatus
+from pxrs_ray.status.diagnosis import Level, check_topology
+from pxrs_ray.status.places import AT_HOME, DEPOSED, MOVING, SILENT, WAITING, BufferStatus
+from pxrs_ray.status.standstill import WINDOW_MS
 from tests.actors.fake_buffers import until
 from tests.actors.test_homes_in_process import Cluster, cluster, coordinator, run
 from tests.cli.pictures import buffer_place, buffer_stats, topology_status
@@ -57,7 +57,7 @@ def test_waiting_silence_and_moving_are_told_apart(cluster: Cluster, tmp_path: P
 
         await until(lambda: found._pool.state(0)[0] == SILENT)
         assert await state(0) == SILENT
-        found._homing.hold(1)
+        await found._homing.hold(1)
         assert await state(1) == MOVING
         found._homing.release(1)
         assert await state(1) == AT_HOME
@@ -77,7 +77,7 @@ def test_a_buffer_that_serves_a_newer_coordinator_is_told(cluster: Cluster, tmp_
     async def scene() -> None:
         found = coordinator(tmp_path)
         await found.ping()
-        generation = found._pool.granting.generation + 1
+        generation = found._pool.grants.generation + 1
         info = BufferInfo("shop", 0, "1", 1, "", (), generation=generation, monotonic_ms=1)
         found._pool._note(info)
         state, told = found._pool.state(0)
@@ -136,7 +136,7 @@ def test_an_owned_partition_that_stands_while_its_lag_grows_is_told(
 ) -> None:
     async def scene() -> None:
         later_ms = 0
-        monkeypatch.setattr(group_view, "monotonic_ms", lambda: monotonic_ms() + later_ms)
+        monkeypatch.setattr(group_status, "monotonic_ms", lambda: monotonic_ms() + later_ms)
         found = coordinator(tmp_path)
         await found.group("g", "a", {})
         await found.member("g", "join", "m", "m-1")

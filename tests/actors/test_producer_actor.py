@@ -16,23 +16,21 @@ import pyarrow as pa
 import pytest
 import ray
 
-from pxrs_ray.actors.line import Line
-from pxrs_ray.actors.producer import Producer
-from pxrs_ray.actors.router import RouterSpec, route_block, route_blocks
+from pxrs_ray.actors.buffer.local_socket import SocketClient
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.errors import (
     DeadlineExceeded,
     NotFound,
     PartitionFull,
     ProducerError,
-    SequenceConflict,
     UsageError,
 )
-from pxrs_ray.log.limits import Durability, LogLimits
 from pxrs_ray.model import Message
-from pxrs_ray.outbox import OutboxLimits
-from pxrs_ray.partitioning import Partitioner, Spread
-from pxrs_ray.producer import ProducerLimits
-from pxrs_ray.receipt import Place, Receipt
+from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.producer.accumulator import ProducerLimits
+from pxrs_ray.producer.receipt import MessagePlace, Receipt
+from pxrs_ray.producer.sender import SenderLimits
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -136,7 +134,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
             linger_ms=0,
             batch_bytes_max=10_000,
             pending_bytes_max=60_000,
-            outbox=OutboxLimits(append_timeout_ms=5_000),
+            outbox=SenderLimits(append_timeout_ms=5_000),
         ) as producer,
     ):
         receipts: list[Receipt] = []
@@ -150,7 +148,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
 
 
 def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
-    limits = ProducerLimits(outbox=OutboxLimits(append_timeout_ms=300))
+    limits = ProducerLimits(outbox=SenderLimits(append_timeout_ms=300))
     with Producer("nowhere", "q", 1, Partitioner(1), limits) as producer:
         with pytest.raises(NotFound, match="deploy topology 'nowhere' first"):
             producer.latest_offset(0)
@@ -184,7 +182,7 @@ def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Dura
         found = everything(buffers)
         assert len(found) == sent, "lost or doubled"
         _check_order(found)
-        by_place = {Place(m.partition, m.offset): m.payload for m in found}
+        by_place = {MessagePlace(m.partition, m.offset): m.payload for m in found}
         for number, receipt in enumerate(receipts):
             place = receipt.result(0)
             assert by_place[place] == b"%d" % number
@@ -193,7 +191,7 @@ def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Dura
 def test_small_messages_take_a_line_and_another_one_after_a_restart(tmp_path: Path) -> None:
     with running_buffers(tmp_path, 1, 1) as buffers, buffers.producer(linger_ms=0) as producer:
         sent = 0
-        line: Line | None = None
+        line: SocketClient | None = None
         for pid in (buffers.pids()[0], None):
             before, deadline = line, time.monotonic() + WAIT_S
             while line is before or line is None or line.broken:
@@ -223,26 +221,3 @@ def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> Non
         assert all(log.gaps and log.state == "open" for log in ends.values())
         found = everything(buffers)
         assert {(m.partition, m.offset) for m in found} <= set(places)
-
-
-def test_a_block_that_is_routed_again_adds_nothing(tmp_path: Path) -> None:
-    with running_buffers(tmp_path) as buffers:
-        spec = RouterSpec(buffers.topology, "q", buffers.count, Spread(buffers.partitions))
-        tables = [
-            pa.table({"key": [f"{i}" for i in range(500)], "payload": [f"{b}" for _ in range(500)]})
-            for b in range(6)
-        ]
-        blocks = [*tables[:3], *(ray.put(table) for table in tables[3:])]
-        first = list(route_blocks(spec, "feed", blocks, parallel=3, num_cpus=0))
-        assert sorted(routed.block for routed in first) == list(range(6))
-        assert sum(sum(routed.rows.values()) for routed in first) == 3_000
-        assert sum(routed.repeated_rows for routed in first) == 0
-        again = list(route_blocks(spec, "feed", blocks, parallel=3, num_cpus=0))
-        assert sum(routed.repeated_rows for routed in again) == 3_000
-        assert len(everything(buffers)) == 3_000
-        with pytest.raises(SequenceConflict, match="with other content"):
-            route_block(spec, "feed", 2, tables[3])
-        assert len(everything(buffers)) == 3_000
-        assert route_block(spec, "other feed", 2, tables[3]).repeated_rows == 0
-        empty = pa.table({"key": pa.array([], pa.utf8()), "payload": pa.array([], pa.utf8())})
-        assert route_block(spec, "feed", 99, empty).rows == {}

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import ray
 
-from pxrs_ray.actors.producer import Producer
-from pxrs_ray.actors.producer_start import begin_producer
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.actors.client.producer_start import begin_producer
 from pxrs_ray.errors import ProducerFenced
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer import ProducerLimits
+from pxrs_ray.producer.accumulator import ProducerLimits
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]

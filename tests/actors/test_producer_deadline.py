@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.producer import Producer
+from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.errors import DeadlineExceeded
-from pxrs_ray.outbox import OutboxLimits
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer import ProducerLimits
+from pxrs_ray.producer.accumulator import ProducerLimits
+from pxrs_ray.producer.sender import SenderLimits
 
 
 class Silent:
@@ -32,7 +32,7 @@ class Silent:
 def test_what_nobody_acknowledges_is_given_up_at_its_deadline(way: str) -> None:
     limits = ProducerLimits(
         linger_ms=5 if way == "one that lingers" else 0,
-        outbox=OutboxLimits(append_timeout_ms=300),
+        outbox=SenderLimits(append_timeout_ms=300),
     )
     with Producer("t", "q", 1, Partitioner(1), limits, handles={0: Silent()}) as producer:
         time.sleep(0.05)  # the producer's own thread has nothing to do by then, and sleeps

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import reading as reading_module
+from pxrs_ray.actors.consumer import fetcher as reading_module
+from pxrs_ray.data.protocol import Refused
 from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.wire import Refused
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
 

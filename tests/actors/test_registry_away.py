@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.group_host import GroupHost
-from pxrs_ray.actors.member_desk import MemberDesk
-from pxrs_ray.actors.runtime import ConsumerRuntime
-from pxrs_ray.actors.specs import GroupSpec
-from pxrs_ray.actors.store_thread import StoreThread
+from pxrs_ray.actors.consumer.group_member import GroupMember
+from pxrs_ray.actors.consumer.specs import GroupSpec
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.member_api import MemberApi
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import StoreUnavailable, UnknownMember
-from pxrs_ray.events import Configure, Died, Dismiss, Heartbeat, Join
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import Configure, Died, Dismiss, Heartbeat, Join
+from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.group.write_queue import stored_owners
 from pxrs_ray.model import Epoch, Grant, Member, Outcome, PartitionId, Record, WriteKind
-from pxrs_ray.processing.course import Standing
+from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.store.memory import MemoryStore
-from pxrs_ray.write_queue import stored_owners
 
 PARTITIONS = 4
 LEASE_MS = 400
@@ -55,21 +55,21 @@ class AwayStore(MemoryStore):
         return super().renew(*arguments)
 
 
-class Hooks:
+class MemberCallbacks:
     """A consumer's work: every partition it holds comes on by an offset at each look."""
 
     def __init__(self) -> None:
         self.at: dict[PartitionId, int] = {}
         self.dropped_: list[PartitionId] = []
         self.rejoins = 0
-        self.runtime: ConsumerRuntime
+        self.runtime: GroupMember
 
     async def work(self) -> None:
         while True:
             await asyncio.sleep(0.01)
             for partition, held in self.runtime.session.holdings.items():
                 at = self.at[partition]
-                self.at[partition] += self.runtime.session.fetched(partition, held.epoch, at, 1, 1)
+                self.at[partition] += self.runtime.session.fetched(partition, held.epoch, at, 1)
 
     def started(self, grant: Grant) -> None:
         self.at[grant.partition] = grant.checkpoint
@@ -99,19 +99,19 @@ class Scene:
         self.store = AwayStore()
         self.store.create()
         self.thread = StoreThread(lambda: self.store)
-        self.host = GroupHost("g", self.store, self.thread, SystemClock(), self, 1_000)
+        self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self, 1_000)
         config = GroupConfig(queue="q", commit_interval_ms=20)
         self.spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 0, config, None)
-        staff = SimpleNamespace(hands={}, incarnations={}, spec=self.spec, crew=None)
-        self.desk = MemberDesk(self.host, staff, SimpleNamespace())  # type: ignore[arg-type]
-        self.runtimes: list[ConsumerRuntime] = []
+        replica_set = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)
+        self.desk = MemberApi(self.host, replica_set, SimpleNamespace())  # type: ignore[arg-type]
+        self.runtimes: list[GroupMember] = []
         self.work: list[asyncio.Future[None]] = []
         self.dismissals: list[Dismiss] = []
 
-    async def consumer(self, member: str) -> Hooks:
-        desk, hooks = self.desk, Hooks()
+    async def consumer(self, member: str) -> MemberCallbacks:
+        desk, hooks = self.desk, MemberCallbacks()
 
-        class Direct(ConsumerRuntime):
+        class Direct(GroupMember):
             async def _call(self, name: str, *arguments: Any, timeout_s: float = 30.0) -> Any:
                 return await asyncio.wait_for(getattr(desk, name)(*arguments), timeout_s)
 

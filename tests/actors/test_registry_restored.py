@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors.topology import deploy, recover_registry
+from pxrs_ray.actors.client.topology import deploy, recover_registry
 from pxrs_ray.errors import StoreCorrupted
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually

@@ -29,7 +29,7 @@ class Evil:
 
 
 def test_a_handler_that_somebody_wrote_into_the_registry_is_not_run(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     topology = stage.deploy(partitions=2)
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
@@ -62,7 +62,7 @@ def test_a_handler_that_somebody_wrote_into_the_registry_is_not_run(stage: Stage
 
 
 def test_our_own_word_is_taken_after_a_shutdown(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     topology = stage.deploy(partitions=2)
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)

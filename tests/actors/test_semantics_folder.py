@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.folder_queue import FolderQueue
+from pxrs_ray.interop.folder_queue import FolderQueue
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.ray
 
 
 def test_a_folder_goes_in_once_with_its_offsets_and_comes_out_again(stage: Stage) -> None:
-    from pxrs_ray.actors.folder_transfer import export_folder, import_folder
+    from pxrs_ray.actors.client.folder_transfer import export_folder, import_folder
 
     folder = stage.folder / "legacy"
     source = FolderQueue(folder)
@@ -50,7 +50,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_cannot_keep_its_offsets_is_refused(stage: Stage) -> None:
-    from pxrs_ray.actors.folder_transfer import import_folder
+    from pxrs_ray.actors.client.folder_transfer import import_folder
 
     folder = stage.folder / "legacy"
     FolderQueue(folder).write(0, [(1, b"x", 1)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.config import QueueConfig
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually
 
@@ -80,7 +80,7 @@ def test_groups_and_queues_of_one_topology_work_side_by_side(stage: Stage) -> No
 
 
 def test_every_listener_hears_every_notification_in_order(stage: Stage) -> None:
-    from pxrs_ray.actors.listening import Notifications
+    from pxrs_ray.actors.client.notifications import Notifications
 
     topology = stage.deploy(partitions=1)
     heard: dict[int, list[bytes]] = {0: [], 1: []}
@@ -110,7 +110,7 @@ def test_every_listener_hears_every_notification_in_order(stage: Stage) -> None:
 
 
 def test_changes_of_ownership_are_told_with_their_numbers(stage: Stage) -> None:
-    from pxrs_ray.actors.listening import partition_changes
+    from pxrs_ray.actors.client.notifications import partition_changes
 
     topology = stage.deploy(partitions=4)
     group = topology.group("g", queue="q")

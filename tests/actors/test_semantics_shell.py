@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.errors import NotFound
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Failing, Note, Recorder, eventually

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.ray
 
 
 def test_a_group_works_a_file_through_a_kill_and_goes_on_after_a_restart(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     path = stage.folder / "orders.jsonl"
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pxrs_ray.tenants.resolve import TenantProfile
+from pxrs_ray.tenants.profile import TenantProfile
 from tests.actors.conftest import Stage
 from tests.actors.recording import Recorder, eventually
 
@@ -16,7 +16,7 @@ KEYS = 6
 
 
 def test_promotion_and_return_under_load_lose_and_reorder_nothing(stage: Stage) -> None:
-    from pxrs_ray.actors.tenants import Tenants
+    from pxrs_ray.actors.client.tenants import Tenants
 
     topology = stage.deploy(partitions=2)
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
@@ -63,7 +63,7 @@ def test_promotion_and_return_under_load_lose_and_reorder_nothing(stage: Stage) 
 def test_an_isolated_tenant_that_nobody_serves_is_served_by_others_with_an_alarm(
     stage: Stage,
 ) -> None:
-    from pxrs_ray.actors.tenants import Tenants
+    from pxrs_ray.actors.client.tenants import Tenants
 
     topology = stage.deploy(partitions=1)
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.delivery import Delivery
-from pxrs_ray.processing.course import Standing
-from pxrs_ray.processing.gaps import GapMap
-from pxrs_ray.processing.quarantine import Record
-from pxrs_ray.retry import FailurePolicy
+from pxrs_ray.consumer.delivery import Delivery
+from pxrs_ray.processing.done_ranges import DoneRanges
+from pxrs_ray.processing.quarantine_state import Record
+from pxrs_ray.processing.retry_rules import FailurePolicy
+from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import (
     LogInMemory,
-    Office,
+    WorkerCallbacks,
     batch_of,
     in_order,
     keys_of,
@@ -51,7 +51,7 @@ def test_many_keys_run_beside_each_other_and_each_stays_in_order(bench: Any) -> 
     # How much faster that is, the benchmarks tell: machines that run tests are busy.
     assert 8 <= most <= 32
     assert len(done) == 2_000 and in_order(done)
-    assert table.office.commits == 4
+    assert table.callbacks.commits == 4
 
 
 def test_async_handlers_run_beside_each_other_without_threads(bench: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_crash_repeats_only_what_was_not_finished(bench: Any) -> None:
     expected = [n for n in range(100) if n % 10 == 0]
 
     def undone(standing: Standing) -> list[int]:
-        gaps, _ = GapMap.decode(standing.checkpoint, standing.detail)
+        gaps, _ = DoneRanges.decode(standing.checkpoint, standing.detail)
         return [o for o in range(100) if o not in gaps]
 
     # What the handler has finished the worker hears a moment later.
@@ -113,12 +113,12 @@ def test_what_fails_is_tried_again_counted_and_given_up_with_its_error(bench: An
             raise ValueError("no such account")
 
     table = bench(handle, parallelism=4, attempts_max=3, failure_policy="dead_letter")
-    table.office = Office(refuse=2)
+    table.callbacks = WorkerCallbacks(refuse=2)
     worker = table.start()
     worker.put(batch_of([b"a", b"b", b"b"]), 1)
     table.reaches(worker, 3)
     assert [n for o, n in attempts if o == 1] == [1, 2, 3]
-    [(failure, offsets)] = table.office.given_up
+    [(failure, offsets)] = table.callbacks.given_up
     assert offsets == [1] and failure.policy is FailurePolicy.DEAD_LETTER
     assert failure.context.attempt == 3 and "no such account" in failure.error
 
@@ -134,7 +134,7 @@ def test_stop_stands_still_with_an_alarm_and_ends_when_told(bench: Any) -> None:
     assert failure.context.attempt == 2 and failure.context.offset == 0
     assert worker.standing() == Standing(0, 2, "1:;02")
     worker.stop()
-    assert worker.join(WAIT_S) and table.office.over.is_set()
+    assert worker.join(WAIT_S) and table.callbacks.over.is_set()
 
 
 def test_a_time_limit_names_message_step_attempt_and_partition(bench: Any, caplog: Any) -> None:

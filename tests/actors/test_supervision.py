@@ -9,12 +9,18 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import runtime as runtime_module
-from pxrs_ray.actors.call_pool import CallPool
-from pxrs_ray.actors.producer import Producer
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.actors.cluster.thread_pool import ThreadPool
+from pxrs_ray.actors.consumer import group_member as runtime_module
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.supervision import RestartRules, told
-from pxrs_ray.supervisor import LoopThread, Supervisor, contained, off_loop, problems_here
+from pxrs_ray.supervision.restart_rules import RestartRules, told
+from pxrs_ray.supervision.supervisor import (
+    LoopThread,
+    Supervisor,
+    contained,
+    off_loop,
+    problems_here,
+)
 from tests.actors.ends import KINDS
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
@@ -170,7 +176,7 @@ def test_what_runs_off_the_loop_is_raised_to_who_awaits_it(kind: str) -> None:
 
 @every_kind
 def test_a_pool_loses_no_thread_to_a_call(kind: str) -> None:
-    pool, fails = CallPool("pxrs-test-pool", 1), Fails(kind, 3)
+    pool, fails = ThreadPool("pxrs-test-pool", 1), Fails(kind, 3)
     for _ in range(4):
         pool.submit(fails)
     assert fails.worked.wait(5)
@@ -273,7 +279,7 @@ def test_a_group_that_fails_is_loaded_again_and_answers(world: Any, loop: str, k
 def test_a_producers_thread_goes_on(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     producer = Producer("t", "q", 1, Partitioner(1))
     fails = Fails(kind, 2)
-    monkeypatch.setattr(producer._outbox, "expire", fails)
+    monkeypatch.setattr(producer._sender, "expire", fails)
     for _ in range(3):
         producer._events.put(None)
     assert fails.worked.wait(10)

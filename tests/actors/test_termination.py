@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import asyncio, ctypes, os, signal, threading
-from pxrs_ray.actors.termination import on_terminate
+from pxrs_ray.actors.cluster.sigterm import on_terminate
 
 async def run():
     told = asyncio.Event()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.ending import whereabouts
+from pxrs_ray.actors.cluster.actor_process import whereabouts
 from pxrs_ray.actors.names import buffer, coordinator
 from tests.actors.conftest import Stage
 from tests.actors.load import Load

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.ray
 
 
 def test_deploy_attach_and_shutdown_leave_no_actor(stage: Stage) -> None:
-    from pxrs_ray.actors.calls import actors_of, running_topologies
-    from pxrs_ray.actors.topology import attach
+    from pxrs_ray.actors.client.topology import attach
+    from pxrs_ray.actors.cluster.blocking_client import actors_of, running_topologies
 
     topology = stage.deploy()
     other = attach(topology.name)
@@ -48,7 +48,7 @@ def test_deploy_attach_and_shutdown_leave_no_actor(stage: Stage) -> None:
 
 
 def test_deploying_again_goes_on_where_it_was(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     topology = stage.deploy(partitions=4)
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
@@ -68,7 +68,7 @@ def test_deploying_again_goes_on_where_it_was(stage: Stage) -> None:
 def test_a_declared_handler_is_started_by_deploy_as_by_up(
     stage: Stage,
 ) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     options = {"runtime_env": {"env_vars": {"NOTES": str(stage.notes)}}}
     group = GroupConfig(
@@ -83,7 +83,7 @@ def test_a_declared_handler_is_started_by_deploy_as_by_up(
 
 
 def test_another_configuration_is_told_apart_and_live_changes_apply(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     topology = stage.deploy(partitions=4)
     pid = topology.status().coordinator_pid
@@ -111,7 +111,7 @@ def test_another_configuration_is_told_apart_and_live_changes_apply(stage: Stage
 
 
 def test_two_deploys_at_once_make_one_topology(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     config = stage.config(partitions=2)
     found: list[Any] = []
@@ -205,8 +205,8 @@ def test_bad_input_says_what_to_do(stage: Stage) -> None:
 
 
 def test_a_topology_that_cannot_start_says_why_and_leaves_nothing(stage: Stage) -> None:
-    from pxrs_ray.actors.calls import actors_of
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
+    from pxrs_ray.actors.cluster.blocking_client import actors_of
 
     config = stage.config(store="sqlite:////proc/no/such/place.db")
     with pytest.raises(ConfigError, match="there is no folder"):
@@ -215,7 +215,7 @@ def test_a_topology_that_cannot_start_says_why_and_leaves_nothing(stage: Stage) 
 
 
 def test_a_registry_in_memory_may_be_another_each_time(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
 
     topology = stage.deploy(partitions=2, store="memory:")
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)
@@ -229,7 +229,7 @@ def test_a_registry_in_memory_may_be_another_each_time(stage: Stage) -> None:
 
 
 def test_a_registry_that_was_lost_is_refused_loudly(stage: Stage) -> None:
-    from pxrs_ray.actors.topology import deploy, recover_registry
+    from pxrs_ray.actors.client.topology import deploy, recover_registry
 
     topology = stage.deploy(partitions=2)
     topology.group("g", queue="q").start(Recorder(stage.notes), consumers=1)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors.process_file import (
+from pxrs_ray.actors.cluster.process_file import (
     FOLDER,
     ProcessFile,
     end_process,
@@ -21,7 +21,7 @@ from pxrs_ray.actors.process_file import (
     processes_of,
     write_process_file,
 )
-from pxrs_ray.actors.watchdog import PulseLine, Watchdog, look_at
+from pxrs_ray.actors.cluster.watchdog import PulseLine, Watchdog, look_at
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are known on Linux only")
 
@@ -29,8 +29,8 @@ LEASE_S = 1.0
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from pxrs_ray.actors.watchdog import PulseLine
-from pxrs_ray.actors.process_file import write_process_file
+from pxrs_ray.actors.cluster.watchdog import PulseLine
+from pxrs_ray.actors.cluster.process_file import write_process_file
 pulse = PulseLine()
 write_process_file(Path(sys.argv[1]), "coordinator", pulse.name, float(sys.argv[2]))
 print("up", flush=True)

@@ -5,7 +5,6 @@ Run as a program: it has a Ray of its own. See test_nodes.py.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -16,13 +15,13 @@ import ray
 from ray.cluster_utils import Cluster
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.ending import whereabouts
-from pxrs_ray.actors.face import make_coordinator
-from pxrs_ray.actors.peek import Peek
-from pxrs_ray.actors.topology import deploy
+from pxrs_ray.actors.client.queue_reader import QueueReader
+from pxrs_ray.actors.client.topology import deploy
+from pxrs_ray.actors.cluster.actor_process import whereabouts
+from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator
 from pxrs_ray.config import PxrsConfig, QueueConfig
+from tests.actors.own_cluster import on_a_cluster
 from tests.actors.recording import eventually
-from tests.actors.two_nodes import NOTICE
 
 COUNT = 400
 WAIT_S = 60
@@ -30,14 +29,7 @@ WAIT_S = 60
 
 def main() -> None:
     """Lose the node, and print what was seen; the cluster is gone at the end."""
-    head = {"num_cpus": 2, "include_dashboard": False, "_system_config": NOTICE}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        told = lose_the_coordinators_node(cluster)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-    print(json.dumps(told))
+    on_a_cluster(2, lose_the_coordinators_node)
 
 
 def node_of(actor: str) -> str:
@@ -76,13 +68,13 @@ def lose_the_coordinators_node(cluster: Cluster) -> dict[str, Any]:
             for receipt in more:
                 receipt.result(WAIT_S)
         told["buffers_back"] = all(node_of(each) not in ("", second.node_id) for each in buffers)
-        ends = Peek.of(topology, "q").ends()
+        ends = QueueReader.of(topology, "q").ends()
         told["kept"] = sum(end.end_offset - end.start_offset for end in ends.values())
         told["gaps"] = sum(len(end.gaps) for end in ends.values())
         told["problems"] = eventually(lambda: [list(topology.status().problems)], WAIT_S)[0]
         topology.shutdown()
         # The whole of it again, by what lies on the disk.
-        ends = Peek.of(deploy(config), "q").ends()
+        ends = QueueReader.of(deploy(config), "q").ends()
         told["kept_again"] = sum(end.end_offset - end.start_offset for end in ends.values())
         topology.shutdown()
     return told

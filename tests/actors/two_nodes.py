@@ -5,20 +5,17 @@ It has a Ray of its own, so it runs in a process of its own; see test_nodes.py.
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster
 
-from pxrs_ray.actors.topology import deploy
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config import GroupConfig
 from tests.actors.load import Load
-from tests.actors.recording import Notebook, Recorder, eventually
+from tests.actors.own_cluster import on_a_cluster, working
+from tests.actors.recording import eventually
 
 DRAIN_PREEMPTION = 2
 
@@ -44,46 +41,17 @@ GROUP = GroupConfig(
 )
 
 
-# A node that is silent counts as dead after about two seconds; Ray usually waits for thirty.
-NOTICE = {
-    "health_check_initial_delay_ms": 1_000,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 2_000,
-    "health_check_failure_threshold": 4,
-}
-
-
 def main() -> None:
     """Lose a node, drain another, and print what was seen; the cluster is gone at the end."""
-    head = {"num_cpus": 3, "include_dashboard": False, "_system_config": NOTICE}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        told = lose_and_drain(cluster)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()  # it also takes back that new drivers on this machine join it
-    print(json.dumps(told))
+    on_a_cluster(3, lose_and_drain)
 
 
 def lose_and_drain(cluster: Cluster) -> dict[str, Any]:
     second = cluster.add_node(num_cpus=2)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     told: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="pxrs-nodes-") as folder:
-        notes = Path(folder, "notes")
-        notes.mkdir()
-        notebook = Notebook(notes)
-        topology = deploy(
-            PxrsConfig(
-                name="nodes",
-                data_dir=Path(folder),
-                buffers=2,
-                linger_ms=1,
-                queues={"q": QueueConfig(partitions=8)},
-                groups={"g": GROUP},
-            )
-        )
-        group = topology.group("g").start(Recorder(notes), consumers=4)
+    with working("nodes", GROUP, 2, partitions=8) as found:
+        topology, group, notebook = found.topology, found.group, found.notebook
         with Load(topology, 200) as load:
             lost = second.node_id
             before = eventually(lambda: spread(group, lost), 60)

@@ -14,20 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.actors.partition_client import PartitionClient
-from pxrs_ray.consumer import Changes, ConsumerSession
-from pxrs_ray.events import Assignment, Progress
+from pxrs_ray.actors.buffer.partition_client import PartitionClient
+from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
+from pxrs_ray.group.events import Assignment, Progress
 from pxrs_ray.model import Change, Outcome, PartitionRow, Write, WriteKind
-from pxrs_ray.testing import checkers
-from pxrs_ray.testing.history import (
-    Answered,
-    Appended,
-    HistoryEvent,
-    Obeyed,
-    Processed,
-    Stored,
-)
 from tests.actors.recording import Note, Recorder
+from tests.simulation import checkers
+from tests.simulation.history import Answered, Appended, HistoryEvent, Obeyed, Processed, Stored
 
 SUFFIX = ".seen"
 
@@ -68,7 +61,7 @@ def _listen(note: Callable[[Callable[[int], HistoryEvent]], None]) -> None:
     """Have every session of this process tell `note` what it obeys and is answered."""
     assign, committed = ConsumerSession.assign, ConsumerSession.committed
 
-    def obey(self: ConsumerSession, told: Assignment) -> Changes:
+    def obey(self: ConsumerSession, told: Assignment) -> SessionChanges:
         before = self.seen
         changes = assign(self, told)
         if self.seen != before:
@@ -77,7 +70,7 @@ def _listen(note: Callable[[Callable[[int], HistoryEvent]], None]) -> None:
 
     def hear(
         self: ConsumerSession, rows: Iterable[Progress], outcomes: Sequence[Outcome]
-    ) -> Changes:
+    ) -> SessionChanges:
         rows, told, who = tuple(rows), tuple(outcomes), (self.member, self.incarnation)
         note(lambda at_ms: Answered(at_ms, self.seen[0], *who, rows, told, False))
         return committed(self, rows, outcomes)

@@ -12,28 +12,28 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.course_worker import CourseWorker
-from pxrs_ray.actors.handler import Handler, handler_ref
-from pxrs_ray.actors.in_hand import InHand
-from pxrs_ray.actors.quarantine_log import QuarantineLog
-from pxrs_ray.actors.worker import Failure, Worker
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.consumer.call_record import CallRecord
+from pxrs_ray.actors.consumer.handler import Handler, handler_ref
+from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
+from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
+from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.delivery import Delivery, Desk
+from pxrs_ray.config.scheduling import lane_course, pack_course
+from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant, Message
-from pxrs_ray.processing.course import Standing
-from pxrs_ray.processing.plan import lane_course, pack_course
-from pxrs_ray.processing.quarantine import Quarantine
+from pxrs_ray.processing.quarantine_state import Quarantine
+from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually
 
 WAIT_S = 30.0
 
 
-class Office:
+class WorkerCallbacks:
     """What a worker tells, kept; `refuse` makes giving up fail so many times."""
 
     def __init__(self, refuse: int = 0) -> None:
-        self.in_hand = InHand()
+        self.in_hand = CallRecord()
         self.given_up: list[tuple[Failure, list[int]]] = []
         self.commits = 0
         self.over = threading.Event()
@@ -110,24 +110,24 @@ class Bench:
         self.handler._function = handler  # type: ignore[assignment]
         if not is_async:
             self.handler.call = handler
-        self.office = Office()
-        self.workers: list[CourseWorker] = []
+        self.callbacks = WorkerCallbacks()
+        self.workers: list[ParallelWorker] = []
 
     def start(
         self,
         standing: Standing | None = None,
         quarantine: QuarantineLog | None = None,
         sought: tuple[int, int] | None = None,
-    ) -> CourseWorker:
+    ) -> ParallelWorker:
         standing = standing or Standing(0)
         grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail, sought)
         make = pack_course if self.config.by_pack else lane_course
-        worker = CourseWorker(
+        worker = ParallelWorker(
             grant,
-            Desk("q", "g", "c-0", 1, 3, 7, topology_id="t1"),
+            DeliveryContext("q", "g", "c-0", 1, 3, 7, topology_id="t1"),
             self.handler,
             make(self.config, standing),
-            self.office,
+            self.callbacks,
             self.config,
             None,
             quarantine,
@@ -136,7 +136,7 @@ class Bench:
         worker.start()
         return worker
 
-    def reaches(self, worker: CourseWorker, offset: int) -> None:
+    def reaches(self, worker: ParallelWorker, offset: int) -> None:
         eventually(lambda: worker.standing().checkpoint == offset, WAIT_S, pause_s=0.001)
 
 

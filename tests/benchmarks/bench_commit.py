@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import ray
 
-from pxrs_ray.actors.link import CoordinatorLink
-from pxrs_ray.actors.topology import Topology, deploy
+from pxrs_ray.actors.client.topology import Topology, deploy
+from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.model import Outcome
 from tests.benchmarks.harness import figures
@@ -30,7 +30,7 @@ class Committer:
 
     def __init__(self, topology: str, member: str) -> None:
         self._member = member
-        self._link = CoordinatorLink(topology)
+        self._link = CoordinatorClient(topology)
         self._incarnation = 0
 
     async def _call(self, name: str, *arguments: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from pxrs_ray.clock import Instant
-from pxrs_ray.coordinator import GroupCoordinator
-from pxrs_ray.events import Commit, Join, Leave, Progress, Release
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import Commit, Join, Leave, Progress, Release
+from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Grant, Member, PartitionRow, Snapshot
 from tests.benchmarks.harness import figure
 

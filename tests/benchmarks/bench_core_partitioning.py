@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pxrs_ray.assignment import assign
+from pxrs_ray.group.assignors import assign
 from pxrs_ray.model import Member
 from pxrs_ray.partitioning import Partitioner, group_by_partition
 from tests.benchmarks.harness import figure

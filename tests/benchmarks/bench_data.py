@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pxrs_ray.batch import Batch
-from pxrs_ray.log.limits import Durability
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.routing import route
+from pxrs_ray.producer.routing import route
 from tests.benchmarks.dataplane import CHUNK, PARTITIONS, WAIT_S, Load, Plane, plane
 from tests.benchmarks.harness import figure, figures
 

@@ -51,7 +51,9 @@ def topology() -> Iterator[Any]:
             queues={"orders": pxrs_ray.QueueConfig(partitions=PARTITIONS, durability="memory")},
         )
         found = pxrs_ray.deploy(config)
-        found.group("billing", queue="orders").start("pxrs_ray.actors.trial:ignore", consumers=2)
+        found.group("billing", queue="orders").start(
+            "pxrs_ray.actors.client.cluster_benchmark:ignore", consumers=2
+        )
         yield found
         found.shutdown()
     os.environ["RAY_ADDRESS"] = "local"
@@ -72,15 +74,15 @@ def metrics_cost_percent(found: Any) -> float:
     import ray
 
     from pxrs_ray.actors import names
-    from pxrs_ray.actors.metrics import REPORT_EVERY_S, Sources, TopologyMetrics
-    from pxrs_ray.tally import Tally
+    from pxrs_ray.actors.coordinator.metrics import REPORT_EVERY_S, Sources, TopologyMetrics
+    from pxrs_ray.group.counters import GroupCounters
 
     status = found.status()
     pids = {status.coordinator_pid, *(c.pid for g in status.groups for c in g.consumers if c.pid)}
     buffers = [ray.get_actor(names.buffer("bench", i), "pxrs") for i in range(status.buffers)]
     pids |= {info.pid for info in ray.get([buffer.ping.remote() for buffer in buffers])}
     processes = [psutil.Process(pid) for pid in pids]
-    metrics, tallies = TopologyMetrics("bench-metrics"), {"billing": Tally()}
+    metrics, tallies = TopologyMetrics("bench-metrics"), {"billing": GroupCounters()}
     before_s = _cpu_s(processes)
     for _ in range(REPORTS):
         metrics.report(Sources(found.status(), tallies, found.buffer_stats(), [1.0] * 50))
@@ -98,7 +100,7 @@ def top_cpu_percent(found: Any) -> float:
     from rich.console import Console
 
     from pxrs_ray.cli.top import frame
-    from pxrs_ray.rates import Rates
+    from pxrs_ray.status.rates import Rates
 
     rates, screen = Rates(), Console(file=io.StringIO(), width=160, force_terminal=True)
     before_s = time.process_time()

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pxrs_ray.actors.course_worker import CourseWorker
-from pxrs_ray.actors.handler import Handler, handler_ref
-from pxrs_ray.actors.in_hand import InHand
-from pxrs_ray.actors.in_order import InOrderWorker
-from pxrs_ray.actors.memory import keep_what_is_loaded
-from pxrs_ray.actors.worker import Failure, Worker
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
+from pxrs_ray.actors.consumer.call_record import CallRecord
+from pxrs_ray.actors.consumer.handler import Handler, handler_ref
+from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
+from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
+from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.delivery import Delivery, Desk
+from pxrs_ray.config.scheduling import lane_course, retry_rules
+from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant, Message
-from pxrs_ray.processing.course import Standing
-from pxrs_ray.processing.plan import lane_course, retry_rules
+from pxrs_ray.processing.scheduler import Standing
 from tests.benchmarks.harness import figure
 
 MESSAGES = 10_000
@@ -34,11 +34,11 @@ WORK_S = 0.004
 SLOW_WORK_S = 0.02
 
 
-class Office:
+class WorkerCallbacks:
     """Keeps nothing: dead letters are dropped where a real one would send them on."""
 
     def __init__(self) -> None:
-        self.in_hand = InHand()
+        self.in_hand = CallRecord()
 
     def may_begin(self, stopping: threading.Event) -> bool:
         return not stopping.is_set()
@@ -71,14 +71,14 @@ def worker_of(handle: Callable[[Any], object], **options: Any) -> Worker:
     config = GroupConfig(queue="q", **options)
     handler = Handler(handler_ref(_stand_in))
     handler.call = handle
-    grant, desk = Grant(0, 1, 0), Desk("q", "g", "m", 1, 0, 1, topology_id="t1")
+    grant, desk = Grant(0, 1, 0), DeliveryContext("q", "g", "m", 1, 0, 1, topology_id="t1")
     worker: Worker
     if config.by_lane:
         course = lane_course(config, Standing(0))
-        worker = CourseWorker(grant, desk, handler, course, Office(), config, None)
+        worker = ParallelWorker(grant, desk, handler, course, WorkerCallbacks(), config, None)
     else:
         rules = retry_rules(config)
-        worker = InOrderWorker(grant, desk, handler, rules, Office(), config, None)
+        worker = SequentialWorker(grant, desk, handler, rules, WorkerCallbacks(), config, None)
     worker.start()
     return worker
 

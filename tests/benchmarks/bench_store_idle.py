@@ -8,9 +8,9 @@ from pathlib import Path
 
 import ray
 
-from pxrs_ray.actors.topology import deploy
+from pxrs_ray.actors.client.topology import deploy
 from pxrs_ray.config import PxrsConfig, QueueConfig
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from tests.benchmarks.harness import figure
 
 IDLE_S = 60.0

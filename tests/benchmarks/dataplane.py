@@ -17,16 +17,16 @@ import pyarrow as pa
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer import make_buffer
-from pxrs_ray.actors.fetching import Fetching
-from pxrs_ray.actors.memory import keep_freed_memory
-from pxrs_ray.actors.producer import Producer
-from pxrs_ray.batch import Batch, batches
-from pxrs_ray.log.limits import Durability, LogLimits
-from pxrs_ray.log.wire import BufferStats, Fetched, QueueSpec
-from pxrs_ray.outbox import OutboxLimits
+from pxrs_ray.actors.buffer.buffer_actor import make_buffer
+from pxrs_ray.actors.buffer.fetch_client import FetchClient
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.actors.cluster.process_memory import keep_freed_memory
+from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import BufferStats, Fetched, QueueSpec
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer import ProducerLimits
+from pxrs_ray.producer.accumulator import ProducerLimits
+from pxrs_ray.producer.sender import SenderLimits
 from tests.actors.lease_keeper import LeaseKeeper
 
 QUEUE = "bench"
@@ -61,7 +61,7 @@ class Reader:
                 self._tasks.append(asyncio.ensure_future(self._read(handle, mine, look)))
 
     async def _read(self, handle: Any, positions: dict[int, tuple[int, int]], look: Any) -> None:
-        fetching = Fetching(handle)
+        fetching = FetchClient(handle)
         coming = fetching.fetch(QUEUE, "readers", positions, 8 << 20, 2_000)
         while True:
             found = await coming
@@ -109,7 +109,7 @@ class Plane:
 
     def producer(self, **limits: Any) -> Producer:
         """A producer of the queue."""
-        outbox = OutboxLimits(calls_max=4)
+        outbox = SenderLimits(calls_max=4)
         return Producer(
             self.topology,
             QUEUE,

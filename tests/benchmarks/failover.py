@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import ray
 
-from pxrs_ray.actors.group import Group
-from pxrs_ray.actors.topology import Topology, deploy
+from pxrs_ray.actors.client.group import Group
+from pxrs_ray.actors.client.topology import Topology, deploy
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.partitioning import Partitioner
 
 PARTITIONS = 8

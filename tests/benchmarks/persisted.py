@@ -41,17 +41,17 @@ READING_METHODS = frozenset(("validate_json", "model_validate_json", "parse_raw"
 # Module: why nothing that it reads was kept by us.
 NOT_KEPT = {
     "pxrs_ray/codec.py": "the way itself",
-    "pxrs_ray/config/reading.py": "the environment of this process, given by people",
+    "pxrs_ray/config/sources.py": "the environment of this process, given by people",
     "pxrs_ray/cli/_sources.py": "messages that people give to a command",
-    "pxrs_ray/partitioning/scalar.py": "numbers out of a key, to hash it",
-    "pxrs_ray/store/etcd_import.py": "the text of a library's module",
+    "pxrs_ray/partitioning/scalar_hashes.py": "numbers out of a key, to hash it",
+    "pxrs_ray/store/etcd/import_etcd3.py": "the text of a library's module",
     "pxrs_ray/sources/file.py": "a file of the user's own",
-    "actors/handler.py": "the user's own object; its bytes are kept as bytes, under a seal",
-    "actors/process_end.py": "the kernel's answer about a process",
-    "actors/watchdog.py": "an answer of a process that lives now, on a socket",
-    "actors/line.py": "a call between two processes that live now",
-    "spark/by_push.py": "an error on its way from a Spark worker that lives now",
-    "pxrs_ray/testing/simulate.py": "the arguments of a command",
+    "actors/consumer/handler.py": "the user's object; its bytes are kept as they are, sealed",
+    "actors/cluster/process_end.py": "the kernel's answer about a process",
+    "actors/cluster/watchdog.py": "an answer of a process that lives now, on a socket",
+    "actors/buffer/local_socket.py": "a call between two processes that live now",
+    "spark/python_workers.py": "an error on its way from a Spark worker that lives now",
+    "tests/simulation/command.py": "the arguments of a command",
 }
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pxrs_ray.log.wire import BufferStats
-from pxrs_ray.places import AT_HOME, BufferStatus
-from pxrs_ray.stats import (
+from pxrs_ray.data.protocol import BufferStats
+from pxrs_ray.status.answers import (
     ConsumerStatus,
     GroupStatus,
     PartitionStatus,
@@ -12,6 +11,7 @@ from pxrs_ray.stats import (
     StoreStatus,
     TopologyStatus,
 )
+from pxrs_ray.status.places import AT_HOME, BufferStatus
 
 
 def group_status(

@@ -22,7 +22,7 @@ def test_up_again_changes_nothing_and_a_change_is_shown_first(cluster: Cluster, 
     assert "desk is as desk.toml says" in cluster.pxrs("up", "desk.toml", cwd=desk)
     (desk / "more.toml").write_text(TOPOLOGY.format(options="linger_ms = 7"))
     shown = cluster.pxrs("up", "more.toml", "--dry-run", cwd=desk)
-    assert "would linger_ms: 5 -> 7 (live)" in shown
+    assert "would linger_ms: 5 -> 7 (for producers that begin)" in shown
     (desk / "other.toml").write_text(TOPOLOGY.format(options="").replace("= 4", "= 5"))
     ran = cluster.run("pxrs", "up", "other.toml", cwd=desk)
     assert ran.returncode == 1 and "queues.orders.partitions: 4 -> 5 (fixed)" in ran.stderr

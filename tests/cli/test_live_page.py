@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pxrs_ray.dashboard.picture import Look
-from pxrs_ray.dashboard.server import Server, Source
-from pxrs_ray.places import WAITING, Step
+from pxrs_ray.dashboard.page_state import PageState
+from pxrs_ray.dashboard.server import PageSource, Server
+from pxrs_ray.status.places import WAITING, Step
 from tests.cli.browser import chromium
 from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
 
@@ -30,7 +30,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @contextmanager
-def served(source: Source) -> Iterator[str]:
+def served(source: PageSource) -> Iterator[str]:
     """The page of `source`, served by a thread with a loop of its own; answers its address."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -63,8 +63,8 @@ class Drawn:
         )
         self.done: list[tuple[str, str, Any]] = []
 
-    def look(self) -> Look:
-        return Look(self.status, {0: buffer_stats()})
+    def look(self) -> PageState:
+        return PageState(self.status, {0: buffer_stats()})
 
     def act(self, action: str, group: str, value: Any) -> str:
         self.done.append((action, group, value))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors.metrics import METRICS
+from pxrs_ray.actors.coordinator.metrics import METRICS
 from tests.cli.conftest import Cluster
 
 pytestmark = pytest.mark.ray

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pxrs_ray.batch import Batch
-from pxrs_ray.delivery import DeliveredBatch, Delivery, Desk
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import Fenced
 from pxrs_ray.model import Message
 from pxrs_ray.sink.dialects import dialect_of
@@ -109,7 +109,7 @@ class World:
         """Work from the checkpoint on; ends when everything is done or the registry refuses."""
         epoch, at = self.epoch, self.checkpoint
         connection = self.database.take()
-        desk = Desk("q", self.run, "m", epoch, 0, epoch, topology_id="t1")
+        desk = DeliveryContext("q", self.run, "m", epoch, 0, epoch, topology_id="t1")
         try:
             while at < self.messages:
                 end = min(self.messages, at + (draw.randrange(1, 4) if self.batches else 1))
@@ -130,7 +130,7 @@ class World:
         finally:
             self.database.put(connection)
 
-    def _apply(self, desk: Desk, connection: Any, at: int, end: int) -> Iterator[None]:
+    def _apply(self, desk: DeliveryContext, connection: Any, at: int, end: int) -> Iterator[None]:
         messages = [Message(0, o, b"k", b"", 0) for o in range(at, end)]
         delivery: Delivery | DeliveredBatch
         if self.batches:

@@ -6,8 +6,8 @@ import pytest
 
 from pxrs_ray.errors import StoreCorrupted, UsageError
 from pxrs_ray.model import Member, MemberWrite, Outcome, Write, WriteKind
-from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
+from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.testing.store_contract import StoreContract
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.store import sql_rows
-from pxrs_ray.store.oracle import OracleDialect
-from pxrs_ray.store.sql import fenced_commit_sql
-from pxrs_ray.store.sql_schema import WRITES, renewal, tables, upgrades
+from pxrs_ray.store.sql import rows
+from pxrs_ray.store.sql.oracle import OracleDialect
+from pxrs_ray.store.sql.schema import WRITES, renewal, tables, upgrades
+from pxrs_ray.store.sql.sql_store import fenced_commit_sql
 from tests.contract.oracle_stand_in.oracle_rules import RULES, Rule, violations
 
 GOOD = (
@@ -48,11 +48,11 @@ STORED = (
     *(step for steps in upgrades(DIALECT).values() for step in steps),
     *(update.sql for update in WRITES.values()),
     renewal(DIALECT).sql,
-    DIALECT.insert_new("pxrs_change", sql_rows.CHANGE_COLUMNS, ["group_name", "version"]),
-    sql_rows.SNAPSHOT,
-    sql_rows.ROWS_BETWEEN,
-    sql_rows.CHANGES + DIALECT.page(0, 10),
-    sql_rows.expired_sql(DIALECT),
+    DIALECT.insert_new("pxrs_change", rows.CHANGE_COLUMNS, ["group_name", "version"]),
+    rows.SNAPSHOT,
+    rows.ROWS_BETWEEN,
+    rows.CHANGES + DIALECT.page(0, 10),
+    rows.expired_sql(DIALECT),
     fenced_commit_sql(),
 )
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.batch import Batch
-from pxrs_ray.delivery import DeliveredBatch, Delivery, Desk
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import Fenced, SinkConflict, UsageError
 from pxrs_ray.model import Message
 from pxrs_ray.sink import create_table, transaction
@@ -91,8 +91,8 @@ def test_without_the_fence_the_same_schedules_show_duplicates(database: Database
 # --- what single blocks do ------------------------------------------------------------------------
 
 
-def desk(epoch: int = 5, topology_id: str = "t1") -> Desk:
-    return Desk("q", "g", "m", 1, 3, epoch, topology_id=topology_id)
+def desk(epoch: int = 5, topology_id: str = "t1") -> DeliveryContext:
+    return DeliveryContext("q", "g", "m", 1, 3, epoch, topology_id=topology_id)
 
 
 def message(offset: int, epoch: int = 5, topology_id: str = "t1") -> Delivery:

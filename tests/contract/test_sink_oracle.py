@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.errors import Fenced
 from tests.contract.oracle_database import Database
 from tests.contract.test_sink import message

@@ -15,9 +15,9 @@ import pytest
 from pxrs_ray.errors import StoreSchemaError, UsageError
 from pxrs_ray.model import Outcome, PartitionRow, Write, WriteKind
 from pxrs_ray.store import open_store
-from pxrs_ray.store.sql import fenced_commit_sql, fenced_commit_values
-from pxrs_ray.store.sql_schema import SCHEMA_VERSION, upgrade_steps
-from pxrs_ray.store.sqlite import SqliteDialect
+from pxrs_ray.store.sql.schema import SCHEMA_VERSION, upgrade_steps
+from pxrs_ray.store.sql.sql_store import fenced_commit_sql, fenced_commit_values
+from pxrs_ray.store.sql.sqlite import SqliteDialect
 from pxrs_ray.testing.store_checks.base import commit
 from tests.contract.oracle_stand_in import OracleStandIn, missing
 from tests.servers import PostgresServer, skip_or_fail

@@ -17,7 +17,7 @@ import redis
 from pxrs_ray.errors import ConfigError, StoreCorrupted, StoreSchemaError
 from pxrs_ray.model import PartitionRow
 from pxrs_ray.store import open_store
-from pxrs_ray.store.sql_schema import GROUP_TABLES
+from pxrs_ray.store.sql.schema import GROUP_TABLES
 from pxrs_ray.testing.store_checks.base import commit
 from tests.contract.store_faults import (
     APPLIED,

@@ -15,13 +15,33 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray import errors
-from pxrs_ray.actors.metrics import METRICS, MS_BOUNDARIES
+from pxrs_ray.actors.coordinator.metrics import METRICS, MS_BOUNDARIES
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.config.options import GroupOptions, QueueOptions, ScalingConfig
+from pxrs_ray.config.declare import Effect
+from pxrs_ray.config.diff import declared, told
+from pxrs_ray.config.options import GroupOptions, ScalingConfig
+from pxrs_ray.config.queue_options import QueueOptions
 from tests.docs.remedies import REMEDIES
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 MADE = "<!-- Made by `python -m tests.docs.reference --rewrite`: change the code instead. -->"
+
+
+HAPPENS = {
+    Effect.COORDINATOR: "The coordinator goes by the new value from then on.",
+    Effect.BUFFERS: "Each buffer sets it on the logs that it has open.",
+    Effect.CONSUMERS: "Each consumer of the group takes it over, and works on.",
+    Effect.WORKERS: "Each consumer keeps its process and its partitions. When a partition's "
+    "message in hand is done, work goes on with the next one by the new value. The handler hears "
+    "`on_revoked` and `on_assigned`.",
+    Effect.NEW_CONSUMERS: "One consumer after the other hands its partitions over, ends, and "
+    "begins anew in a new process.",
+    Effect.START: "All consumers of the group hand over and end, and new ones begin.",
+    Effect.PRODUCERS: "Producers take it when they begin; those that run keep what they have.",
+    Effect.NEW_COORDINATOR: "The coordinator takes it when it begins anew, which moves no "
+    "partition.",
+    Effect.FIXED: "Refused while the topology holds messages; another topology can have it.",
+}
 
 
 def pages() -> dict[str, str]:
@@ -40,8 +60,14 @@ def options() -> str:
         "before variables, those before the file. Options of queues and groups that stand in the "
         "topology itself hold for all of them that say nothing themselves.",
         "",
-        "*changes*: **live**, at once; **restart**, the actors concerned are replaced; **fixed**, "
-        "never while the topology holds messages.",
+        "*changes* says who takes a change on a running topology, as `pxrs up` tells it before it "
+        "makes it. What is *live* replaces no process. An option of the topology that queues or "
+        "groups have too changes as theirs does. A consumer that your own program holds "
+        "(`group.consumer()`) takes options of consumers when it begins.",
+        "",
+        "| changes | what happens |",
+        "|---|---|",
+        *(f"| {change.told} | {HAPPENS[change]} |" for change in Effect),
     ]
     shared = {*QueueOptions.model_fields, *GroupOptions.model_fields}
     own = [name for name in PxrsConfig.model_fields if name not in shared]
@@ -57,11 +83,11 @@ def _section(title: str, model: Any, names: list[str]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     schema = model.model_json_schema()["properties"]
     for name in names:
-        field, told = model.model_fields[name], schema[name]
+        field, described = model.model_fields[name], schema[name]
         default = "needed" if field.is_required() else f"`{_shown(field.default)}`"
-        change = told.get("change", "live")
+        change = told(declared(field))
         text = (field.description or "").replace("|", "\\|")
-        yield f"| `{name}` | {default} | {_values(told)} | {change} | {text} |"
+        yield f"| `{name}` | {default} | {_values(described)} | {change} | {text} |"
 
 
 def _shown(value: Any) -> str:
@@ -91,9 +117,9 @@ def metrics() -> str:
         "# Metrics",
         MADE,
         "",
-        "The coordinator of a topology tells them every five seconds through `ray.util.metrics`, "
-        "from what it knows anyway: no message pays for them. In Prometheus each name begins with "
-        "`ray_pxrs_`, and a counter's ends with `_total`. Rates are `rate(...)` of counters.",
+        "The coordinator of a topology reports these metrics every five seconds through "
+        "`ray.util.metrics`. They add no cost per message. In Prometheus each name begins with "
+        "`ray_pxrs_`, and a counter's ends with `_total`. Use `rate(...)` of a counter for a rate.",
         "",
         f"Histograms have the bounds {bounds}.",
         "",
@@ -107,7 +133,7 @@ def metrics() -> str:
         "",
         "`cause` is one of join, leave, death, lease, configuration, asked, seek, raised.",
         "",
-        "A board for Grafana is `docs/ops/grafana.json`, alert rules are `docs/ops/alerts.yml`.",
+        "`docs/ops/grafana.json` is a Grafana board, `docs/ops/alerts.yml` has alert rules.",
     ]
     return "\n".join(lines) + "\n"
 

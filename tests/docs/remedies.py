@@ -11,7 +11,8 @@ REMEDIES = {
     "CoordinatorDeposed": "Nothing: a newer coordinator works. Seen for ever, two clusters share "
     "one registry: give each its `key_prefix`.",
     "DeadlineExceeded": "`pxrs doctor` says what is slow or away; the call can be made again.",
-    "DependencyMissing": "Install what is named.",
+    "DependencyMissing": "Install what is named, on every node that needs it; extras are in the "
+    "README.",
     "DiskFull": "Free the disk, or set retention; producers go on by themselves.",
     "FeedConflict": "Give the feed another `feed_id`, or feed the same data as before.",
     "Fenced": "Stop working on that partition: another owner has it. Never try the call again.",
@@ -30,7 +31,6 @@ REMEDIES = {
     "MessageTooLarge": "Send a reference instead of the data, or raise `message_bytes_max`.",
     "NotFound": "Check the name; the message lists what there is.",
     "NotHeld": "Let it pass on: whoever is the owner delivers the message again.",
-    "NotOwner": "As `Fenced`.",
     "OffsetOutOfRange": "Seek to where the log begins: retention has dropped what was asked for.",
     "PartitionFull": "Add consumers, wait, or raise `partition_bytes_max`: readers are behind.",
     "ProducerFenced": "Stop this producer: another one has taken its name.",

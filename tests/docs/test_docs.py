@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pxrs_ray
-from pxrs_ray.actors.metrics import METRICS
+from pxrs_ray.actors.coordinator.metrics import METRICS
 from pxrs_ray.config import PxrsConfig
 from tests.docs.reference import DOCS, error_classes, pages
 from tests.docs.remedies import REMEDIES

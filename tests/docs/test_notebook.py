@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.notebook import LagPlot, watch
+from pxrs_ray.status.lag_plot import LagPlot, watch
 from tests.docs.reference import DOCS
 
 EXAMPLES = DOCS.parent / "examples"

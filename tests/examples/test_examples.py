@@ -36,6 +36,11 @@ def test_quickstart() -> None:
     assert "group billing of queue payments: 3 of 3 consumers own partitions, lag 0" in told
 
 
+def test_testing_a_handler() -> None:
+    told = run("testing_a_handler.py")
+    assert told.count(": it holds") == 4 and "a stale owner charges nobody" in told
+
+
 def test_rebalance_demo() -> None:
     told = run("rebalance_demo.py")
     for line in ("A: [0, 1, 2]", "B: [3, 4, 5]", "C: [6, 7]", "B: [0, 1, 2, 3]", "C: [4, 5, 6, 7]"):

@@ -18,15 +18,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.actors.reader import append_frame
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.buffer.log_reader import append_frame
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import Appended, OutFrame, Refused
 from pxrs_ray.errors import BufferAway, PartitionFull, PxrsError, UsageError
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability, LogLimits
+from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence, named_producer_id
-from pxrs_ray.log.wire import Appended, OutFrame, Refused
-from pxrs_ray.outbox import Call, Outbox, OutboxLimits
+from pxrs_ray.producer.sender import Call, Sender, SenderLimits
 from tests.logs import contents
 
 PARTITIONS = 2
@@ -36,7 +36,7 @@ TIMEOUT_MS = 100
 RESTART_MS = 20
 END_MS = 5_000
 POISON = b"poison"
-OUTBOX = OutboxLimits(
+OUTBOX = SenderLimits(
     calls_max=3, call_frames_max=3, call_bytes_min=1, append_timeout_ms=TIMEOUT_MS
 )
 
@@ -159,7 +159,7 @@ class Life:
 
     def __init__(self, world: World, identity: bytes) -> None:
         self.world, self.identity = world, identity
-        self.outbox = Outbox(BUFFERS, OUTBOX)
+        self.outbox = Sender(BUFFERS, OUTBOX)
         self.told: dict[int, Appended | PxrsError] = {}
         self.sent: dict[int, tuple[int, bytes]] = {}
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from pxrs_ray.log.limits import Durability
+from pxrs_ray.data.log_limits import Durability
 from tests.faults import FaultReport
 from tests.faults.append_world import FAULTS, POISON, Fault, World
 

@@ -20,7 +20,7 @@ from typing import Any
 from pxrs_ray.actors.names import feeds_of
 from pxrs_ray.config import GroupConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.events import Assignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults import FaultReport
 from tests.faults.control_world import BUFFERS, ControlWorld, Fault, control_world, every_fault

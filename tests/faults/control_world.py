@@ -18,19 +18,26 @@ from unittest import mock
 
 from ray.exceptions import RayActorError
 
-from pxrs_ray.actors import buffer as buffer_module
-from pxrs_ray.actors import coordinator, crew_document, probing, slot_calls, slots, staff
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.actors.coordinator import Coordinator
-from pxrs_ray.actors.store_thread import StoreThread
-from pxrs_ray.actors.watchdog import Unwatched
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.buffer import buffer_actor as buffer_module
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.actors.cluster import node_watch
+from pxrs_ray.actors.cluster.watchdog import Unwatched
+from pxrs_ray.actors.coordinator import (
+    buffer_calls,
+    buffer_slots,
+    consumer_replicas,
+    coordinator,
+    replicas_document,
+)
+from pxrs_ray.actors.coordinator.coordinator import Coordinator
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, StoreUnavailable
-from pxrs_ray.homes import Home, NodeSeen
-from pxrs_ray.log.wire import Appended
-from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
+from pxrs_ray.store.registry import RegistryStore
+from pxrs_ray.topology.homes import Home, NodeSeen
 
 KINDS = ("failed before", "failed after", "killed before", "killed after")
 BUFFERS = 2
@@ -184,11 +191,11 @@ class ControlWorld:
 
     async def __aenter__(self) -> ControlWorld:
         patch = self._patches.enter_context
-        patch(mock.patch.object(slots, "buffer_at_home", self._at_home))
+        patch(mock.patch.object(buffer_slots, "buffer_at_home", self._at_home))
         here = [NodeSeen("here", "10.0.0.1")]
-        patch(mock.patch.object(probing, "node_here", lambda: "here"))
-        patch(mock.patch.object(probing, "living_nodes", lambda: (here, "here")))
-        patch(mock.patch.object(slot_calls, "CALL_WAIT_S", CALL_WAIT_S))
+        patch(mock.patch.object(node_watch, "node_here", lambda: "here"))
+        patch(mock.patch.object(node_watch, "living_nodes", lambda: (here, "here")))
+        patch(mock.patch.object(buffer_calls, "CALL_WAIT_S", CALL_WAIT_S))
         patch(mock.patch.object(coordinator, "DrainWatch", Still))
         patch(mock.patch.object(coordinator, "TopologyMetrics", Still))
         # One process plays them all: nobody of it may be ended for being frozen.
@@ -198,8 +205,8 @@ class ControlWorld:
         patch(mock.patch.object(coordinator, "StoreThread", self._store_thread))
         patch(mock.patch.object(coordinator, "start_journal", lambda **_: None))
         patch(mock.patch.object(coordinator, "keep_what_is_loaded", lambda: None))
-        patch(mock.patch.object(staff, "kill_orphans", mock.AsyncMock()))
-        patch(mock.patch.object(crew_document, "kill_orphans", mock.AsyncMock()))
+        patch(mock.patch.object(consumer_replicas, "kill_orphans", mock.AsyncMock()))
+        patch(mock.patch.object(replicas_document, "kill_orphans", mock.AsyncMock()))
         patch(mock.patch("os._exit", self._exit))
         self.start()
         return self
@@ -235,7 +242,7 @@ class ControlWorld:
     ) -> Any:
         def make() -> None:
             old = self.buffers.get(index)
-            for log in old._library.all_logs() if old is not None else ():
+            for log in old._manager.all_logs() if old is not None else ():
                 log.abandon()  # as the end of its process lets go of it
             self.buffers[index] = Buffer(
                 topology, index, count, folder, lease_s=lease_s, disk_id=disk_id

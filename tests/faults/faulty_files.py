@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 
 PAGE_BYTES = 256
 OPENS = ("open", "open_to_read", "lock")

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
-from pxrs_ray.actors import tending
-from pxrs_ray.log import library
-from pxrs_ray.log.limits import Durability
+from pxrs_ray.actors.buffer import maintenance
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.log import log_manager
 from tests.faults import FaultReport
 from tests.faults.faulty_files import ENDS, KINDS, Ended, Fault
 from tests.faults.log_world import GROUP, QUEUE, Broken, World
@@ -175,12 +175,16 @@ class QuickAndQuiet:
     """Mending does not pause for long, and what is simulated is not journalled."""
 
     def __enter__(self) -> None:
-        self._before = tending.MEND_EVERY_S, library.MEND_FIRST_MS, logging.root.manager.disable
-        tending.MEND_EVERY_S, library.MEND_FIRST_MS = MEND_EVERY_S, MEND_FIRST_MS
+        self._before = (
+            maintenance.MEND_EVERY_S,
+            log_manager.MEND_FIRST_MS,
+            logging.root.manager.disable,
+        )
+        maintenance.MEND_EVERY_S, log_manager.MEND_FIRST_MS = MEND_EVERY_S, MEND_FIRST_MS
         logging.disable(logging.CRITICAL)
 
     def __exit__(self, *_: object) -> None:
-        tending.MEND_EVERY_S, library.MEND_FIRST_MS = self._before[:2]
+        maintenance.MEND_EVERY_S, log_manager.MEND_FIRST_MS = self._before[:2]
         logging.disable(self._before[2])
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.actors.buffer import Buffer
-from pxrs_ray.batch import Batch, batches
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.protocol import Appended, Fetched, LogEnds, QueueSpec, Refused
 from pxrs_ray.errors import LogLost, NotFound, PxrsError
 from pxrs_ray.log.identity import Identity
-from pxrs_ray.log.limits import Durability, LogLimits
-from pxrs_ray.log.wire import Appended, Fetched, LogEnds, QueueSpec, Refused
-from pxrs_ray.trouble import passes
+from pxrs_ray.supervision.passing_trouble import passes
 from tests.faults.faulty_files import Ended, FaultyFiles
 from tests.leases import let_serve
 
@@ -123,7 +123,7 @@ class World:
         self.files.begin_anew()
 
     async def _abandon(self, buffer: Buffer) -> None:
-        for log in buffer._library.all_logs():
+        for log in buffer._manager.all_logs():
             lane = self.lanes[log.partition]
             lane.surely = max(lane.surely, log.durable_offset)
         await buffer._tending.close()
@@ -131,7 +131,7 @@ class World:
         buffer._writer._thread.shutdown()
         buffer._writer._sync_threads.shutdown()
         buffer._reader.close()
-        buffer._library.abandon()
+        buffer._manager.abandon()
         buffer._fence.close()
 
     def _open_files(self) -> list[tuple[int, str]]:
@@ -252,7 +252,7 @@ class World:
 
     async def retain(self) -> None:
         """What the buffer does every five seconds."""
-        for log in self.alive._library.all_logs():
+        for log in self.alive._manager.all_logs():
             with suppress(PxrsError, OSError):
                 await self.alive._writer.do(lambda log=log: log.retain(2), (log,))
         if self.files.dead:

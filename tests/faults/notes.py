@@ -19,12 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from pxrs_ray.actors.high_water import HighWater
-from pxrs_ray.actors.process_file import CODEC, FOLDER, write_process_file
+from pxrs_ray.actors.cluster.process_file import CODEC, FOLDER, write_process_file
+from pxrs_ray.actors.coordinator.registry_witness import RegistryWitness
 from pxrs_ray.errors import PxrsError, StoreCorrupted
-from pxrs_ray.folder_queue import FolderQueue
-from pxrs_ray.seal import seal_of
-from pxrs_ray.trouble import passes
+from pxrs_ray.interop.folder_queue import FolderQueue
+from pxrs_ray.supervision.passing_trouble import passes
+from pxrs_ray.topology.seal import seal_of
 from tests.faults import FaultReport
 from tests.faults.faulty_files import ENDS, KINDS, Ended, Fault, FaultyFiles
 
@@ -79,7 +79,7 @@ def high_water(disk: Disk) -> None:
 
     def lead(number: int) -> None:
         nonlocal noted, told
-        found = HighWater(disk.folder, "registry", files=disk.files)
+        found = RegistryWitness(disk.folder, "registry", files=disk.files)
         found.check("g", number, number)
         for group in ("g", "h")[: 2 if number == 1 else 1]:
             found.note(group, number, number)
@@ -95,7 +95,7 @@ def high_water(disk: Disk) -> None:
             noted = {"g": 0, "h": 0}  # a note is a witness: it is not synced
     disk.heal()
     for group, number in noted.items():
-        found = HighWater(disk.folder, "registry", files=disk.files)
+        found = RegistryWitness(disk.folder, "registry", files=disk.files)
         with suppress(StoreCorrupted):
             found.check(group, number, 0)
             if number:
@@ -104,7 +104,7 @@ def high_water(disk: Disk) -> None:
     if not told:
         raise Broken("the note does not heal")
     with suppress(StoreCorrupted):
-        HighWater(disk.folder, "another", files=disk.files)
+        RegistryWitness(disk.folder, "another", files=disk.files)
         raise Broken("another registry is taken for this one")
 
 

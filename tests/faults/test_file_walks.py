@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from pxrs_ray.log.limits import Durability
+from pxrs_ray.data.log_limits import Durability
 from tests.faults.faulty_files import ENDS, KINDS, Fault
 from tests.faults.files import LIFE, QuickAndQuiet
 from tests.faults.log_world import World

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.errors import LogAway
-from pxrs_ray.log.limits import Durability
 from tests.faults.faulty_files import KINDS, Fault
 from tests.faults.files import BURSTS, Case, QuickAndQuiet, play, sweep
 from tests.faults.log_world import OTHER, QUEUE, World
@@ -41,8 +41,8 @@ def test_a_group_is_not_removed_while_a_log_that_knows_it_is_being_opened_anew()
         await world.start()
         buffer = world.alive
         await buffer.passed(QUEUE, OTHER, {0: 0, 1: 0})
-        library = buffer._library
-        library._leave((QUEUE, 0), library.log(QUEUE, 0))
+        manager = buffer._manager
+        manager._leave((QUEUE, 0), manager.log(QUEUE, 0))
         with pytest.raises(LogAway):
             await buffer.drop_group(QUEUE, OTHER)
         await world.insist(lambda: buffer.drop_group(QUEUE, OTHER))

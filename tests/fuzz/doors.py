@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from pxrs_ray.actors import group
+from pxrs_ray.actors.client import group
 from pxrs_ray.cli import _sources
 from pxrs_ray.cli.dashboard import RaySource
 from pxrs_ray.cli.seek import place
@@ -21,13 +21,13 @@ from pxrs_ray.cli.tail import json_line, text_line
 from pxrs_ray.clock import Instant
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import ConfigError, LogCorrupted, PxrsError, UsageError
-from pxrs_ray.outbox import Outbox, OutboxLimits
-from pxrs_ray.partitioning import Spread
-from pxrs_ray.producer import Accumulator, ProducerLimits
-from pxrs_ray.seal import Seal
+from pxrs_ray.partitioning import PartitioningSpec
+from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
+from pxrs_ray.producer.sender import Sender, SenderLimits
 from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.soundness import sound
 from pxrs_ray.store.url import parse_store_url
+from pxrs_ray.topology.seal import Seal
 from tests.fuzz.knocking import Door, in_file, plain, text_of
 from tests.fuzz.logs import body, frame, log_folder, sample_body, sample_frame
 from tests.fuzz.page import REQUESTS, http
@@ -53,7 +53,9 @@ def messages(data: bytes) -> None:
     """A message of these bytes: what is accepted can be sent."""
     rng = random.Random(data)
     text = text_of(data)
-    accumulator = Accumulator(Spread(1).partitioner(), Outbox(1, OutboxLimits()), ProducerLimits())
+    accumulator = Accumulator(
+        PartitioningSpec(1).partitioner(), Sender(1, SenderLimits()), ProducerLimits()
+    )
     stamp = rng.choice([None, int.from_bytes(data[:9], "little", signed=True)])
     try:
         accumulator.add(
@@ -136,9 +138,9 @@ JSONL = b'{"key": "a", "payload": {"b": 1}, "scope": "x"}\n{"key": null, "payloa
 
 def doors() -> tuple[Door, ...]:
     """Every one of them."""
-    import pxrs_ray.actors.coordinator
-    import pxrs_ray.actors.tenant_routes
-    import pxrs_ray.log.library
+    import pxrs_ray.actors.coordinator.coordinator
+    import pxrs_ray.actors.coordinator.tenant_router
+    import pxrs_ray.log.log_manager
     import pxrs_ray.sink.applied
     import pxrs_ray.spark.ledger  # noqa: F401 - each registers its codecs
     from pxrs_ray.codec import CODECS

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pxrs_ray.batch import Batch
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.frame import frames_in, unpack_header
 from pxrs_ray.errors import LogCorrupted, LogLost, PxrsError
-from pxrs_ray.log.frame import frames_in, unpack_header
 from pxrs_ray.log.inspect import summarise, verify
 from tests.fuzz.knocking import Give
 from tests.logs import SMALL, contents, open_log, put
@@ -86,7 +86,7 @@ def body(data: bytes) -> None:
     """A frame that is whole by its checksums, whatever its body is: any producer can send it."""
     from xxhash import xxh3_64_intdigest
 
-    from pxrs_ray.log.frame import FrameHeader, pack_header
+    from pxrs_ray.data.frame import FrameHeader, pack_header
 
     padded = data + bytes(-len(data) % 8)
     header = FrameHeader(

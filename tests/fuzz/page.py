@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pxrs_ray.dashboard.picture import Look
+from pxrs_ray.dashboard.page_state import PageState
 from pxrs_ray.dashboard.server import OWN_HEADER, Server
 from pxrs_ray.errors import UsageError
 from tests.cli.pictures import buffer_stats, group_status, topology_status
@@ -17,8 +17,8 @@ TOKEN = b"s3cret"
 
 
 class _Page:
-    def look(self) -> Look:
-        return Look(topology_status(group_status()), {0: buffer_stats()})
+    def look(self) -> PageState:
+        return PageState(topology_status(group_status()), {0: buffer_stats()})
 
     def act(self, action: str, group: str, value: Any) -> str:
         raise UsageError("not here")

@@ -1,9 +1,9 @@
-"""`python -m tests.simulation ...`: the same as `python -m pxrs_ray.testing.simulate ...`."""
+"""`python -m tests.simulation ...`: the same as `python -m tests.simulation.command ...`."""
 
 from __future__ import annotations
 
 import sys
 
-from pxrs_ray.testing.simulate import main
+from tests.simulation.command import main
 
 sys.exit(main())

@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pxrs_ray
-from pxrs_ray.testing.simulator.run import run
 from tests.simulation.mutations import Mutation
+from tests.simulation.simulator.run import run
 
 PACKAGE = Path(pxrs_ray.__file__).parent
 ROOT = PACKAGE.parent
 COPIED = ("pxrs_ray", "actors", "spark", "tests", "docs", "examples")
+SIMULATION = "tests/simulation"
 RUNS_MAX = 400
 TIMEOUT_S = 240
 # One seed after the other, in the copy: tells the checkers of each that fails, and ends with the
 # one that who must notice has noticed; at the latest some runs after the first that fails.
 LOOK = """
 import json, sys
-from pxrs_ray.testing.simulator.run import run
+from tests.simulation.simulator.run import run
 settings = {name: float(value) for name, _, value in (
     setting.partition("=") for setting in json.loads(sys.argv[1]))}
 wanted, seed, last = set(json.load(sys.stdin)), 0, int(sys.argv[2])
@@ -119,9 +120,11 @@ def _link(source: str, target: str) -> None:
 
 
 def copy_package(folder: Path) -> None:
-    """A copy of the pure package; the links to the shells are left out."""
+    """A copy of the pure package and its simulator; the links to the shells are left out."""
     ignored = shutil.ignore_patterns("actors", "spark", "__pycache__")
     shutil.copytree(PACKAGE, folder / "pxrs_ray", ignore=ignored)
+    shutil.copytree(ROOT / SIMULATION, folder / SIMULATION, ignore=ignored)
+    (folder / "tests" / "__init__.py").touch()
 
 
 def simulate(folder: Path, mutation: Mutation, runs: int) -> Verdict:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pxrs_ray.events import Assignment, Commit, Configure, Event, Heartbeat, Join, Progress, Tick
+from pxrs_ray.group.events import (
+    Assignment,
+    Commit,
+    Configure,
+    Event,
+    Heartbeat,
+    Join,
+    Progress,
+    Tick,
+)
 from pxrs_ray.model import (
     Grant,
     Member,
@@ -16,7 +25,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.testing.history import (
+from tests.simulation.history import (
     Acknowledged,
     Answered,
     Appended,

@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.model import PartitionRow, WriteKind
-from pxrs_ray.testing.checkers import CHECKERS, check
-from pxrs_ray.testing.history import (
-    Appended,
-    Ended,
-    Failed,
-    Fetched,
-    HistoryEvent,
-    Processed,
-    Stored,
-)
+from tests.simulation.checkers import CHECKERS, check
 from tests.simulation.histories import (
     GOOD,
     HISTORIES,
@@ -23,6 +14,15 @@ from tests.simulation.histories import (
     processed,
     stored,
     write,
+)
+from tests.simulation.history import (
+    Appended,
+    Ended,
+    Failed,
+    Fetched,
+    HistoryEvent,
+    Processed,
+    Stored,
 )
 
 

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pytest
 
-from pxrs_ray.testing.checkers import CHECKERS
+from tests.simulation.checkers import CHECKERS
 from tests.simulation.guard_runs import PACKAGE, ROOT, missed
 from tests.simulation.mutations import MUTATIONS, Mutation
 

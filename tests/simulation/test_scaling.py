@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from pxrs_ray.scaling import Observation, PartitionLoad, Scaler, ScalerSettings
-from pxrs_ray.testing.scaling_world import Scenario, ThresholdRule, Trace, compare, run, scenarios
+from pxrs_ray.scaling import Observation, PartitionLoad, Scaler
+from tests.settings import scaler_settings
+from tests.simulation.scaling_world import Scenario, ThresholdRule, Trace, compare, run, scenarios
 
 WORLDS = scenarios()
 RESULTS = compare()
@@ -61,7 +62,7 @@ def observed(
 
 
 def test_sleeps_when_idle_and_wakes_when_messages_arrive() -> None:
-    scaler = Scaler(ScalerSettings(consumers_min=0, idle_ms=30_000))
+    scaler = Scaler(scaler_settings(consumers_min=0, idle_ms=30_000))
     sizes = {second: scaler.advise(observed(second, 1)).consumers for second in range(40)}
     assert sizes[29] == 1
     assert sizes[31] == 0
@@ -70,7 +71,7 @@ def test_sleeps_when_idle_and_wakes_when_messages_arrive() -> None:
 
 
 def test_a_pin_holds_until_it_is_released_and_never_passes_the_partitions() -> None:
-    scaler = Scaler(ScalerSettings())
+    scaler = Scaler(scaler_settings())
     scaler.pin(6)
     assert scaler.advise(observed(0, 1)).consumers == 6
     scaler.pin(99)
@@ -92,7 +93,7 @@ def test_the_area_ratio_over_all_worlds_is_well_below_one() -> None:
 
 
 def test_calm_is_noticed_however_unevenly_it_is_looked() -> None:
-    scaler = Scaler(ScalerSettings(calm_ms=8_000, settle_ms=2_000, idle_ms=1_000_000))
+    scaler = Scaler(scaler_settings(calm_ms=8_000, settle_ms=2_000, idle_ms=1_000_000))
     wanted = 4
     for look in range(1, 60):
         loads = tuple(PartitionLoad(p, look, look, 0, "c") for p in range(8))

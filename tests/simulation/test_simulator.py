@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.testing.simulate import main, simulate
-from pxrs_ray.testing.simulator.run import run
-from pxrs_ray.testing.simulator.scenario import FAULTS, draw
+from tests.simulation.command import main, simulate
+from tests.simulation.simulator.run import run
+from tests.simulation.simulator.scenario import FAULTS, draw
 
 RUNS = 2_000
 # Shared by processes: of each slice as much is asked as of all runs.
@@ -23,7 +23,7 @@ SLICE = RUNS // SLICES
 def test_two_thousand_runs_keep_every_promise(number: int) -> None:
     total = simulate(range(number * SLICE, (number + 1) * SLICE), {})
     told = [
-        f"python -m pxrs_ray.testing.simulate --seed {seed}\n  {violations[0]}"
+        f"python -m tests.simulation.command --seed {seed}\n  {violations[0]}"
         for seed, violations in total.failures
     ]
     assert not told, "\n".join(told)
@@ -40,7 +40,7 @@ def test_several_processes_judge_the_same_runs() -> None:
 
 def test_a_seed_tells_the_whole_run() -> None:
     program = (
-        "from pxrs_ray.testing.simulator.run import run;"
+        "from tests.simulation.simulator.run import run;"
         "print([event for seed in range(5) for event in run(seed).history])"
     )
     told = [

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 
 from pxrs_ray.config import PxrsConfig, QueueConfig
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.spark import spark_local, write_dataframe, write_stream
 from tests.spark.helpers import QUEUE, numbered, numbered_stream
 

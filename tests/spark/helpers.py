@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import ray
 
-from pxrs_ray.actors.buffer import make_buffer
-from pxrs_ray.batch import Batch, batches
+from pxrs_ray.actors.buffer.buffer_actor import make_buffer
 from pxrs_ray.config import PxrsConfig, QueueConfig
-from pxrs_ray.log.wire import QueueSpec
+from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.protocol import QueueSpec
 from tests.actors.lease_keeper import LeaseKeeper
 
 QUEUE = "payments"

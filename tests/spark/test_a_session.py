@@ -17,6 +17,7 @@ import pytest
 import ray
 from rich.console import Console
 
+from pxrs_ray.demo.run import main
 from pxrs_ray.errors import AlreadyExists, DependencyMissing, UsageError
 from pxrs_ray.spark import (
     partition_column,
@@ -25,7 +26,6 @@ from pxrs_ray.spark import (
     spark_on_ray,
     write_dataframe,
 )
-from pxrs_ray.spark.demo import main
 from pxrs_ray.spark.java import check_java
 from tests.spark.helpers import QUEUE, BuffersOnly, check_numbered, eventually, numbered
 

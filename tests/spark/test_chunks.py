@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pxrs_ray.batch import Batch
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.frame import HEADERS_TYPE
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import MessageTooLarge, UsageError
-from pxrs_ray.log.frame import HEADERS_TYPE
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.wire import OutFrame
-from pxrs_ray.partitioning import Partitioner, Spread
-from pxrs_ray.spark.chunks import Framer, chunks
-from pxrs_ray.spark.target import Target
+from pxrs_ray.partitioning import Partitioner, PartitioningSpec
+from pxrs_ray.spark.frames import Framer, chunks
+from pxrs_ray.spark.queue_ref import Target
 
 
 def target(partitions: int = 4, strategy: str = "modulo", message_bytes_max: int = 100) -> Target:
-    return Target("t", "q", Spread(partitions, strategy), 1, message_bytes_max, LogLimits(), "")
+    return Target(
+        "t", "q", PartitioningSpec(partitions, strategy), 1, message_bytes_max, LogLimits(), ""
+    )
 
 
 def table(rows: list[tuple[bytes | None, bytes]]) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.spark import WholeRow, decode_arrow_row, write_dataframe, write_dataset
 from pxrs_ray.spark.ledger import Ledger
-from pxrs_ray.spark.target import Target
+from pxrs_ray.spark.queue_ref import Target
 from tests.spark.helpers import QUEUE, BuffersOnly, check_numbered, numbered
 
 pytestmark = pytest.mark.spark
@@ -106,7 +106,8 @@ def test_a_partition_that_comes_out_different_is_noticed_and_not_mixed_in(
     told = Ledger(Target.of(queue, QUEUE).ledger(), "f")
     told.open()
     told.tell_plan({"partitions": 1, "schema": "struct<key:binary,payload:binary>", "via": "raydp"})
-    told.tell_mark(0, 0, "of another time")
+    told.send_mark(0, 0, "of another time")
+    told.settle()
     with pytest.raises(FeedConflict, match="another fingerprint"):
         feed(numbered(spark, 100, parts=1), queue, via="raydp")
     assert queue.rows() == 0

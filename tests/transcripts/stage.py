@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pxrs_ray.consumer import ConsumerSession
-from pxrs_ray.coordinator import GroupCoordinator
+from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError, StoreUnavailable
-from pxrs_ray.events import (
+from pxrs_ray.group.events import (
     Assignment,
     Commit,
     Decision,
@@ -31,13 +30,14 @@ from pxrs_ray.events import (
     Seek,
     Tick,
 )
-from pxrs_ray.group_state import GroupSettings
-from pxrs_ray.log.fence import ReadFence
+from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
+from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.model import Member, MemberWrite, Outcome, Record
 from pxrs_ray.store.memory import MemoryStore
-from pxrs_ray.testing.clock import ManualClock
 from pxrs_ray.testing.faults import FaultyStore
-from pxrs_ray.write_queue import WriteBatch, WriteQueue, check_stored
+from pxrs_ray.testing.manual_clock import ManualClock
 
 GROUP, QUEUE = "g", "q"
 TICK_MS = 50
@@ -125,7 +125,7 @@ class Stage:
         self.store = FaultyStore(MemoryStore(now_ms=lambda: self.clock.now().wall_ms), 1)
         self.sessions: dict[str, ConsumerSession] = {}
         self.frozen: set[str] = set()
-        self.shells: list[Shell] = []
+        self.controllers: list[Shell] = []
         self.partitions = 4
         self.settings = GroupSettings()
         self._folder = TemporaryDirectory(prefix="pxrs-transcript-")
@@ -145,12 +145,14 @@ class Stage:
         """Carry out one command; the lines that came of it."""
         self._said = []
         verb, *words = command.split()
-        via = self.shells[-1] if self.shells else None
+        via = self.controllers[-1] if self.controllers else None
         if verb == "via":
             number, verb, *words = words
-            via = self.shells[int(number) - 1]
+            via = self.controllers[int(number) - 1]
         getattr(self, f"do_{verb}")(via, words)
-        waiting = sum(shell.waiting() for shell in self.shells if not shell.deposed)
+        waiting = sum(
+            controller.waiting() for controller in self.controllers if not controller.deposed
+        )
         if waiting:
             self.say(f"(answers and assignments that wait for the store: {waiting})")
         return self._said or ["nothing"]
@@ -170,8 +172,8 @@ class Stage:
 
     def do_lead(self, _: Shell | None, words: list[str]) -> None:
         """lead: one more coordinator takes over; the others do not know yet"""
-        self.shells.append(Shell(self))
-        self.say(f"coordinator {self.shells[-1].core.state.generation} leads")
+        self.controllers.append(Shell(self))
+        self.say(f"coordinator {self.controllers[-1].core.state.generation} leads")
 
     def do_join(self, via: Shell, words: list[str]) -> None:
         """join A B incarnation=2 grace=500 weight=2"""
@@ -281,8 +283,8 @@ class Stage:
         """store down, store up"""
         self.store.down = words == ["down"]
         if not self.store.down:
-            for shell in self.shells:
-                shell.pump()
+            for controller in self.controllers:
+                controller.pump()
 
     def do_pass(self, via: Shell, words: list[str]) -> None:
         """pass 600: so many milliseconds go by"""

@@ -1,4 +1,4 @@
-"""Drive a `Course` on a clock of its own: handlers are scripts of durations and outcomes."""
+"""Drive a `WorkScheduler` on a clock of its own: handlers are scripts of durations and outcomes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from pxrs_ray.processing.course import Course, Item, Task, Work
+from pxrs_ray.processing.scheduler import Item, Task, Work, WorkScheduler
 
 # What the handler does with (offset, attempt): how long it takes, and its error if it fails.
 Script = Callable[[int, int], tuple[int, str | None]]
@@ -24,12 +24,12 @@ class Ran:
 
 
 def drive(
-    course: Course,
+    course: WorkScheduler,
     items: Sequence[Item],
     script: Script,
     room: int = 10_000,
     until_ms: int = 10**9,
-    check: Callable[[Course], None] = lambda _: None,
+    check: Callable[[WorkScheduler], None] = lambda _: None,
 ) -> Ran:
     """Run until nothing is left to do, or `until_ms`; calls that are late run on beside the rest.
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 
-from pxrs_ray.consumer import Changes, ConsumerSession
-from pxrs_ray.coordinator import GroupCoordinator
-from pxrs_ray.events import (
+from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
+from pxrs_ray.group.events import (
     Assignment,
     Commit,
     Decision,
@@ -23,10 +22,11 @@ from pxrs_ray.events import (
     Release,
     Tick,
 )
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, Outcome, PartitionRow
 from pxrs_ray.store.memory import MemoryStore
-from pxrs_ray.testing.clock import ManualClock
+from pxrs_ray.testing.manual_clock import ManualClock
 
 GROUP = "g"
 TICK_MS = 100
@@ -44,7 +44,7 @@ class DrivenGroup:
         self.sessions: dict[str, ConsumerSession] = {}
         self.dismissed: list[Dismiss] = []
         self.fenced: dict[int, int] = {}
-        self.changes: dict[str, Changes] = {}
+        self.changes: dict[str, SessionChanges] = {}
         self.lead()
 
     # --- driving --------------------------------------------------------------------------------

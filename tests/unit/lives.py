@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.consumer import ConsumerSession
-from pxrs_ray.events import Assignment
+from pxrs_ray.config.scheduling import course_for
+from pxrs_ray.consumer.session import ConsumerSession
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Grant, Offset, Outcome
-from pxrs_ray.processing.course import Item, Standing, Task, Work
-from pxrs_ray.processing.gaps import GapMap
-from pxrs_ray.processing.plan import course_for
-from pxrs_ray.store.base import DETAIL_CHARS_MAX
+from pxrs_ray.processing.done_ranges import DoneRanges
+from pxrs_ray.processing.scheduler import Item, Standing, Task, Work
+from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 # A number from 0 up to, not including, the one that is given.
 Choose = Callable[[int], int]
@@ -34,7 +34,7 @@ def by_seed(seed: int) -> Choose:
 
 
 class InOrder:
-    """What `InOrderWorker` does, as a course: one message at a time, tried until it succeeds."""
+    """What `SequentialWorker` does, as a course: one message at a time, tried until it succeeds."""
 
     stopped_by = None
 
@@ -141,7 +141,7 @@ class Lives:
 
     def store(self, row: Grant) -> None:
         assert len(row.detail) <= DETAIL_CHARS_MAX
-        gaps, _ = GapMap.decode(row.checkpoint, row.detail)
+        gaps, _ = DoneRanges.decode(row.checkpoint, row.detail)
         known = self.settled | self.log.gone
         claimed = {o for o in range(min(gaps.high, self.log.end)) if o in gaps}
         assert claimed <= known, f"never handled: {sorted(claimed - known)[:5]}"
@@ -170,7 +170,7 @@ class Life:
         standing = Standing(row.checkpoint, row.attempts, row.detail)
         course = course_for(config, standing)
         self.course = InOrder(standing) if course is None else course
-        gaps, _ = GapMap.decode(row.checkpoint, row.detail)
+        gaps, _ = DoneRanges.decode(row.checkpoint, row.detail)
         self.done_before = {o for o in range(lives.log.end) if o in gaps} if course else set()
         self.queue: list[list[Item] | Offset] = []
         self.reads: list[Offset] = []
@@ -186,7 +186,7 @@ class Life:
 
     def ask(self) -> None:
         """Ask the log for what comes next; the answer may take a while, and be out of date."""
-        for _, offset in self.session.to_fetch(1 << 20).values():
+        for _, offset in self.session.to_fetch(lambda _: 0, 1).values():
             if len(self.reads) < 2:
                 self.reads.append(offset)
 
@@ -202,7 +202,7 @@ class Life:
             return
         if offset < log.end:
             found = log.read(offset)
-            if self.session.fetched(0, self.epoch, offset, len(found), 0):
+            if self.session.fetched(0, self.epoch, offset, len(found)):
                 self.queue.append([Item(o, log.keys[o], size_bytes=1) for o in found])
 
     def turn(self) -> None:

@@ -1,9 +1,9 @@
 """A group without Ray: real workers, real records of calls, real blame; processes die in name only.
 
-A process is an `InHand` over a file and the workers that use it. It dies when a deadly handler is
-called: from that moment on nothing of it counts any more, and its record is what was written then.
-Its partitions, and at random also those of the others, go to new processes, with what `blame` made
-of the rows.
+A process is an `CallRecord` over a file and the workers that use it. It dies when a deadly handler
+is called: from that moment on nothing of it counts any more, and its record is what was written
+then. Its partitions, and at random also those of the others, go to new processes, with what `blame`
+made of the rows.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.actors.course_worker import CourseWorker
-from pxrs_ray.actors.death_record import read_record
-from pxrs_ray.actors.handler import Handler, handler_ref
-from pxrs_ray.actors.in_hand import InHand
-from pxrs_ray.actors.in_order import InOrderWorker
-from pxrs_ray.actors.worker import Failure, Worker
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.consumer.call_record import CallRecord
+from pxrs_ray.actors.consumer.call_record_file import read_record
+from pxrs_ray.actors.consumer.handler import Handler, handler_ref
+from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
+from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
+from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.delivery import DeliveredBatch, Delivery, Desk
+from pxrs_ray.config.scheduling import lane_course, pack_course, retry_rules
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant, Message
-from pxrs_ray.processing.course import Standing
-from pxrs_ray.processing.plan import lane_course, pack_course, retry_rules
+from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.processing.suspects import EXITED_ITSELF, blame
 from tests.actors.worker_bench import LogInMemory
 
@@ -133,7 +133,7 @@ class Process:
     def __init__(self, world: World, number: int, asides: dict[int, LogInMemory]) -> None:
         self.world = world
         self.path = world.folder / f"record-{number}"
-        self.in_hand = InHand(self.path)
+        self.in_hand = CallRecord(self.path)
         self.dead = False
         self._cause = 0
         self._snapshot = b""
@@ -159,17 +159,17 @@ class Process:
         config, handler = self.world.config, self._handler
         grant = Grant(partition, row.epoch, row.checkpoint, row.attempts, row.detail)
         standing = Standing(row.checkpoint, row.attempts, row.detail)
-        desk = Desk("q", "g", "m", 1, partition, row.epoch, topology_id="t1")
+        desk = DeliveryContext("q", "g", "m", 1, partition, row.epoch, topology_id="t1")
         desk.attempt = row.attempts + 1
         if config.by_pack:
-            return CourseWorker(
+            return ParallelWorker(
                 grant, desk, handler, pack_course(config, standing), self, config, None
             )
         if config.by_lane:
             quarantine = aside if config.failure_policy == "quarantine" else None
             lanes = lane_course(config, standing)
-            return CourseWorker(grant, desk, handler, lanes, self, config, None, quarantine)
-        return InOrderWorker(grant, desk, handler, retry_rules(config), self, config, None)
+            return ParallelWorker(grant, desk, handler, lanes, self, config, None, quarantine)
+        return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, None)
 
     # --- handlers ---------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pxrs_ray.batch import ARROW_SCHEMA, Batch, batches
+from pxrs_ray.data.batch import ARROW_SCHEMA, Batch, batches
+from pxrs_ray.data.frame import HAS_HEADERS, HAS_IDS, SCHEMAS
+from pxrs_ray.data.protocol import Fetched
 from pxrs_ray.errors import UsageError
-from pxrs_ray.log.frame import HAS_HEADERS, HAS_IDS, SCHEMAS
-from pxrs_ray.log.wire import Fetched
 from pxrs_ray.model import Message
 from tests.logs import open_log, put
 

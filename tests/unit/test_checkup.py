@@ -12,14 +12,14 @@ from typing import Any, cast
 import pytest
 import typer
 
-from pxrs_ray.actors import orphans
-from pxrs_ray.actors.crew import Crew
-from pxrs_ray.actors.hand import Hand
-from pxrs_ray.checkup import DAY_MS, Level, check_topology, check_unused
+from pxrs_ray.actors.coordinator import orphans
+from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
+from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
 from pxrs_ray.cli.root import root
-from pxrs_ray.places import DEPOSED, Step
-from pxrs_ray.standstill import LOG_REFUSES, Stands
-from pxrs_ray.stats import GroupStatus, QueueStatus, StoreStatus, TopologyStatus
+from pxrs_ray.status.answers import GroupStatus, QueueStatus, StoreStatus, TopologyStatus
+from pxrs_ray.status.diagnosis import DAY_MS, Level, check_topology, check_unused
+from pxrs_ray.status.places import DEPOSED, Step
+from pxrs_ray.status.standstill import LOG_REFUSES, Stands
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 STORE = topology_status().store
@@ -254,13 +254,13 @@ def test_orphans_are_actors_that_belong_to_no_member(monkeypatch: pytest.MonkeyP
     actor = "pxrs/shop/consumer/billing/billing-{}"
     there = {actor.format(name) for name in ("0/1", "0/9", "1/2", "2/4")}
     monkeypatch.setattr(orphans, "consumers_there", lambda topology: there)
-    crew: Any = Crew(*(cast(Any, None),) * 3, {}, lambda: None)
+    crew: Any = ConsumerSupervisor(*(cast(Any, None),) * 3, {}, lambda: None)
     # billing-0 joined again in the same process; billing-1 is just starting; billing-2 hands over.
-    crew.hands = {
-        "billing-0": Hand("billing-0", 9, actor.format("0/1"), "running"),
-        "billing-1": Hand("billing-1", 2, actor.format("1/2"), "starting"),
+    crew.replicas = {
+        "billing-0": ConsumerReplica("billing-0", 9, actor.format("0/1"), "running"),
+        "billing-1": ConsumerReplica("billing-1", 2, actor.format("1/2"), "starting"),
     }
-    crew._leaving = [Hand("billing-2", 4, actor.format("2/4"), "leaving")]
-    shell: Any = SimpleNamespace(staff=crew)
-    found = asyncio.run(orphans.orphans_of("shop", [shell]))
+    crew._leaving = [ConsumerReplica("billing-2", 4, actor.format("2/4"), "leaving")]
+    controller: Any = SimpleNamespace(replica_set=crew)
+    found = asyncio.run(orphans.orphans_of("shop", [controller]))
     assert found == [actor.format("0/9")]

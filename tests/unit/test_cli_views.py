@@ -11,10 +11,10 @@ from rich.console import Console
 
 from pxrs_ray.cli import _map, _show, lag, seek, status, top, why
 from pxrs_ray.model import Change, Message
-from pxrs_ray.places import WAITING
-from pxrs_ray.rates import Rates
-from pxrs_ray.standstill import Stands
-from pxrs_ray.stats import GroupStatus
+from pxrs_ray.status.answers import GroupStatus
+from pxrs_ray.status.places import WAITING
+from pxrs_ray.status.rates import Rates
+from pxrs_ray.status.standstill import Stands
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.batch import Batch
 from pxrs_ray.clock import wall_ms
-from pxrs_ray.log.limits import LogLimits
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Member, MemberWrite, Write, WriteKind
 from pxrs_ray.store.memory import MemoryStore

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pxrs_ray
-from pxrs_ray.actors.crew_document import CrewDocument
-from pxrs_ray.actors.tenant_document import KeptMove
+from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
+from pxrs_ray.actors.coordinator.tenant_document import KeptMove
 from pxrs_ray.codec import CODECS, Codec, json_codec
-from pxrs_ray.config.base import Options
+from pxrs_ray.config.declare import Options
 from pxrs_ray.processing.suspects import Suspect, Suspicion
 from pxrs_ray.sink.applied import FULL_BITS, PAGE_OFFSETS, runs_of
-from pxrs_ray.tenants.resolve import TenantProfile
+from pxrs_ray.tenants.profile import TenantProfile
 from tests.persisted_logs import LOG_STRATEGIES
 from tests.unit.configurations import WRITTEN
 
@@ -52,7 +52,7 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         max_size=3,
     ),
     "registry: crew": st.builds(
-        CrewDocument,
+        ReplicasDocument,
         incarnations=st.dictionaries(st.text(), st.integers(1), max_size=3),
         ray_options=st.dictionaries(st.text(), _PLAIN, max_size=3),
         members=st.dictionaries(st.text(), st.tuples(st.integers(1), st.text()), max_size=3),

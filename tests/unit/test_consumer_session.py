@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.consumer import Changes, ConsumerSession
-from pxrs_ray.events import Assignment, Progress
+from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
+from pxrs_ray.group.events import Assignment, Progress
 from pxrs_ray.model import Grant, Outcome
 
 APPLIED, FENCED, BEHIND = Outcome.APPLIED, Outcome.FENCED, Outcome.BEHIND
+
+
+def nothing(partition: int) -> int:
+    return 0
 
 
 def told(
@@ -43,8 +47,8 @@ def session_with(*grants: Grant) -> ConsumerSession:
 def test_a_grant_starts_at_its_checkpoint() -> None:
     session = ConsumerSession("A", 1)
     grant = Grant(3, 7, 42, attempts=2, detail="d")
-    assert session.assign(told(grant)) == Changes(started=(grant,))
-    assert session.to_fetch(1) == {3: (7, 42)}
+    assert session.assign(told(grant)) == SessionChanges(started=(grant,))
+    assert session.to_fetch(nothing, 1) == {3: (7, 42)}
     assert session.holds(3, 7) and not session.holds(3, 6) and not session.holds(2, 7)
     assert session.to_commit() == ()
 
@@ -64,7 +68,7 @@ def test_a_grant_starts_at_its_checkpoint() -> None:
 def test_an_assignment_that_is_not_newer_or_not_ours_is_ignored(stale: Assignment) -> None:
     session = ConsumerSession("A", 1)
     session.assign(told(Grant(0, 1, 0), sequence=2))
-    assert session.assign(stale) == Changes()
+    assert session.assign(stale) == SessionChanges()
     assert session.holds(0, 1) and session.seen == (1, 2)
 
 
@@ -88,18 +92,18 @@ def test_what_a_worker_has_stopped_is_not_dropped_though_the_answer_is_late() ->
 
 def test_what_is_not_granted_at_the_same_epoch_is_dropped() -> None:
     session = session_with(Grant(0, 1, 0), Grant(1, 1, 0), Grant(2, 1, 0))
-    session.fetched(1, 1, 0, 5, 5)
+    session.fetched(1, 1, 0, 5)
     changes = session.assign(told(Grant(0, 1, 0), Grant(1, 3, 2), sequence=2))
     assert changes.dropped == (1, 2) and changes.started == (Grant(1, 3, 2),)
-    assert session.to_fetch(1) == {0: (1, 0), 1: (3, 2)}
+    assert session.to_fetch(nothing, 1) == {0: (1, 0), 1: (3, 2)}
 
 
 def test_reading_goes_on_while_there_is_room() -> None:
     session = session_with(Grant(0, 1, 10))
-    assert session.fetched(0, 1, 10, 4, 100)
-    assert session.to_fetch(101) == {0: (1, 14)} and session.to_fetch(100) == {}
-    session.processed(0, 1, 12, size_bytes=60)
-    assert session.to_fetch(100) == {0: (1, 14)}
+    assert session.fetched(0, 1, 10, 4)
+    queued = {0: 100}
+    assert session.to_fetch(queued.__getitem__, 101) == {0: (1, 14)}
+    assert session.to_fetch(queued.__getitem__, 100) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,14 +113,14 @@ def test_what_was_read_twice_late_or_elsewhere_is_thrown_away(
     partition: int, epoch: int, base: int
 ) -> None:
     session = session_with(Grant(0, 1, 10))
-    session.fetched(0, 1, 10, 4, 4)
-    assert not session.fetched(partition, epoch, base, 1, 1)
-    assert session.to_fetch(10) == {0: (1, 14)}
+    session.fetched(0, 1, 10, 4)
+    assert not session.fetched(partition, epoch, base, 1)
+    assert session.to_fetch(nothing, 1) == {0: (1, 14)}
 
 
 def test_what_is_done_is_committed_once() -> None:
     session = session_with(Grant(0, 1, 10))
-    session.fetched(0, 1, 10, 4, 4)
+    session.fetched(0, 1, 10, 4)
     assert session.processed(0, 1, 12)
     rows = session.to_commit()
     assert rows == (Progress(0, 1, 12),)
@@ -129,7 +133,7 @@ def test_what_is_done_is_committed_once() -> None:
 
 def test_a_late_answer_takes_nothing_back() -> None:
     session = session_with(Grant(0, 1, 0))
-    session.fetched(0, 1, 0, 9, 9)
+    session.fetched(0, 1, 0, 9)
     session.processed(0, 1, 4)
     early = session.to_commit()
     session.processed(0, 1, 8)
@@ -141,7 +145,7 @@ def test_a_late_answer_takes_nothing_back() -> None:
 
 def test_a_failed_attempt_is_progress_to_commit() -> None:
     session = session_with(Grant(0, 1, 0))
-    session.fetched(0, 1, 0, 1, 1)
+    session.fetched(0, 1, 0, 1)
     session.processed(0, 1, 0, attempts=1, detail="boom")
     assert session.to_commit() == (Progress(0, 1, 0, 1, "boom"),)
 
@@ -149,18 +153,18 @@ def test_a_failed_attempt_is_progress_to_commit() -> None:
 @pytest.mark.parametrize("offset", [9, 15])
 def test_progress_outside_of_what_was_read_is_a_fault_of_ours(offset: int) -> None:
     session = session_with(Grant(0, 1, 10))
-    session.fetched(0, 1, 10, 4, 4)
+    session.fetched(0, 1, 10, 4)
     with pytest.raises(AssertionError, match="outside 10 to 14"):
         session.processed(0, 1, offset)
 
 
 def test_a_fenced_row_means_that_the_partition_is_lost() -> None:
     session = session_with(Grant(0, 1, 0), Grant(1, 1, 0))
-    session.fetched(0, 1, 0, 2, 2)
+    session.fetched(0, 1, 0, 2)
     session.processed(0, 1, 1)
     assert session.committed(session.to_commit(), [FENCED]).dropped == (0,)
     assert not session.processed(0, 1, 2), "what is still at work finds that it is not ours"
-    assert session.to_fetch(9).keys() == {1}
+    assert session.to_fetch(nothing, 1).keys() == {1}
 
 
 @pytest.mark.parametrize("revoking", [(), (0,)])
@@ -168,11 +172,11 @@ def test_an_assignment_from_before_a_refusal_does_not_begin_it_again(
     revoking: tuple[int, ...],
 ) -> None:
     session = session_with(Grant(0, 1, 0))
-    session.fetched(0, 1, 0, 2, 2)
+    session.fetched(0, 1, 0, 2)
     session.processed(0, 1, 1)
     session.committed(session.to_commit(), [FENCED])
     late = told(Grant(0, 1, 0), sequence=2, revoking=revoking)
-    assert session.assign(late) == Changes() and session.seen == (1, 2)
+    assert session.assign(late) == SessionChanges() and session.seen == (1, 2)
     assert not session.processed(0, 1, 2), "a handler that is still at it ends without harm"
     assert session.assign(told(Grant(0, 3, 1), sequence=3)).started == (Grant(0, 3, 1),)
 
@@ -182,23 +186,23 @@ def test_what_was_handed_back_is_not_begun_again_by_an_older_word() -> None:
     session.assign(told(Grant(0, 1, 0), sequence=2, revoking=(0,)))
     session.stopped(0, 1)
     session.released(session.to_release())
-    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == Changes()
+    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == SessionChanges()
     assert session.to_release() == ()
 
 
 def test_an_answer_about_an_older_epoch_touches_nothing() -> None:
     session = session_with(Grant(0, 3, 0))
-    assert session.committed([Progress(0, 1, 5)], [FENCED]) == Changes()
+    assert session.committed([Progress(0, 1, 5)], [FENCED]) == SessionChanges()
     assert session.holds(0, 3)
 
 
 def test_a_partition_that_is_asked_for_drains_stops_and_is_released() -> None:
     session = session_with(Grant(0, 1, 0), Grant(1, 1, 0))
-    session.fetched(0, 1, 0, 5, 5)
+    session.fetched(0, 1, 0, 5)
     changes = session.assign(told(Grant(0, 1, 0), Grant(1, 1, 0), sequence=2, revoking=(0,)))
     assert changes.draining == (0,) and changes.dropped == ()
-    assert session.to_fetch(99).keys() == {1}
-    assert not session.fetched(0, 1, 5, 1, 1), "it takes nothing new"
+    assert session.to_fetch(nothing, 1).keys() == {1}
+    assert not session.fetched(0, 1, 5, 1), "it takes nothing new"
     assert session.to_release() == (), "the worker is still at it"
     session.processed(0, 1, 3)
     session.stopped(0, 1)
@@ -210,7 +214,7 @@ def test_a_partition_that_is_asked_for_drains_stops_and_is_released() -> None:
 def test_being_asked_twice_is_being_asked_once() -> None:
     session = session_with(Grant(0, 1, 0))
     session.assign(told(Grant(0, 1, 0), sequence=2, revoking=(0,)))
-    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == Changes()
+    assert session.assign(told(Grant(0, 1, 0), sequence=3, revoking=(0,))) == SessionChanges()
 
 
 def test_what_is_asked_back_before_it_was_begun_is_released_as_it_is() -> None:
@@ -231,12 +235,14 @@ def test_a_release_that_is_answered_late_leaves_the_next_grant_alone() -> None:
 def test_paused_and_leaving_are_what_the_newest_assignment_says() -> None:
     session = session_with(Grant(0, 1, 0))
     session.assign(told(Grant(0, 1, 0), sequence=2, paused=True, leaving=True))
-    assert session.paused and session.leaving and session.to_fetch(9) == {}
+    assert session.paused and session.leaving and session.to_fetch(nothing, 1) == {}
     session.assign(told(Grant(0, 1, 0), sequence=3))
-    assert not session.paused and not session.leaving and session.to_fetch(9) == {0: (1, 0)}
+    assert (
+        not session.paused and not session.leaving and session.to_fetch(nothing, 1) == {0: (1, 0)}
+    )
 
 
 def test_no_member_any_more_means_nothing_is_ours() -> None:
     session = session_with(Grant(0, 1, 0), Grant(1, 1, 0))
     assert session.drop_all() == (0, 1)
-    assert session.to_fetch(9) == {} and session.to_commit() == ()
+    assert session.to_fetch(nothing, 1) == {} and session.to_commit() == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.errors import CoordinatorDeposed, NotFound
-from pxrs_ray.events import (
+from pxrs_ray.group.events import (
     Assignment,
     Commit,
     Configure,
@@ -16,8 +16,8 @@ from pxrs_ray.events import (
     Rebalance,
     Seek,
 )
+from pxrs_ray.group.transitions import MemberPhase
 from pxrs_ray.model import Member, MemberWrite, Outcome, WriteKind
-from pxrs_ray.transitions import MemberPhase
 from tests.unit.driven_group import DrivenGroup, group_of
 
 # --- static membership ----------------------------------------------------------------------------
@@ -131,9 +131,9 @@ def test_pausing_reaches_every_member_and_moves_nothing() -> None:
     before = list(group.core.state.rows)
     group.do(Configure(paused=True))
     assert all(session.paused for session in group.sessions.values())
-    assert group.sessions["A"].to_fetch(100) == {}
+    assert group.sessions["A"].to_fetch(lambda _: 0, 1) == {}
     group.do(Configure(paused=False))
-    assert group.sessions["A"].to_fetch(100).keys() == {0, 1}
+    assert group.sessions["A"].to_fetch(lambda _: 0, 1).keys() == {0, 1}
     assert group.core.state.rows == before
 
 

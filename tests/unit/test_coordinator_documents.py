@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.events import Commit, Died, Leave, Progress
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import Commit, Died, Leave, Progress
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Outcome
 from tests.unit.driven_group import DrivenGroup
 

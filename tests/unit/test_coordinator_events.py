@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, NotFound, UnknownMember, UsageError
-from pxrs_ray.events import (
+from pxrs_ray.group.events import (
     Commit,
     Configure,
     Died,

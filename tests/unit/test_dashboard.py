@@ -13,11 +13,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.dashboard.picture import Look, Story
+from pxrs_ray.dashboard.page_state import PageState, Story
 from pxrs_ray.dashboard.server import ACTIONS, OWN_HEADER, Server
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Change
-from pxrs_ray.places import WAITING, Step
+from pxrs_ray.status.places import WAITING, Step
 from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
 
 TOKEN = "s3cret"
@@ -31,7 +31,7 @@ class Source:
         self.looks = 0
         self.done: list[tuple[str, str, Any]] = []
 
-    def look(self) -> Look:
+    def look(self) -> PageState:
         self.looks += 1
         if self.looks == 2:
             raise NotFound("gone for a moment")
@@ -41,7 +41,7 @@ class Source:
             places=(buffer_place(0), away),
             uneven=(Step(1, "10.0.0.2", "10.0.0.3"),),
         )
-        return Look(status, {0: buffer_stats()})
+        return PageState(status, {0: buffer_stats()})
 
     def act(self, action: str, group: str, value: Any) -> str:
         if group != "billing":
@@ -184,7 +184,7 @@ def test_changes_of_one_cause_are_one_event() -> None:
         change(4, "claim", 9_000, "death of b"),
         change(5, "joined", 9_000, "join of c"),
     )
-    look = Look(topology_status(group_status()), {}, {"billing": changes})
+    look = PageState(topology_status(group_status()), {}, {"billing": changes})
     (group,) = story.tell(10_000, look)["groups"]
     assert [(e["cause"], e["moved"]) for e in group["events"]] == [
         ("death of b", 2),

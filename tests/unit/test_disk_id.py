@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.errors import LogCorrupted
+from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import NAME, make_disk_id, read_disk_id
-from pxrs_ray.log.files import Files
 from tests.faults.faulty_files import KINDS, Ended, Fault, FaultyFiles
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.assignment import ASSIGNORS
-from pxrs_ray.door import check_call, harmless
 from pxrs_ray.errors import Fenced, NotFound, PxrsError, UsageError
-from pxrs_ray.events import (
+from pxrs_ray.group.assignors import ASSIGNORS
+from pxrs_ray.group.event_checks import check_call, harmless
+from pxrs_ray.group.events import (
     Commit,
     Configure,
     Died,
@@ -29,7 +29,7 @@ from pxrs_ray.events import (
     Seek,
     Tick,
 )
-from pxrs_ray.group_state import GroupState
+from pxrs_ray.group.group_state import GroupState
 from pxrs_ray.model import Member
 from tests.unit.driven_group import GROUP, SHORT, DrivenGroup
 

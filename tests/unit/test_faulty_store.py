@@ -9,10 +9,10 @@ import pytest
 from pxrs_ray.clock import Clock
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.model import Member, MemberWrite, Outcome, Record, Write, WriteKind
-from pxrs_ray.store.base import RegistryStore
 from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
-from pxrs_ray.testing.clock import ManualClock
+from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.testing.faults import Faults, FaultyStore
+from pxrs_ray.testing.manual_clock import ManualClock
 from pxrs_ray.testing.store_contract import StoreContract
 
 CLAIM = Write(WriteKind.CLAIM, 0, "A", 1, 0, version=2)

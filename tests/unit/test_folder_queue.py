@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.errors import NotFound, UsageError
-from pxrs_ray.folder_queue import FolderQueue, chunks
+from pxrs_ray.interop.folder_queue import FolderQueue, chunks
 
 
 def as_documented(root: Path) -> Path:

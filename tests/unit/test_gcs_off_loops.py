@@ -28,7 +28,7 @@ CALLS = {
     "list_nodes",
 }
 # Where they are made on threads.
-HOME = "actors/gcs.py"
+HOME = "actors/cluster/gcs.py"
 
 Place = tuple[str, str]
 

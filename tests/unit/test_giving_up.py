@@ -10,30 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pxrs_ray.actors import redrive
-from pxrs_ray.actors.handler import Handler, handler_ref
-from pxrs_ray.actors.in_order import InOrderWorker
-from pxrs_ray.actors.worker import Failure, Worker
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.consumer import redrive
+from pxrs_ray.actors.consumer.handler import Handler, handler_ref
+from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
+from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.delivery import Context, Delivery, Desk
+from pxrs_ray.config.scheduling import retry_rules
+from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
+from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import SequenceConflict
-from pxrs_ray.letters import letter_identity, letter_of, letter_partition
-from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Grant, Message
-from pxrs_ray.partitioning import Spread
-from pxrs_ray.processing.course import Standing
-from pxrs_ray.processing.plan import retry_rules
-from pxrs_ray.processing.quarantine import Record
+from pxrs_ray.partitioning import PartitioningSpec
+from pxrs_ray.processing.quarantine_state import Record
+from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually
-from tests.actors.worker_bench import Bench, LogInMemory, Office, batch_of
+from tests.actors.worker_bench import Bench, LogInMemory, WorkerCallbacks, batch_of
 from tests.actors.worker_bench import bench as bench
 
 WAIT_S = 20.0
 
 
-class AwayOffice(Office):
+class AwayOffice(WorkerCallbacks):
     """Keeps nothing until somebody heals it."""
 
     def __init__(self) -> None:
@@ -64,18 +64,20 @@ def test_in_order_waits_for_the_letter_visibly_and_goes_on_when_it_is_sent() -> 
     config = GroupConfig(queue="q", failure_policy="dead_letter", attempts_max=2, backoff_ms=1)
     handler = Handler(handler_ref(_stand_in))
     handler.call = fails_on_1(calls)
-    office, desk = AwayOffice(), Desk("q", "g", "m", 1, 3, 7, topology_id="t1")
-    worker = InOrderWorker(Grant(3, 7, 0), desk, handler, retry_rules(config), office, config, None)
+    callbacks, desk = AwayOffice(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    worker = SequentialWorker(
+        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+    )
     worker.start()
     worker.put(batch_of([b"a", b"b", b"c"]), 1)
     waiting = eventually(lambda: worker.waiting, WAIT_S)
     assert "no such account" in waiting.error and "takes nothing" in waiting.error
-    eventually(lambda: office.asked > 3, WAIT_S)
+    eventually(lambda: callbacks.asked > 3, WAIT_S)
     assert calls == [0, 1, 1] and worker.standing().checkpoint == 1, "nothing goes on meanwhile"
-    office.healed.set()
+    callbacks.healed.set()
     eventually(lambda: worker.standing().checkpoint == 3, WAIT_S)
     assert worker.waiting is None and calls == [0, 1, 1, 2]
-    assert [offsets for _, offsets in office.given_up] == [[1]]
+    assert [offsets for _, offsets in callbacks.given_up] == [[1]]
     worker.stop()
     assert worker.join(WAIT_S)
 
@@ -84,9 +86,11 @@ def test_a_worker_that_waits_for_its_letter_ends_when_it_is_told_to() -> None:
     config = GroupConfig(queue="q", failure_policy="dead_letter", attempts_max=1, backoff_ms=1)
     handler = Handler(handler_ref(_stand_in))
     handler.call = fails_on_1([])
-    desk = Desk("q", "g", "m", 1, 3, 7, topology_id="t1")
-    office = AwayOffice()
-    worker = InOrderWorker(Grant(3, 7, 0), desk, handler, retry_rules(config), office, config, None)
+    desk = DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    callbacks = AwayOffice()
+    worker = SequentialWorker(
+        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+    )
     worker.start()
     worker.put(batch_of([b"a", b"b"]), 1)
     eventually(lambda: worker.waiting, WAIT_S)
@@ -105,13 +109,13 @@ def test_a_worker_that_waits_for_its_letter_ends_when_it_is_told_to() -> None:
 )
 def test_courses_wait_visibly_too(bench: Any, options: dict[str, Any]) -> None:
     table: Bench = bench(fails_on_1([]), attempts_max=1, **options)
-    office = table.office = AwayOffice()
+    callbacks = table.callbacks = AwayOffice()
     quarantine = LogInMemory() if options["failure_policy"] == "quarantine" else None
     worker = table.start(quarantine=quarantine)
     worker.put(batch_of([b"a", b"b", b"b"]), 1)
     waiting = eventually(lambda: worker.waiting, WAIT_S)
     assert "takes nothing" in waiting.error and waiting.context.offset == 1
-    office.healed.set()
+    callbacks.healed.set()
     table.reaches(worker, 3)
     eventually(lambda: worker.waiting is None, WAIT_S)
 
@@ -178,7 +182,7 @@ def test_a_letter_holds_the_message_as_it_was(
 @pytest.mark.parametrize("strategy", ["modulo", "round_robin", "tenant", "label", "broadcast"])
 def test_a_letter_always_goes_to_the_same_partition(strategy: str) -> None:
     labels = (("gpu", 2), ("cpu", 2)) if strategy == "label" else ()
-    spread = Spread(4, strategy, labels=labels)
+    spread = PartitioningSpec(4, strategy, labels=labels)
     for key in (b"k", None):
         message = Message(3, 7, key, b"x", 5)
         assert letter_partition(spread, message) == letter_partition(spread, message)

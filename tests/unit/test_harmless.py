@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pxrs_ray.cli import _show
 from pxrs_ray.cli._console import HarmlessConsole
+from pxrs_ray.cli._harmless import harmless, one_line
 from pxrs_ray.cli.tail import json_line, text_line
-from pxrs_ray.harmless import harmless, one_line
 from pxrs_ray.model import Message
 
 ESCAPES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069]")

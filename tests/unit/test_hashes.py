@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.partitioning import HASHES, hash_column, hash_key, key_bytes
-from pxrs_ray.partitioning.lanes import BLOCK_KEYS, LANES_MAX
+from pxrs_ray.partitioning.key_columns import BLOCK_KEYS, LANES_MAX
 
 FOX = "The quick brown fox jumps over the lazy dog"
 

@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pxrs_ray.errors import StoreSchemaError
-from pxrs_ray.homes import (
-    FORM,
-    HOMES,
-    Home,
-    Homes,
-    NodeSeen,
-    SlotSeen,
-    homes_from,
-    settle,
-)
+from pxrs_ray.topology.homes import FORM, HOMES, Home, Homes, NodeSeen, SlotSeen, homes_from, settle
 
 AWAY = SlotSeen(answers=False, lease_over=True, runs=False)
 SERVES = SlotSeen(answers=True, lease_over=False, runs=True)

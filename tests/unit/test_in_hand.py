@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.actors import death_record, in_hand
-from pxrs_ray.actors.death_record import fault_path, read_record, sweep
-from pxrs_ray.actors.in_hand import InHand
-from pxrs_ray.forks import keep_children_apart
+from pxrs_ray.actors.consumer import call_record, call_record_file
+from pxrs_ray.actors.consumer.call_record import CallRecord
+from pxrs_ray.actors.consumer.call_record_file import fault_path, read_record, sweep
 from pxrs_ray.processing.suspects import EXITED_ITSELF, Death, Suspect
+from pxrs_ray.supervision.forks import keep_children_apart
 
 NEVER = threading.Event()
 
 
 def end_in_a_call(path: Path, how: str) -> None:
     """In a process of its own: begin some calls, and end."""
-    hand = InHand(path)
+    hand = CallRecord(path)
     hand.note_ends()
     done, single, batch = (hand.slot(p, 7) for p in (0, 1, 2))
     done.begin(1, 2, NEVER)
@@ -76,12 +76,12 @@ def test_a_record_that_makes_no_sense_is_none(tmp_path: Path) -> None:
 def test_records_that_nobody_comes_for_are_swept_and_those_of_the_living_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = InHand(tmp_path / "node" / "mine")
-    dead = InHand(tmp_path / "node" / "dead")
-    dead.words[death_record.PID] = 2**22 + 7
+    mine = CallRecord(tmp_path / "node" / "mine")
+    dead = CallRecord(tmp_path / "node" / "dead")
+    dead.words[call_record_file.PID] = 2**22 + 7
     sweep(tmp_path)
     assert (tmp_path / "node" / "dead").exists(), "its coordinator may yet come"
-    monkeypatch.setattr(death_record, "SWEPT_AFTER_MS", -1)
+    monkeypatch.setattr(call_record_file, "SWEPT_AFTER_MS", -1)
     sweep(tmp_path)
     assert [path.name for path in (tmp_path / "node").iterdir()] == ["mine"]
     mine.end_cleanly()
@@ -92,7 +92,7 @@ def suspect(trouble: int, age_ms: int = 0) -> Suspect:
 
 
 def test_a_suspect_waits_for_the_others_and_the_others_for_it() -> None:
-    hand = InHand()
+    hand = CallRecord()
     plain, alone, other = (hand.slot(p, 1) for p in (0, 1, 2))
     assert plain.begin(5, 6, NEVER)
     order: list[str] = []
@@ -122,7 +122,7 @@ def test_a_suspect_waits_for_the_others_and_the_others_for_it() -> None:
 
 
 def test_a_suspect_that_takes_long_does_not_hold_up_the_others_for_ever() -> None:
-    hand = InHand()
+    hand = CallRecord()
     slow, other = hand.slot(0, 1), hand.slot(1, 1)
     assert slow.begin(5, 6, NEVER, suspect(2))
     began_s = time.monotonic()
@@ -132,7 +132,7 @@ def test_a_suspect_that_takes_long_does_not_hold_up_the_others_for_ever() -> Non
 
 
 def test_who_is_told_to_stop_does_not_wait_at_the_gate() -> None:
-    hand = InHand()
+    hand = CallRecord()
     first, second, third = (hand.slot(p, 1) for p in range(3))
     assert first.begin(1, 2, NEVER, suspect(9))
     stopping = threading.Event()
@@ -145,7 +145,7 @@ def test_who_is_told_to_stop_does_not_wait_at_the_gate() -> None:
 
 
 def test_of_several_suspects_the_one_that_had_just_begun_goes_first() -> None:
-    hand = InHand()
+    hand = CallRecord()
     gate, old, young = (hand.slot(p, 1) for p in range(3))
     assert gate.begin(0, 1, NEVER, suspect(9))
     order: list[str] = []
@@ -170,7 +170,7 @@ def test_of_several_suspects_the_one_that_had_just_begun_goes_first() -> None:
 
 def test_what_a_handler_forks_writes_nothing(tmp_path: Path) -> None:
     keep_children_apart()
-    hand = InHand(tmp_path / "record")
+    hand = CallRecord(tmp_path / "record")
     hand.note_ends()
     slot = hand.slot(3, 7)
     assert slot.begin(17, 18, NEVER)
@@ -179,13 +179,13 @@ def test_what_a_handler_forks_writes_nothing(tmp_path: Path) -> None:
         slot.end()
         os._exit(5)
     os.waitpid(child, 0)
-    assert [c.offset for c in hand.look()] == [17] and hand.words[death_record.EXIT] == 0
+    assert [c.offset for c in hand.look()] == [17] and hand.words[call_record_file.EXIT] == 0
     hand.end_cleanly()
 
 
 def test_slots_are_used_again_and_one_too_many_is_only_not_counted() -> None:
-    hand = InHand()
-    slots = [hand.slot(0, 1) for _ in range(death_record.SLOTS_MAX + 2)]
+    hand = CallRecord()
+    slots = [hand.slot(0, 1) for _ in range(call_record_file.SLOTS_MAX + 2)]
     assert slots[-1].begin(1, 2, NEVER) and hand.look() == []
     hand.give_back(slots[0])
     assert hand.slot(4, 1).index == 0
@@ -195,9 +195,9 @@ def test_a_record_that_cannot_be_made_is_a_problem_and_stops_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setattr(in_hand, "record_path", lambda *_: tmp_path / "file" / "node" / "actor")
-    made = in_hand.open_record("node", "actor")
+    monkeypatch.setattr(call_record, "record_path", lambda *_: tmp_path / "file" / "node" / "actor")
+    made = call_record.open_record("node", "actor")
     assert "not counted" in made.problem
     assert made.slot(0, 1).begin(5, 6, NEVER)
     assert [call.offset for call in made.look()] == [5]
-    assert in_hand.open_record("", "actor").problem == ""
+    assert call_record.open_record("", "actor").problem == ""

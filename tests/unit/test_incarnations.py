@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from pxrs_ray import incarnations
-from pxrs_ray.incarnations import FLOOR, KEPT_MAX, forget, next_above
-from pxrs_ray.store.base import DOCUMENT_CHARS_MAX
+from pxrs_ray.group import incarnations
+from pxrs_ray.group.incarnations import FLOOR, KEPT_MAX, forget, next_above
+from pxrs_ray.store.registry import DOCUMENT_CHARS_MAX
 
 
 def test_names_that_come_once_take_no_room_for_ever() -> None:

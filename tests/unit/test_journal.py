@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pxrs_ray import journal
+from pxrs_ray import json_logging
 from pxrs_ray.model import Member, MemberWrite, Write, WriteKind
 
 RECORDS = (
@@ -20,7 +20,7 @@ RECORDS = (
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    root = logging.getLogger(journal.ROOT)
+    root = logging.getLogger(json_logging.ROOT)
     before = root.level, root.propagate, list(root.handlers)
     yield
     root.setLevel(before[0])
@@ -32,10 +32,12 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_quiet_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    journal.start_journal(topology="shop")
-    journal.tell_changes("billing", RECORDS)
+    json_logging.start_journal(topology="shop")
+    json_logging.tell_changes("billing", RECORDS)
     assert lines(capsys) == []
-    logging.getLogger("pxrs_ray.actors.crew").warning("%s died", "billing-0")
+    logging.getLogger("pxrs_ray.actors.coordinator.consumer_supervisor").warning(
+        "%s died", "billing-0"
+    )
     (line,) = lines(capsys)
     assert line["topology"] == "shop" and line["event"] == "billing-0 died"
 
@@ -43,9 +45,9 @@ def test_quiet_by_default(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_change_of_ownership_with_its_cause(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(journal.LEVEL_VARIABLE, "INFO")
-    journal.start_journal(topology="shop")
-    journal.tell_changes("billing", RECORDS)
+    monkeypatch.setenv(json_logging.LEVEL_VARIABLE, "INFO")
+    json_logging.start_journal(topology="shop")
+    json_logging.tell_changes("billing", RECORDS)
     claim, left = lines(capsys)
     assert claim["event"] == "claim" and claim["cause"] == "join of a#2"
     assert (claim["group"], claim["partition"], claim["epoch"]) == ("billing", 3, 6)
@@ -53,7 +55,7 @@ def test_every_change_of_ownership_with_its_cause(
 
 
 def test_an_error_carries_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    journal.start_journal(topology="shop")
+    json_logging.start_journal(topology="shop")
     try:
         raise ValueError("odd")
     except ValueError:

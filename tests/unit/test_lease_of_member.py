@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pxrs_ray.clock import Instant
-from pxrs_ray.coordinator import GroupCoordinator
-from pxrs_ray.events import Configure, Heartbeat, Join
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.events import Configure, Heartbeat, Join
+from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member
 from pxrs_ray.store.memory import MemoryStore
 

@@ -15,13 +15,13 @@ from unittest import mock
 
 import pytest
 
-from pxrs_ray.actors import buffers as pool_module
-from pxrs_ray.actors import known_ends
-from pxrs_ray.actors.known_ends import DOCUMENT
+from pxrs_ray.actors.coordinator import buffer_pool as pool_module
+from pxrs_ray.actors.coordinator import known_ends
+from pxrs_ray.actors.coordinator.known_ends import DOCUMENT
 from pxrs_ray.config import QueueConfig
+from pxrs_ray.data.protocol import Appended, BufferGrant, Fetched, Refused
 from pxrs_ray.errors import LeaseOver, StoreCorrupted
-from pxrs_ray.log.opening import LOSS_MARGIN
-from pxrs_ray.log.wire import Appended, Fetched, Grant, Refused
+from pxrs_ray.log.log_opening import LOSS_MARGIN
 from tests.actors.conditions import until
 from tests.faults.control_world import ControlWorld, control_world
 from tests.logs import wire
@@ -76,7 +76,7 @@ def test_who_was_replaced_grants_nothing(tmp_path: Path) -> None:
         buffer._gate.tenure.until_ms = 0
         with mock.patch.object(world.coordinator._pool, "_look", mock.AsyncMock()):
             info = await buffer.ping()
-            grant = Grant(old._generation, 1, 60_000, info.monotonic_ms, info.incarnation)
+            grant = BufferGrant(old._generation, 1, 60_000, info.monotonic_ms, info.incarnation)
             await buffer.ping(grant)
             (answer,) = await buffer.append("q", [(0, *wire([b"x"], 0))], 0)
             assert isinstance(answer, Refused) and isinstance(answer.error, LeaseOver)
@@ -93,7 +93,7 @@ def test_nobody_is_granted_anything_once_a_newer_one_leads(tmp_path: Path) -> No
         tenure = world.buffers[0]._gate.tenure
         await old._confirm_leading()
         assert not life.alive, "it ends itself"
-        assert old._pool.granting.over_ms(0) >= tenure.until_ms
+        assert old._pool.grants.over_ms(0) >= tenure.until_ms
 
     play(tmp_path, scene)
 

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import NotFound, UsageError
-from pxrs_ray.homes import Home, Homes, NodeSeen, RegistryHome
-from pxrs_ray.leaving import (
+from pxrs_ray.topology.homes import Home, Homes, NodeSeen, RegistryHome
+from pxrs_ray.topology.move_plan import (
+    BUSY,
     COPY_BYTES_PER_S,
     LITTLE_BYTES,
+    STOP_AND_START_MOST_MS,
     STOP_AND_START_MS,
     Kept,
     check_may_go,
@@ -54,6 +56,16 @@ def test_what_is_written_during_the_last_round_is_what_everybody_waits_for() -> 
     assert found.copy_s == pytest.approx(sum(rounds))
     assert found.last_bytes == 500_000
     assert found.pause_ms == STOP_AND_START_MS + 10
+    # On busy hosts it is copied at a fourth of the rate: more comes during the last round.
+    busy = estimate(5 * GB, 5e6, COPY_BYTES_PER_S / BUSY)
+    assert found.pause_most_ms - STOP_AND_START_MOST_MS == busy.pause_ms - STOP_AND_START_MS > 100
+
+
+def test_the_moves_that_were_measured_on_busy_hosts_are_within_what_is_told() -> None:
+    found = estimate(40_000_000, 0.0)
+    measured_ms = (1_500, 1_700, 2_600, 4_900)
+    assert found.pause_ms < sorted(measured_ms)[2]
+    assert max(measured_ms) < found.pause_most_ms
 
 
 def test_who_is_written_to_faster_than_it_is_copied_waits_for_long() -> None:
@@ -65,6 +77,7 @@ def test_who_is_written_to_faster_than_it_is_copied_waits_for_long() -> None:
 def test_an_estimate_ends_and_is_never_negative(size: int, written: float, copied: float) -> None:
     found = estimate(size, written, copied)
     assert found.copy_s >= 0 and found.last_bytes >= 0 and found.pause_ms >= STOP_AND_START_MS
+    assert found.pause_most_ms >= max(found.pause_ms, STOP_AND_START_MOST_MS)
     if written <= copied / 2:
         # It ends when a round was small, so what is left is what came during a small one.
         few = size / 2**7  # after so many rounds

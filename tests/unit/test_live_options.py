@@ -11,7 +11,11 @@ import pytest
 
 from pxrs_ray.config import QueueConfig
 from pxrs_ray.errors import UsageError
+from pxrs_ray.group.assignors import assign
+from pxrs_ray.model import Member
 from tests.faults.control_world import ControlWorld, control_world
+
+MEMBERS = [Member(name, 1) for name in ("a", "b", "c")]
 
 
 def play(folder: Path, scene: Callable[[ControlWorld], Coroutine[Any, Any, None]]) -> None:
@@ -46,5 +50,44 @@ def test_an_assignor_that_the_coordinator_cannot_import_is_refused(tmp_path: Pat
         with pytest.raises(UsageError, match="can be imported"):
             await world.call("apply", wanted)
         assert (await world.call("config")).groups["g"].assignor == "sticky"
+
+    play(tmp_path, scene)
+
+
+def test_the_coordinator_sweeps_as_often_as_it_is_told(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        await world.call("group", "g", "q", {})
+        host = world.coordinator._groups["g"].host
+        assert host._until_tick_ms(60_000) == 1_000
+        await world.call("apply", world.config.changed(rebalance_interval_ms=40))
+        assert host._until_tick_ms(60_000) == 40
+
+    play(tmp_path, scene)
+
+
+def test_what_members_have_changes_while_they_are_members(tmp_path: Path) -> None:
+    """Weights, the tenant, and the grace after a death: for those that have joined, too."""
+
+    async def scene(world: ControlWorld) -> None:
+        group: dict[str, Any] = {"queue": "q", "assignor": "tenant", "tenant": "acme"}
+        await world.call("apply", world.config.changed(groups={"g": group}))
+        await world.call("group", "g", "q", {})
+        for name in ("a", "b", "c"):
+            await world.call("member", "g", "join", name, f"t-{name}")
+        core = world.coordinator._groups["g"].host.core
+        seen = {}
+        for tenant in ("acme", "globex", "initech", "umbrella"):
+            await world.call(
+                "apply", world.config.changed(groups={"g": {**group, "tenant": tenant}})
+            )
+            seen[tenant] = core.state.target[0]
+            assert seen[tenant] == assign("tenant", MEMBERS, 2, {}, tenant=tenant)[0]
+        assert len(set(seen.values())) > 1, "tenants begin with different consumers"
+        more = {**group, "assignor": "sticky", "consumer_weights": {"a": 9.0}, "grace_ms": 70}
+        await world.call("apply", world.config.changed(groups={"g": more}))
+        assert set(core.state.target.values()) == {"a"}
+        assert {slot.member.grace_ms for slot in core.state.members.values()} == {70}
+        await world.call("apply", world.config.changed(groups={"g": group}))
+        assert {slot.member.weight for slot in core.state.members.values()} == {1.0}
 
     play(tmp_path, scene)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.processing.course import Item, Standing, Task
-from pxrs_ray.processing.gaps import GapMap
-from pxrs_ray.processing.plan import course_for
-from pxrs_ray.store.base import DETAIL_CHARS_MAX
+from pxrs_ray.config.scheduling import course_for
+from pxrs_ray.processing.done_ranges import DoneRanges
+from pxrs_ray.processing.scheduler import Item, Standing, Task
+from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 from tests.unit.lives import Choose, Lives, Log, by_seed
 
 MESSAGES = 40
@@ -90,7 +90,7 @@ def test_many_owners_after_one_another(seed: int, ways: list[str]) -> None:
 @pytest.mark.parametrize("way", ["lanes", "packs"])
 def test_a_gap_map_that_fills_its_row_never_outgrows_it(way: str, done: int, every: int) -> None:
     """As many runs as fit into a row, and then every second message of the rest is done first."""
-    gaps, at = GapMap(0), every - done
+    gaps, at = DoneRanges(0), every - done
     while len(gaps.encode()) < DETAIL_CHARS_MAX - 60:
         gaps.add(at, at + done)
         at += every
@@ -118,7 +118,7 @@ def test_a_gap_map_that_fills_its_row_never_outgrows_it(way: str, done: int, eve
 def test_room_for_keeps_its_word_however_they_end(count: int, sparse: int) -> None:
     for seed in range(5):
         choose = by_seed(seed)
-        gaps = GapMap(5)
+        gaps = DoneRanges(5)
         for _ in range(choose(200)):
             first = 6 + choose(3_000)
             gaps.add(first, first + 1 + choose(9))

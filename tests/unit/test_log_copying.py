@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import LogCorrupted, PxrsError
-from pxrs_ray.log.copying import (
+from pxrs_ray.files import Files
+from pxrs_ray.log.log_copy import (
     ARRIVING,
     Arriving,
     Bytes,
@@ -22,7 +23,6 @@ from pxrs_ray.log.copying import (
     slot_files,
     slot_folders,
 )
-from pxrs_ray.log.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
 from tests.faults.faulty_files import Fault, FaultyFiles
 from tests.logs import contents, open_log, put

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.errors import DiskFull, LogError
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 from tests.logs import MEMORY, SMALL, contents, open_log, put
 
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.batch import Batch
-from pxrs_ray.errors import LogCorrupted
-from pxrs_ray.log.frame import (
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.frame import (
     HEADER_BYTES,
     check_body,
     decode_body,
@@ -20,6 +19,7 @@ from pxrs_ray.log.frame import (
     producer_id,
     unpack_header,
 )
+from pxrs_ray.errors import LogCorrupted
 from tests.logs import wire
 
 MESSAGES = st.lists(

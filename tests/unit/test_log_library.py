@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import ConfigError, PxrsError
-from pxrs_ray.log.library import LogLibrary
-from pxrs_ray.log.limits import Durability, LogLimits, LossPolicy
-from pxrs_ray.log.wire import QueueSpec
-from pxrs_ray.trouble import passes
+from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.supervision.passing_trouble import passes
 from tests.logs import NOW_MS, put
 
 LIVES = 3
@@ -30,7 +30,7 @@ def test_limits_outlive_every_restart(
 ) -> None:
     spec = QueueSpec("q", 2, LogLimits(durability=durability, on_loss=on_loss))
     for life in range(LIVES):
-        library = LogLibrary(tmp_path, 0, 1, NOW_MS)
+        library = LogManager(tmp_path, 0, 1, NOW_MS)
         if life:
             assert library.log("q", 1).limits == spec.limits, "before anybody opens it"
         library.open(spec, {}, NOW_MS, make=True)
@@ -45,12 +45,12 @@ def test_limits_outlive_every_restart(
 
 def test_a_list_of_queues_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
     spec = QueueSpec("q", 1)
-    library = LogLibrary(tmp_path, 0, 1, NOW_MS)
+    library = LogManager(tmp_path, 0, 1, NOW_MS)
     library.open(spec, {}, NOW_MS, make=True)
     put(library.log("q", 0), 0)
     library.close()
     (library.folder / "queues.json").write_bytes(b"{")
-    library = LogLibrary(tmp_path, 0, 1, NOW_MS)
+    library = LogManager(tmp_path, 0, 1, NOW_MS)
     assert library.queues == ()
     assert (library.folder / "queues.json.damaged").read_bytes() == b"{"
     library.open(spec, {0: 1}, NOW_MS, make=True)

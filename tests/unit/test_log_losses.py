@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.data.log_limits import LossPolicy
 from pxrs_ray.errors import LogLost
-from pxrs_ray.log.limits import LossPolicy
-from pxrs_ray.log.opening import LOSS_MARGIN, RESERVE_OFFSETS
+from pxrs_ray.log.log_opening import LOSS_MARGIN, RESERVE_OFFSETS
 from pxrs_ray.log.segment import segment_paths
 from tests.logs import ALWAYS, MEMORY, NOW_MS, SMALL, contents, open_log, put
 

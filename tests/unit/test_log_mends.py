@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.reader import Reader
-from pxrs_ray.actors.writer import Writer
+from pxrs_ray.actors.buffer.log_reader import LogReader
+from pxrs_ray.actors.buffer.log_writer import LogWriter
+from pxrs_ray.data.frame import pack_header, unpack_header
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.protocol import Fetched, QueueSpec, Refused
 from pxrs_ray.errors import DiskFull, LockHeld, LogAway, LogError
-from pxrs_ray.log.fence import ReadFence
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.frame import pack_header, unpack_header
-from pxrs_ray.log.library import LogLibrary
-from pxrs_ray.log.limits import LogLimits
-from pxrs_ray.log.opening import RESERVE_OFFSETS
+from pxrs_ray.files import Files
+from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.log.log_opening import RESERVE_OFFSETS
 from pxrs_ray.log.producer_state import STEP_MS_MAX
+from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.log.segment import segment_paths
-from pxrs_ray.log.wire import Fetched, QueueSpec, Refused
 from tests.faults.faulty_files import Fault, FaultyFiles
 from tests.logs import ALWAYS, NOW_MS, SMALL, contents, open_log, put, wire
 
@@ -144,19 +144,19 @@ def test_a_sync_that_fails_while_retention_seals_is_not_passed_over(tmp_path: Pa
     log.abandon()
 
 
-def mended(library: LogLibrary, place: tuple[str, int] = ("q", 0)) -> bool:
+def mended(library: LogManager, place: tuple[str, int] = ("q", 0)) -> bool:
     assert place in library.due(1 << 60)
     return library.mend(place, NOW_MS, 0)
 
 
 def test_a_lock_that_was_held_is_tried_again_until_it_is_free(tmp_path: Path) -> None:
     spec = QueueSpec("q", 1)
-    library = LogLibrary(tmp_path, 0, 1, NOW_MS)
+    library = LogManager(tmp_path, 0, 1, NOW_MS)
     library.open(spec, {}, NOW_MS, make=True)
     put(library.log("q", 0), 0)
     library.close()
     holder = Files().lock(tmp_path / "q" / "p00000" / "lock", 0)
-    library = LogLibrary(tmp_path, 0, 1, NOW_MS)
+    library = LogManager(tmp_path, 0, 1, NOW_MS)
     library.open(spec, {0: 1}, NOW_MS, make=True)
     with pytest.raises(LockHeld):
         library.log("q", 0)
@@ -171,7 +171,7 @@ def test_a_lock_that_was_held_is_tried_again_until_it_is_free(tmp_path: Path) ->
 
 def test_a_log_that_failed_is_given_back_what_memory_held_of_it(tmp_path: Path) -> None:
     disk = FaultyFiles()
-    library = LogLibrary(tmp_path, 0, 1, NOW_MS, files=disk)
+    library = LogManager(tmp_path, 0, 1, NOW_MS, files=disk)
     library.open(QueueSpec("q", 1, SMALL), {}, NOW_MS, make=True)
     log = library.log("q", 0)
     for sequence in range(4):
@@ -200,13 +200,13 @@ def test_one_partition_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> N
             return super().open_to_read(path)
 
     disk = Ill()
-    library = LogLibrary(tmp_path, 0, 1, NOW_MS, files=disk)
+    library = LogManager(tmp_path, 0, 1, NOW_MS, files=disk)
     library.open(QueueSpec("q", 2, LogLimits(hot_bytes_max=1)), {}, NOW_MS, make=True)
     for partition in (0, 1):
         for sequence in range(3):
             put(library.log("q", partition), sequence)
     disk.ill = True
-    reader = Reader(library, ReadFence(tmp_path / "fence.jsonl"), Counter())
+    reader = LogReader(library, ReadFence(tmp_path / "fence.jsonl"), Counter())
     positions = {0: (1, 0), 1: (1, 0)}
     ill, well = asyncio.run(reader.fetch("q", "g", positions, 1 << 20, True))
     assert isinstance(ill, Refused) and isinstance(ill.error, LogAway)
@@ -232,7 +232,7 @@ def test_a_sync_that_cannot_begin_leaves_nobody_waiting_and_nothing_forgotten(
     monkeypatch.setattr(type(log), "sync", lambda _: refuses())
 
     async def run() -> None:
-        writer = Writer(lambda _: None)
+        writer = LogWriter(lambda _: None)
         frame = wire([b"a"], 0)
         _, unsynced = await asyncio.wait_for(
             writer.do_each(lambda: log.append(*frame, NOW_MS), {log}, 100), 5
@@ -330,7 +330,7 @@ def test_what_dropped_frames_knew_outlives_a_power_cut(tmp_path: Path, seed: int
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        library = LogLibrary(tmp_path / "new" / "data", 0, 1, NOW_MS)
+        library = LogManager(tmp_path / "new" / "data", 0, 1, NOW_MS)
         library.open(QueueSpec("q", 1, PASSED), {}, NOW_MS, make=True)
         log = library.log("q", 0)
         for sequence in range(60):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import LogCorrupted, LogLost
-from pxrs_ray.log.limits import LogLimits
 from pxrs_ray.log.segment import FILE_HEADER_BYTES, segment_paths
 from tests.logs import SMALL, contents, open_log, put
 

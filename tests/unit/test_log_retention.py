@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.log.limits import Durability, LogLimits
+from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.log.retention import Part, droppable
 from tests.logs import NOW_MS, contents, open_log, put
 

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.batch import Batch
 from pxrs_ray.clock import Instant
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.message_form import row_sizes
 from pxrs_ray.errors import ConfigError, MessageTooLarge, PxrsError, UsageError
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.message_form import row_sizes
-from pxrs_ray.outbox import Outbox, OutboxLimits
-from pxrs_ray.partitioning import Spread
-from pxrs_ray.producer import Accumulator, ProducerLimits
-from pxrs_ray.receipt import Receipt
+from pxrs_ray.partitioning import PartitioningSpec
+from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
+from pxrs_ray.producer.receipt import Receipt
+from pxrs_ray.producer.sender import Sender, SenderLimits
 from tests.logs import MEMORY, open_log
 
 NOW = Instant(1_000, 5_000)
@@ -31,10 +31,12 @@ HALF = "a\udcff"
 class Way:
     """An accumulator, and the real log behind it."""
 
-    def __init__(self, log: PartitionLog, spread: Spread | None = None, **limits: Any) -> None:
+    def __init__(
+        self, log: PartitionLog, spread: PartitioningSpec | None = None, **limits: Any
+    ) -> None:
         self.log = log
-        self.outbox = Outbox(1, OutboxLimits())
-        partitioner = (spread or Spread(1)).partitioner()
+        self.outbox = Sender(1, SenderLimits())
+        partitioner = (spread or PartitioningSpec(1)).partitioner()
         self.accumulator = Accumulator(partitioner, self.outbox, ProducerLimits(**limits))
 
     def deliver(self) -> None:
@@ -124,7 +126,11 @@ messages = st.tuples(wild, wild, pairs, stamps, wild, wild)
 def test_fuzz_whatever_is_accepted_arrives_and_the_rest_is_refused(
     tmp_path_factory: Any, given_messages: list[Any], strategy: int
 ) -> None:
-    spreads = (Spread(1), Spread(1, "tenant"), Spread(1, "label", labels=(("gpu", 1),)))
+    spreads = (
+        PartitioningSpec(1),
+        PartitioningSpec(1, "tenant"),
+        PartitioningSpec(1, "label", labels=(("gpu", 1),)),
+    )
     with closing(open_log(tmp_path_factory.mktemp("fuzz") / "log", MEMORY)) as log:
         way = Way(log, spreads[strategy], message_bytes_max=120, batch_records_max=1_000)
         accepted: list[tuple[Receipt, Any]] = []

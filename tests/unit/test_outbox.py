@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.data.protocol import OutFrame, Refused
 from pxrs_ray.errors import (
     DeadlineExceeded,
     PartitionFull,
@@ -14,8 +15,7 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from pxrs_ray.log.producer_state import ANSWERS_MAX
-from pxrs_ray.log.wire import OutFrame, Refused
-from pxrs_ray.outbox import Call, OutboxLimits
+from pxrs_ray.producer.sender import Call, SenderLimits
 from tests.logs import MEMORY, NOW_MS, contents, open_log
 from tests.outboxes import PARTITIONS, Harness
 
@@ -72,7 +72,7 @@ def test_no_more_is_under_way_than_allowed(tmp_path: Path) -> None:
 
 
 def test_small_appends_gather_while_an_answer_is_awaited(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, OutboxLimits(call_bytes_min=100_000))
+    harness = Harness(tmp_path, SenderLimits(call_bytes_min=100_000))
     harness.add(0)
     (first,) = harness.outbox.calls(NOW_MS)
     for _ in range(5):
@@ -89,7 +89,7 @@ def test_small_appends_gather_while_an_answer_is_awaited(tmp_path: Path) -> None
 
 
 def test_a_waiting_call_holds_up_no_other_partition(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, OutboxLimits(call_bytes_min=100_000))
+    harness = Harness(tmp_path, SenderLimits(call_bytes_min=100_000))
     harness.add(0)
     (call,) = harness.outbox.calls(NOW_MS)
     assert call.wait_ms(NOW_MS) == 100
@@ -104,7 +104,7 @@ def test_a_waiting_call_holds_up_no_other_partition(tmp_path: Path) -> None:
 
 
 def test_no_more_of_a_partition_is_under_way_than_its_log_remembers(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, OutboxLimits(call_frames_max=50, call_bytes_min=1))
+    harness = Harness(tmp_path, SenderLimits(call_frames_max=50, call_bytes_min=1))
     for _ in range(200):
         harness.add(0)
     assert [len(call.frames) for call in harness.outbox.calls(NOW_MS)] == [50, ANSWERS_MAX - 50]
@@ -132,7 +132,7 @@ def test_a_full_partition_holds_up_only_itself(tmp_path: Path) -> None:
 
 
 def test_there_is_nothing_to_look_for_while_all_calls_are_under_way(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, OutboxLimits(calls_max=1, append_timeout_ms=5_000))
+    harness = Harness(tmp_path, SenderLimits(calls_max=1, append_timeout_ms=5_000))
     harness.add(0)
     (call,) = harness.outbox.calls(NOW_MS)
     harness.outbox.answered(call, [Refused(0, PartitionFull("full"))], NOW_MS)
@@ -145,7 +145,7 @@ def test_there_is_nothing_to_look_for_while_all_calls_are_under_way(tmp_path: Pa
 
 
 def test_a_frame_that_is_given_up_leaves_no_hole_in_the_numbers(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, OutboxLimits(append_timeout_ms=100))
+    harness = Harness(tmp_path, SenderLimits(append_timeout_ms=100))
     for _ in range(3):
         harness.add(0)
     (call,) = harness.outbox.calls(NOW_MS)
@@ -162,7 +162,7 @@ def test_a_frame_that_is_given_up_leaves_no_hole_in_the_numbers(tmp_path: Path) 
 
 
 def test_an_unknown_outcome_is_told_as_such_and_its_late_call_is_fenced(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, OutboxLimits(append_timeout_ms=100))
+    harness = Harness(tmp_path, SenderLimits(append_timeout_ms=100))
     harness.add(0)
     (silent,) = harness.outbox.calls(NOW_MS)
     harness.outbox.expire(NOW_MS + 100)
@@ -207,23 +207,4 @@ def test_a_final_refusal_is_told_at_once(tmp_path: Path) -> None:
     (call,) = harness.outbox.calls(NOW_MS)
     harness.outbox.answered(call, [Refused(1, ProducerFenced("newer"))], NOW_MS)
     assert isinstance(harness.notes.settled[0], ProducerFenced)
-    harness.close()
-
-
-def test_without_renumbering_one_refusal_takes_the_later_frames_with_it(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, OutboxLimits(renumber=False))
-    for partition in (0, 0, 0, 2):
-        harness.add(partition)
-    (call,) = harness.outbox.calls(NOW_MS)
-    answers = harness.deliver(call.arguments())
-    refused = Refused(0, ProducerFenced("newer"))
-    harness.outbox.answered(call, [answers[0], refused, refused, answers[3]], NOW_MS)
-    assert harness.notes.settled.keys() == {0, 1, 2, 3}
-    assert [type(harness.notes.settled[i]) for i in range(4)] == [
-        int,
-        ProducerFenced,
-        ProducerFenced,
-        int,
-    ]
-    assert harness.outbox.epochs_raised == 0
     harness.close()

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.assignment import Problem, assign
 from pxrs_ray.config import GroupConfig, PxrsConfig
 from pxrs_ray.errors import ConfigError, UsageError
+from pxrs_ray.group.assignors import Problem, assign
+from pxrs_ray.group.custom_assignor import _loaded, check_assignor
 from pxrs_ray.model import Member
-from pxrs_ray.own_assignor import _loaded, check_assignor
-from pxrs_ray.supervisor import problems_here
+from pxrs_ray.supervision.supervisor import problems_here
 from tests.actors.ends import KINDS
 
 MEMBERS = [Member("a", 1), Member("b", 1)]

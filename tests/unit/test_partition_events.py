@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.errors import OffsetOutOfRange
+from pxrs_ray.group.ownership_events import PartitionChanges
 from pxrs_ray.model import Change
-from pxrs_ray.partition_events import PartitionChanges
 
 
 def change(version: int, kind: str, partition: int, owner: str | None) -> Change:

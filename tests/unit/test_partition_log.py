@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import (
     AlreadyExists,
     LogCorrupted,
@@ -20,7 +21,6 @@ from pxrs_ray.errors import (
     SequenceGap,
     UsageError,
 )
-from pxrs_ray.log.limits import LogLimits
 from tests.logs import ALWAYS, MEMORY, NOW_MS, SMALL, contents, open_log, put, wire
 
 KINDS = pytest.mark.parametrize("limits", [SMALL, ALWAYS, MEMORY], ids=lambda x: x.durability)

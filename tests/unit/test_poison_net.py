@@ -11,7 +11,7 @@ import pytest
 
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.processing import suspects
-from pxrs_ray.processing.suspects import Death, HandCall, blame
+from pxrs_ray.processing.suspects import Death, HandlerCall, blame
 from tests.actors.worker_bench import LogInMemory
 from tests.unit.poison_world import Process, Row, World
 
@@ -88,7 +88,7 @@ def test_the_culprit_meets_its_policy_and_every_innocent_is_handled(
 
 
 def test_attempts_of_what_is_next_and_not_begun_are_kept(tmp_path: Path) -> None:
-    death = Death((HandCall(0, 1, 5, 6),), 9)
+    death = Death((HandlerCall(0, 1, 5, 6),), 9)
     detail = blame(3, 0, "", death, death.calls)
     world = World(tmp_path, GroupConfig(queue="q"), 8, {}, partitions=1)
     world.rows = {0: Row(3, 0, detail)}

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import ConfigError
-from pxrs_ray.processing.course import Item, Standing, Task
-from pxrs_ray.processing.fair import FairQueue
-from pxrs_ray.processing.lanes import KeyLanes, LaneRules
-from pxrs_ray.retry import RetryRules
+from pxrs_ray.processing.fair_queue import FairQueue
+from pxrs_ray.processing.key_ordered import KeyLanes
+from pxrs_ray.processing.scheduler import Item, Standing, Task
+from tests.settings import lane_rules
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5)), min_size=1, max_size=30))
@@ -57,17 +57,6 @@ def test_silence_saves_up_no_turns() -> None:
     assert turns == {"busy": 10, "late": 10}
 
 
-def test_held_tenants_are_passed_over_and_lose_nothing() -> None:
-    queue: FairQueue[int] = FairQueue()
-    queue.put("a", 1, 1)
-    queue.hold("a")
-    queue.put("a", 2, 2)
-    queue.put("b", 3, 3)
-    assert len(queue) == 1 and queue.pop() == ("b", 3)
-    queue.free("a")
-    assert [queue.pop()[1], queue.pop()[1]] == [1, 2]
-
-
 def test_many_tenants_that_come_and_go_are_forgotten() -> None:
     queue: FairQueue[int] = FairQueue()
     for number in range(40_000):
@@ -86,7 +75,7 @@ def test_weights_are_checked() -> None:
 def p99_wait_ms(flood: bool, fair: bool, took_ms: int = 4, slots: int = 4) -> int:
     """The 99th percentile from arrival to end of a quiet tenant's messages, one every 40 ms,
     while another sends a thousand for each of them."""
-    lanes = KeyLanes(Standing(0), LaneRules(RetryRules(), lookahead_records=1 << 20))
+    lanes = KeyLanes(Standing(0), lane_rules(lookahead_records=1 << 20))
     running: list[tuple[int, Task]] = []
     arrived: dict[int, int] = {}
     waits = []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.processing.gaps import GapMap, numbers, written
+from pxrs_ray.processing.done_ranges import DoneRanges, numbers, written
 
 spans = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 12)), max_size=40)
 
@@ -22,7 +22,7 @@ def lowest(done: set[int], low: int) -> int:
 
 @given(st.integers(0, 60), spans)
 def test_it_is_a_set_of_integers(low: int, added: list[tuple[int, int]]) -> None:
-    gaps, done = GapMap(low), set(range(low))
+    gaps, done = DoneRanges(low), set(range(low))
     for first, count in added:
         gaps.add(first, first + count)
         done |= set(range(first, first + count))
@@ -37,13 +37,13 @@ def test_it_is_a_set_of_integers(low: int, added: list[tuple[int, int]]) -> None
 def test_what_is_written_is_read_back(
     low: int, added: list[tuple[int, int]], failed: dict[int, int]
 ) -> None:
-    gaps = GapMap(low)
+    gaps = DoneRanges(low)
     for first, count in added:
         gaps.add(low + first, low + first + count)
     attempts = {gaps.low + o: n for o, n in failed.items() if gaps.low + o not in gaps}
     text = gaps.encode(attempts)
     assert text.isascii() and text.isprintable() and " " not in text
-    back, found = GapMap.decode(gaps.low, text)
+    back, found = DoneRanges.decode(gaps.low, text)
     assert list(back.runs()) == list(gaps.runs()) and found == attempts
     assert (text == "") == (not len(gaps) and not attempts)
 
@@ -56,7 +56,7 @@ def test_numbers_are_short(number: int) -> None:
 
 
 def test_short_runs_cost_a_character_each() -> None:
-    gaps = GapMap(0)
+    gaps = DoneRanges(0)
     for offset in range(1, 1_000, 2):
         gaps.add(offset)
     assert len(gaps.encode()) == 2 + 1_000
@@ -65,4 +65,4 @@ def test_short_runs_cost_a_character_each() -> None:
 @pytest.mark.parametrize("text", ["2:11", "x", "1:1", "1:a", "1:1 1", "1:11;5"])
 def test_what_is_no_map_is_refused(text: str) -> None:
     with pytest.raises(StoreCorrupted):
-        GapMap.decode(0, text)
+        DoneRanges.decode(0, text)

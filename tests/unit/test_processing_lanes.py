@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.processing.course import Course, Item, Standing, Work
-from pxrs_ray.processing.gaps import GapMap
-from pxrs_ray.processing.lanes import KeyLanes, LaneRules
-from pxrs_ray.retry import FailurePolicy, RetryRules
+from pxrs_ray.processing.done_ranges import DoneRanges
+from pxrs_ray.processing.key_ordered import KeyLanes, LaneRules
+from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
+from pxrs_ray.processing.scheduler import Item, Standing, Work, WorkScheduler
+from tests.settings import lane_rules
 from tests.unit.courses import Script, drive
 
 
@@ -26,7 +27,7 @@ def rules(
     policy: FailurePolicy = FailurePolicy.SKIP, attempts_max: int = 3, **others: object
 ) -> LaneRules:
     retry = RetryRules(attempts_max, 10, 40, policy)
-    return LaneRules(retry, **others)  # type: ignore[arg-type]
+    return lane_rules(retry, **others)  # type: ignore[arg-type]
 
 
 def script_of(seed: int, broken: frozenset[int] = frozenset()) -> Script:
@@ -63,7 +64,7 @@ def test_a_crash_anywhere_repeats_only_what_was_not_done(
     every = items(keys)
     told: list[Standing] = []
 
-    def check(course: Course) -> None:
+    def check(course: WorkScheduler) -> None:
         told.append(course.standing())
 
     limits = rules(attempts_max=0, detail_chars=detail_chars)
@@ -71,7 +72,7 @@ def test_a_crash_anywhere_repeats_only_what_was_not_done(
     before = drive(first, every, script_of(seed), room, crash_ms, check)
     assert [s.checkpoint for s in told] == sorted(s.checkpoint for s in told)
     kept = first.standing()
-    done = {offset for offset in range(len(keys)) if offset in GapMap.decode(*_of(kept))[0]}
+    done = {offset for offset in range(len(keys)) if offset in DoneRanges.decode(*_of(kept))[0]}
     last = {offset: attempt for _, offset, attempt in before.begun}
     ended = {offset for _, offset in before.ended}
     assert done == {o for o in ended if script_of(seed)(o, last[o])[1] is None}
@@ -198,7 +199,7 @@ def test_when_the_map_is_full_only_the_lowest_goes_on_until_it_fits_again() -> N
 
     longest = 0
 
-    def check(course: Course) -> None:
+    def check(course: WorkScheduler) -> None:
         nonlocal longest
         longest = max(longest, len(course.standing().detail))
 
@@ -241,12 +242,3 @@ def test_tenants_take_turns_by_their_weights(room: int) -> None:
     ran = drive(lanes, [], lambda *_: (1, None), room=room)
     first = [o for _, o, _ in ran.begun[:120]]
     assert 85 <= sum(o >= 900 for o in first) <= 95
-
-
-def test_a_held_tenant_waits_and_others_do_not() -> None:
-    lanes = KeyLanes(Standing(0), rules())
-    lanes.hold("t1")
-    lanes.offer(items([0, 1, 2, 3], tenants=2))
-    assert [task.item.offset for task in lanes.take(0, 10)] == [0, 2]
-    lanes.free("t1")
-    assert [task.item.offset for task in lanes.take(0, 10)] == [1, 3]

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 import pytest
 
 from pxrs_ray.errors import ConfigError
-from pxrs_ray.processing.course import Item, Standing, Task
-from pxrs_ray.processing.judge import PackRules, ProcessingStrategy
-from pxrs_ray.processing.pack import PackCourse, PackShape
-from pxrs_ray.processing.submit import SubmitStrategy
-from pxrs_ray.retry import FailurePolicy
+from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy
+from pxrs_ray.processing.packs import PackScheduler
+from pxrs_ray.processing.retry_rules import FailurePolicy
+from pxrs_ray.processing.scheduler import Item, Standing, Task
+from pxrs_ray.processing.submit_strategy import SubmitStrategy
+from tests.settings import pack_rules, pack_shape
 from tests.unit.courses import Ran, Script, drive
 
 S, P = SubmitStrategy, ProcessingStrategy
@@ -36,10 +37,10 @@ def run(
     policy: FailurePolicy = FailurePolicy.SKIP,
     **rules: float,
 ) -> Ran:
-    course = PackCourse(
+    course = PackScheduler(
         Standing(0),
-        PackShape(submit, pack_records=8, batch_records=3),
-        PackRules(strategy, **rules),  # type: ignore[arg-type]
+        pack_shape(submit, pack_records=8, batch_records=3),
+        pack_rules(strategy, **rules),  # type: ignore[arg-type]
         policy,
     )
     ran = drive(course, items(count), script)
@@ -152,7 +153,7 @@ def test_every_combination_does_what_the_reference_does(
 ) -> None:
     for seed in range(12):
         draw = random.Random(seed)
-        rules = PackRules(
+        rules = pack_rules(
             strategy,
             timeout_ms=draw.choice([8, 20, 60]),
             retries=draw.choice([1, 2, 4, 0 if seed % 3 else 3]),
@@ -161,7 +162,7 @@ def test_every_combination_does_what_the_reference_does(
             failure_percentage=draw.choice([100.0, 100.0, 60.0, 30.0]),
         )
         script, count = script_of(seed), draw.choice([1, 7, 12, 20])
-        course = PackCourse(Standing(0), PackShape(submit, 8, 3), rules, FailurePolicy.SKIP)
+        course = PackScheduler(Standing(0), pack_shape(submit, 8, 3), rules, FailurePolicy.SKIP)
         ran = drive(course, items(count), script)
         reference = Reference(submit, rules, script)
         reference.run(items(count))
@@ -256,10 +257,10 @@ def test_a_pack_that_is_mostly_broken_is_not_repeated(broken: int, calls: int) -
 
 
 def test_stop_keeps_the_message_and_begins_nothing_more() -> None:
-    course = PackCourse(
+    course = PackScheduler(
         Standing(0),
-        PackShape(S.SEQUENTIAL, 4),
-        PackRules(P.RETRY_FAILED, retries=1, pause_ms=1, pause_ms_max=1),
+        pack_shape(S.SEQUENTIAL, 4),
+        pack_rules(P.RETRY_FAILED, retries=1, pause_ms=1, pause_ms_max=1),
         FailurePolicy.STOP,
     )
     ran = drive(course, items(8), lambda o, _: (0, "broken" if o == 2 else None))
@@ -269,25 +270,25 @@ def test_stop_keeps_the_message_and_begins_nothing_more() -> None:
 
 
 def test_a_crash_repeats_only_what_was_not_done_and_counts_on() -> None:
-    rules = PackRules(P.RETRY_FAILED, retries=3, pause_ms=100, pause_ms_max=100)
-    shape = PackShape(S.BURST, 8)
+    rules = pack_rules(P.RETRY_FAILED, retries=3, pause_ms=100, pause_ms_max=100)
+    shape = pack_shape(S.BURST, 8)
 
     def odd_fail(offset: int, attempt: int) -> tuple[int, str | None]:
         return 0, "broken" if offset % 2 else None
 
-    first = PackCourse(Standing(0), shape, rules, FailurePolicy.SKIP)
+    first = PackScheduler(Standing(0), shape, rules, FailurePolicy.SKIP)
     drive(first, items(8), odd_fail, until_ms=150)
     kept = first.standing()
     assert (kept.checkpoint, kept.attempts) == (1, 2)
-    second = PackCourse(kept, shape, rules, FailurePolicy.SKIP)
+    second = PackScheduler(kept, shape, rules, FailurePolicy.SKIP)
     ran = drive(second, items(8)[1:], odd_fail)
     assert [offset for _, offset, _ in ran.begun] == [1, 3, 5, 7] * 2
     assert ran.given_up == [1, 3, 5, 7] and second.standing() == Standing(8)
 
 
 def test_what_a_late_call_says_is_not_listened_to() -> None:
-    rules = PackRules(P.RETRY_TIMED_OUT, timeout_ms=10, retries=1, pause_ms=0)
-    course = PackCourse(Standing(0), PackShape(S.BURST, 8), rules, FailurePolicy.SKIP)
+    rules = pack_rules(P.RETRY_TIMED_OUT, timeout_ms=10, retries=1, pause_ms=0)
+    course = PackScheduler(Standing(0), pack_shape(S.BURST, 8), rules, FailurePolicy.SKIP)
     course.offer(items(1))
     [late] = course.take(0, 10)
     assert course.expire(10) == [late] and late.over
@@ -299,8 +300,8 @@ def test_what_a_late_call_says_is_not_listened_to() -> None:
 
 
 def test_giving_up_that_fails_is_tried_again() -> None:
-    rules = PackRules(P.SKIP_ALL_FAILURES, pause_ms=100, pause_ms_max=1_000)
-    course = PackCourse(Standing(0), PackShape(S.BURST), rules, FailurePolicy.DEAD_LETTER)
+    rules = pack_rules(P.SKIP_ALL_FAILURES, pause_ms=100, pause_ms_max=1_000)
+    course = PackScheduler(Standing(0), pack_shape(S.BURST), rules, FailurePolicy.DEAD_LETTER)
     course.offer(items(1))
     [handled] = course.take(0, 1)
     course.ended(handled, "broken", 0)
@@ -314,8 +315,8 @@ def test_giving_up_that_fails_is_tried_again() -> None:
 
 def test_rules_are_checked() -> None:
     with pytest.raises(ConfigError):
-        PackRules(P.RETRY_ALL, failure_percentage=101)
+        pack_rules(P.RETRY_ALL, failure_percentage=101)
     with pytest.raises(ConfigError):
-        PackRules(P.RETRY_ALL, pause_ms=20, pause_ms_max=10)
+        pack_rules(P.RETRY_ALL, pause_ms=20, pause_ms_max=10)
     with pytest.raises(ConfigError):
-        PackShape(S.BURST, pack_records=5_000)
+        pack_shape(S.BURST, pack_records=5_000)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.model import Message
-from pxrs_ray.processing.quarantine import (
-    Aside,
+from pxrs_ray.processing.quarantine_state import (
     Entries,
     Parked,
     Quarantine,
+    QuarantinedKey,
     Record,
     headers_of,
     restored,
@@ -156,7 +156,7 @@ def test_what_lies_below_the_seek_waits_on_and_what_was_redriven_above_it_can_co
 def test_a_million_waiting_messages_are_some_numbers_each() -> None:
     import tracemalloc
 
-    aside = Aside()
+    aside = QuarantinedKey()
     tracemalloc.start()
     for position in range(100_000):
         aside.entries.add(Parked(position, position + 7, 0, "", 9, 3))

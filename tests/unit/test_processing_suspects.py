@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.processing.gaps import GapMap, done_to
+from pxrs_ray.processing.done_ranges import DoneRanges, done_to
 from pxrs_ray.processing.suspects import (
     EXITED_ITSELF,
     NOBODY,
     Death,
-    HandCall,
+    HandlerCall,
     Suspect,
     Suspicion,
     blame,
     decode_detail,
     encode_detail,
 )
-from pxrs_ray.store.base import DETAIL_CHARS_MAX
+from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 EXIT_9 = EXITED_ITSELF + 9
 
@@ -43,7 +43,7 @@ suspects = st.builds(
 def test_what_is_written_is_read_again(
     found: list[Suspect], redriven: list[int], data: st.DataObject
 ) -> None:
-    gaps = GapMap(10)
+    gaps = DoneRanges(10)
     for first in data.draw(st.lists(st.integers(12, 500), max_size=20)):
         gaps.add(first)
     failing = data.draw(
@@ -63,7 +63,7 @@ def test_what_is_written_is_read_again(
 
 
 def test_a_detail_without_suspects_is_as_it_always_was() -> None:
-    gaps = GapMap(5)
+    gaps = DoneRanges(5)
     gaps.add(7, 9)
     assert encode_detail(gaps, {5: 2}, NOBODY) == gaps.encode({5: 2})
     assert decode_detail(5, gaps.encode({5: 2}))[2] == NOBODY
@@ -75,7 +75,7 @@ def test_a_detail_without_suspects_is_as_it_always_was() -> None:
 
 @given(st.lists(suspects, min_size=50, max_size=300))
 def test_what_does_not_fit_is_left_out_and_the_worst_is_kept(found: list[Suspect]) -> None:
-    gaps = GapMap(0)
+    gaps = DoneRanges(0)
     for offset in range(2, 1_700, 2):
         gaps.add(offset)
     worst = Suspect(9_999, 10_000, 16, 9)
@@ -85,8 +85,8 @@ def test_what_does_not_fit_is_left_out_and_the_worst_is_kept(found: list[Suspect
     assert failing == {0: 3} and worst in kept.suspects
 
 
-def call(first: int, end: int | None = None, **options: Any) -> HandCall:
-    return HandCall(0, 7, first, first + 1 if end is None else end, **options)
+def call(first: int, end: int | None = None, **options: Any) -> HandlerCall:
+    return HandlerCall(0, 7, first, first + 1 if end is None else end, **options)
 
 
 def test_alone_it_is_counted_each_time_and_then_doomed() -> None:
@@ -127,7 +127,7 @@ def test_a_batch_is_suspect_and_its_messages_come_apart() -> None:
 
 
 def test_what_is_done_or_not_ours_is_innocent() -> None:
-    gaps = GapMap(10)
+    gaps = DoneRanges(10)
     gaps.add(12)
     death = Death((call(9), call(12)), EXIT_9)
     assert blame(10, 0, gaps.encode(), death, death.calls) == gaps.encode()

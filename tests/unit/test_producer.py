@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pxrs_ray.batch import Batch
 from pxrs_ray.clock import Instant
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.message_form import row_sizes
+from pxrs_ray.data.protocol import Appended, Refused
 from pxrs_ray.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -19,14 +21,12 @@ from pxrs_ray.errors import (
     PartitionFull,
     UsageError,
 )
-from pxrs_ray.log.wire import Appended, Refused
-from pxrs_ray.message_form import row_sizes
 from pxrs_ray.model import Message
-from pxrs_ray.outbox import Outbox
-from pxrs_ray.partitioning import Partitioner, Spread
-from pxrs_ray.producer import Accumulator, ProducerLimits
-from pxrs_ray.receipt import BatchReceipt, Place, Placed
-from pxrs_ray.routing import chunks, route
+from pxrs_ray.partitioning import Partitioner, PartitioningSpec
+from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
+from pxrs_ray.producer.receipt import BatchReceipt, MessagePlace, Placed
+from pxrs_ray.producer.routing import chunks, route
+from pxrs_ray.producer.sender import Sender
 
 NOW_MS = 1_000
 NOW = Instant(NOW_MS, NOW_MS)
@@ -35,9 +35,9 @@ NOW = Instant(NOW_MS, NOW_MS)
 class Bench:
     """An accumulator whose frames are taken by dictionaries instead of buffers."""
 
-    def __init__(self, spread: Spread | None = None, **limits: Any) -> None:
-        spread = spread or Spread(8)
-        self.outbox = Outbox(2, ProducerLimits().outbox)
+    def __init__(self, spread: PartitioningSpec | None = None, **limits: Any) -> None:
+        spread = spread or PartitioningSpec(8)
+        self.outbox = Sender(2, ProducerLimits().outbox)
         self.accumulator = Accumulator(spread.partitioner(), self.outbox, ProducerLimits(**limits))
         self.logs: dict[int, list[Message]] = {p: [] for p in range(spread.partitions)}
 
@@ -78,7 +78,7 @@ def test_receipts_name_the_place_of_each_message() -> None:
 
 
 def test_columns_and_single_messages_keep_their_order() -> None:
-    bench = Bench(Spread(1))
+    bench = Bench(PartitioningSpec(1))
     bench.accumulator.add(b"k", b"1", NOW)
     shipment = bench.accumulator.add_batch(
         Batch.of([b"k", b"k"], [b"2", b"3"], timestamp_ms=5), NOW_MS
@@ -92,7 +92,7 @@ def test_columns_and_single_messages_keep_their_order() -> None:
 
 
 def test_extras_travel_only_where_they_are() -> None:
-    bench = Bench(Spread(1))
+    bench = Bench(PartitioningSpec(1))
     bench.accumulator.add(None, "text", NOW)
     bench.accumulator.add("k", b"x", NOW, {"h": b"1"}, 77, "id-1")
     bench.accumulator.close_open(NOW_MS)
@@ -164,7 +164,7 @@ def test_a_bad_message_is_refused_alone() -> None:
 
 
 def test_a_label_sends_its_messages_to_its_partitions() -> None:
-    spread = Spread(8, "label", labels=(("gpu", 2), ("cpu", 6)))
+    spread = PartitioningSpec(8, "label", labels=(("gpu", 2), ("cpu", 6)))
     bench = Bench(spread)
     gpu = [bench.accumulator.add(b"%d" % i, b"x", NOW, scope="gpu") for i in range(20)]
     with pytest.raises(UsageError, match="cpu"):
@@ -184,7 +184,7 @@ def test_a_label_sends_its_messages_to_its_partitions() -> None:
 
 
 def test_a_tenant_stays_within_its_span() -> None:
-    bench = Bench(Spread(8, "tenant", tenant_span=2))
+    bench = Bench(PartitioningSpec(8, "tenant", tenant_span=2))
     sent = [bench.accumulator.add(b"%d" % i, b"x", NOW, scope="acme") for i in range(20)]
     bench.accumulator.close_open(NOW_MS)
     bench.deliver()
@@ -204,7 +204,7 @@ def test_columns_are_cut_to_chunks() -> None:
 
 
 def test_broadcast_goes_everywhere() -> None:
-    bench = Bench(Spread(5))
+    bench = Bench(PartitioningSpec(5))
     shipment = bench.accumulator.add_everywhere(
         Batch.of([None], [b"flush caches"], timestamp_ms=1), range(5), NOW_MS
     )
@@ -227,7 +227,7 @@ def test_routing_is_the_partitioners_word_and_stable() -> None:
 
 
 def test_errors_reach_the_receipts_of_their_frame_only() -> None:
-    bench = Bench(Spread(4))
+    bench = Bench(PartitioningSpec(4))
     receipts = [bench.accumulator.add(b"%d" % i, b"x", NOW) for i in range(50)]
     bench.accumulator.close_open(NOW_MS)
     for call in list(bench.outbox.calls(NOW_MS)):
@@ -246,13 +246,13 @@ def test_errors_reach_the_receipts_of_their_frame_only() -> None:
 
 
 def test_receipts_wait_with_a_deadline_and_can_be_awaited() -> None:
-    bench = Bench(Spread(1))
+    bench = Bench(PartitioningSpec(1))
     receipt = bench.accumulator.add(b"k", b"x", NOW)
     with pytest.raises(DeadlineExceeded, match=r"within 0\.01 s"):
         receipt.result(0.01)
     bench.accumulator.close_open(NOW_MS)
 
-    async def wait() -> Place:
+    async def wait() -> MessagePlace:
         asyncio.get_running_loop().call_later(0.01, bench.deliver)
         return await receipt
 
@@ -261,7 +261,7 @@ def test_receipts_wait_with_a_deadline_and_can_be_awaited() -> None:
             await asyncio.wait_for(receipt, 0.01)
 
     asyncio.run(give_up())
-    assert asyncio.run(wait()) == Place(0, 0)
+    assert asyncio.run(wait()) == MessagePlace(0, 0)
 
 
 def test_nothing_sent_is_nothing_to_wait_for() -> None:

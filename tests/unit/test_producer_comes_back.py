@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, UsageError
-from pxrs_ray.log.files import Files
-from pxrs_ray.log.limits import Durability, LogLimits
+from pxrs_ray.files import Files
 from pxrs_ray.log.producer_fence import GENERATION_MAX, ProducerFence, named_producer_id
 from pxrs_ray.testing.wrong_clock import HOUR_S, wrong_wall_clock
 from tests.in_process import QUEUE, Buffers, in_process, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pxrs_ray.rates import Rates
+from pxrs_ray.status.rates import Rates
 from tests.cli.pictures import group_status, topology_status
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.errors import Fenced
-from pxrs_ray.log.fence import ReadFence
+from pxrs_ray.log.read_fence import ReadFence
 
 
 def test_a_lower_epoch_is_refused_once_a_higher_one_was_seen(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from unittest import mock
 
 import pytest
 
-from pxrs_ray.actors import names, removing
+from pxrs_ray.actors import names
+from pxrs_ray.actors.coordinator import deletion
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import BufferAway, LogAway, NotFound, SlotWaits, UsageError
-from pxrs_ray.events import Assignment
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
@@ -272,7 +273,7 @@ def test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call(
         remove(files, folder)
 
     async def scene(world: ControlWorld) -> None:
-        monkeypatch.setattr(removing, "FOLDER_PAUSES_S", (0.01,))
+        monkeypatch.setattr(deletion, "FOLDER_PAUSES_S", (0.01,))
         monkeypatch.setattr(Files, "remove_folder", cannot)
         with pytest.raises(LogAway, match="busy"):
             await world.call("delete_topology")
@@ -288,7 +289,9 @@ def test_a_configuration_that_was_cut_off_is_applied_again(tmp_path: Path) -> No
 
     async def scene(world: ControlWorld) -> None:
         await world.call("group", "g", None, {})
-        wanted = world.config.changed(groups={"g": {"commit_interval_ms": 40}})
+        wanted = world.config.changed(
+            groups={"g": {"commit_interval_ms": 40}}, retention_bytes=1 << 30
+        )
         refuses = mock.AsyncMock(side_effect=UsageError("not now"))
         with mock.patch.object(world.buffers[1], "open", refuses), pytest.raises(UsageError):
             await world.coordinator.apply(wanted)

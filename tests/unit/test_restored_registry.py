@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from pxrs_ray.config import QueueConfig
+from pxrs_ray.data.protocol import Fetched
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.events import Assignment
-from pxrs_ray.log.wire import Fetched
+from pxrs_ray.group.events import Assignment
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
 TWO = {"q": QueueConfig(partitions=2)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pxrs_ray.actors.room import needs_of, unplaced
+from pxrs_ray.actors.cluster.free_resources import needs_of, unplaced
 
 
 def test_options_become_needs() -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pxrs_ray.log.files import Files
-from pxrs_ray.seal import KEY_FILE, KEYS_MAX, Seal, new_key, seal_of
+from pxrs_ray.files import Files
+from pxrs_ray.topology.seal import KEY_FILE, KEYS_MAX, Seal, new_key, seal_of
 
 KEY = b"k" * 32
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from ray.exceptions import RayTaskError
 
-from pxrs_ray.actors.served import lease_over, served
+from pxrs_ray.actors.buffer.retry_until_served import lease_over, served
+from pxrs_ray.data.protocol import Refused
 from pxrs_ray.errors import DiskFull, LeaseOver, LogAway
-from pxrs_ray.log.wire import Refused
 
 OVER = Refused(0, LeaseOver("no lease"))
 

@@ -11,24 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.actors.consumer import refuse_unsound_records
-from pxrs_ray.actors.handler import Handler, handler_ref
-from pxrs_ray.actors.in_order import InOrderWorker
-from pxrs_ray.actors.source_reading import SourceReading
-from pxrs_ray.batch import Batch
+from pxrs_ray.actors.consumer.handler import Handler, handler_ref
+from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
+from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.consumer import ConsumerSession
-from pxrs_ray.delivery import Delivery, Desk
+from pxrs_ray.config.scheduling import retry_rules
+from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
+from pxrs_ray.consumer.session import ConsumerSession
+from pxrs_ray.consumer.unsound_records import refuse_unsound_records
+from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import BadRecord, ConfigError
-from pxrs_ray.events import Assignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Grant
-from pxrs_ray.partitioning import Spread
-from pxrs_ray.processing.plan import retry_rules
+from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.sources import SourceRecord, SourceSpec
 from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.soundness import ERROR_HEADER, runs, sound
 from tests.actors.recording import eventually
-from tests.actors.worker_bench import Office
+from tests.actors.worker_bench import WorkerCallbacks
 
 PARTITIONS = 4
 
@@ -100,21 +100,21 @@ class Taken:
         return 0
 
 
-def reader(spread: Spread, partitions: set[int]) -> tuple[SourceReading, Taken]:
+def reader(spread: PartitioningSpec, partitions: set[int]) -> tuple[SourceFetcher, Taken]:
     session = ConsumerSession("m", 1)
     grants = tuple(Grant(p, 1, 0) for p in sorted(partitions))
     session.assign(Assignment(1, 1, "m", 1, grants))
     spec = SimpleNamespace(config=SimpleNamespace(pull_bytes_max=1 << 20))
     runtime: Any = SimpleNamespace(session=session, spec=spec, name="m")
     taken: Any = Taken()
-    return SourceReading(runtime, taken, SourceSpec("file:///x", spread)), taken
+    return SourceFetcher(runtime, taken, SourceSpec("file:///x", spread)), taken
 
 
 @pytest.mark.parametrize("strategy", ["modulo", "jump"])
 @pytest.mark.parametrize("seed", range(5))
 def test_each_record_is_taken_by_exactly_one_reader(strategy: str, seed: int) -> None:
     draw = random.Random(seed)
-    spread = Spread(PARTITIONS, strategy)
+    spread = PartitioningSpec(PARTITIONS, strategy)
     mine = {p for p in range(PARTITIONS) if draw.random() < 0.5}
     readers = [reader(spread, part) for part in (mine, set(range(PARTITIONS)) - mine)]
     offset, records = 0, []
@@ -147,8 +147,10 @@ def test_a_bad_record_meets_the_policy_without_its_handler() -> None:
     handler.call = lambda message: calls.append(message.offset)
     handler.check_first(refuse_unsound_records)
     config = GroupConfig(queue="q", failure_policy="skip", attempts_max=2, backoff_ms=1)
-    office, desk = Office(), Desk("q", "g", "m", 1, 3, 7, topology_id="t1")
-    worker = InOrderWorker(Grant(3, 7, 0), desk, handler, retry_rules(config), office, config, None)
+    callbacks, desk = WorkerCallbacks(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    worker = SequentialWorker(
+        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+    )
     worker.start()
     bad = sound(SourceRecord(1, None, b"bytes", error="no key"))
     messages = [SourceRecord(0, b"k", b"x"), bad, SourceRecord(2, b"k", b"y")]
@@ -162,7 +164,7 @@ def test_a_bad_record_meets_the_policy_without_its_handler() -> None:
     eventually(lambda: worker.standing().checkpoint == 3, 10)
     worker.stop()
     assert worker.join(10) and calls == [0, 2]
-    [(failure, offsets)] = office.given_up
+    [(failure, offsets)] = callbacks.given_up
     assert offsets == [1] and "no key" in failure.error
 
 

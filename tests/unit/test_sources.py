@@ -9,7 +9,7 @@ import pytest
 
 from pxrs_ray.config import QueueConfig
 from pxrs_ray.errors import ConfigError, NotFound, UsageError
-from pxrs_ray.partitioning import Spread
+from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.sources import Source, SourceRecord, SourceSpec, open_source
 from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.redis import entry_of, offset_of
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_is_told() -> None:
 
 def test_every_reader_puts_a_key_into_the_same_virtual_partition() -> None:
     spec = QueueConfig(partitions=8, source="file:///x?key=k").source_spec()
-    assert spec == SourceSpec("file:///x?key=k", Spread(8))
+    assert spec == SourceSpec("file:///x?key=k", PartitioningSpec(8))
     one, other = spec.spread.partitioner(), spec.spread.partitioner()
     keys = [b"key-%d" % n for n in range(200)]
     assert [one.partition(key) for key in keys] == [other.partition(key) for key in keys]

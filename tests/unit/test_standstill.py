@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.standstill import PAUSES, WINDOW_MS, Stands, Standstill
+from pxrs_ray.status.standstill import PAUSES, WINDOW_MS, Stands, Standstill
 
 STEP_MS = 5_000
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pxrs_ray.errors import ConfigError, DependencyMissing
+from pxrs_ray.errors import ConfigError
 from pxrs_ray.store import open_store, parse_store_url
 from pxrs_ray.store.memory import MemoryStore
 
@@ -158,7 +157,7 @@ def test_sqlite_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_path_of_an_etcd_url_stands_before_the_prefix(
     path: str, prefix: str, whole: str
 ) -> None:
-    from pxrs_ray.store.etcd import _whole_prefix
+    from pxrs_ray.store.etcd.etcd_store import _whole_prefix
 
     assert _whole_prefix(path, prefix) == whole
 
@@ -167,13 +166,6 @@ def test_memory_is_a_registry_of_its_own() -> None:
     with open_store("memory:") as one, open_store("memory:") as other:
         assert isinstance(one, MemoryStore)
         assert one.create() != other.create()
-
-
-def test_an_absent_driver_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr("pxrs_ray.store.find_spec", lambda _: None)
-    with pytest.raises(DependencyMissing, match=r"pip install 'psycopg\[binary\]'"):
-        open_store("postgresql://h/db")
 
 
 def test_no_driver_is_loaded_before_its_url_is_opened() -> None:

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import RegistryNotHere, StoreCorrupted, UsageError
-from pxrs_ray.log.files import Files
+from pxrs_ray.files import Files
 from pxrs_ray.log.identity import Identity, write_identity
 from pxrs_ray.log.queues_file import write_queues
-from pxrs_ray.log.wire import QueueSpec
 from pxrs_ray.store import open_store
-from pxrs_ray.survey import (
+from pxrs_ray.topology.disk_survey import (
     Asked,
+    DiskTrace,
     Looked,
-    Place,
     Registry,
-    Trace,
+    SurveyedNode,
     begins_at,
     check_unknown,
     chosen,
@@ -26,12 +26,12 @@ from pxrs_ray.survey import (
     set_aside,
 )
 
-TRACE = Trace(1, Identity("an-id", 7, "c", "d-away", "10.0.0.7"))
+TRACE = DiskTrace(1, Identity("an-id", 7, "c", "d-away", "10.0.0.7"))
 
 
-def place(number: int, **seen: object) -> Place:
+def place(number: int, **seen: object) -> SurveyedNode:
     looked = Looked(**{"disk": f"d{number}", **seen})  # type: ignore[arg-type]
-    return Place(f"n{number}", f"10.0.0.{number}", looked)
+    return SurveyedNode(f"n{number}", f"10.0.0.{number}", looked)
 
 
 def test_looking_tells_what_is_there_and_makes_only_the_id(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_looking_tells_what_is_there_and_makes_only_the_id(tmp_path: Path) -> No
     found = look_here(Asked(**{**_values(asked), "make": True}))
     assert found.disk
     assert found.registry is not None and found.registry.generation == 2
-    assert found.traces == (Trace(1, TRACE.identity, {"q": "abc"}),)
+    assert found.traces == (DiskTrace(1, TRACE.identity, {"q": "abc"}),)
     assert found.problem == ""
     assert look_here(asked) == found
 

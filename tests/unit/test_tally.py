@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pxrs_ray.clock import Instant
-from pxrs_ray.coordinator import GroupCoordinator
-from pxrs_ray.events import Commit, Died, Event, Join, Progress, Tick
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.counters import GroupCounters
+from pxrs_ray.group.events import Commit, Died, Event, Join, Progress, Tick
+from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, PartitionRow, Snapshot
-from pxrs_ray.tally import Tally
 
 
 def test_causes_moves_pauses_commits_and_refusals_are_counted() -> None:
     rows = tuple(PartitionRow(p) for p in range(4))
     settings = GroupSettings(lease_ms=10_000)
     core = GroupCoordinator(Snapshot("g", 1, rows, (), 0), settings, Instant(0, 0))
-    tally = Tally()
+    tally = GroupCounters()
 
     def handle(event: Event, at_ms: int) -> None:
         tally.note(event, core.handle(event, Instant(at_ms, at_ms)))

@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors import tenant_routes, tenants
-from pxrs_ray.actors.tenants import TenantProducer
+from pxrs_ray.actors.client import tenants
+from pxrs_ray.actors.client.tenants import TenantProducer
+from pxrs_ray.actors.coordinator import tenant_router
+from pxrs_ray.data.frame import PRODUCER_ID_BYTES
 from pxrs_ray.errors import DeadlineExceeded, ProducerFenced
-from pxrs_ray.log.frame import PRODUCER_ID_BYTES
-from pxrs_ray.tenants.resolve import TenantProfile
+from pxrs_ray.tenants.profile import TenantProfile
 from tests.in_process import until
 
-LEASE_S, GRACE_S = tenant_routes.LEASE_S, tenant_routes.GRACE_S
-STEP_S = tenant_routes.STEP_MOST_S
+LEASE_S, GRACE_S = tenant_router.LEASE_S, tenant_router.GRACE_S
+STEP_S = tenant_router.STEP_MOST_S
 GOLD = TenantProfile("gold", isolated=True, partitions=1, consumers=1)
 
 
@@ -48,7 +49,7 @@ class Stage:
 
     def routes(self) -> Any:
         async def make() -> Any:
-            return tenant_routes.TenantRoutes("shop", "orders", "billing", 20.0)
+            return tenant_router.TenantRouter("shop", "orders", "billing", 20.0)
 
         made: Any = self.on_loop(make()).result(10)
         made._make_queue = lambda *_: None
@@ -210,10 +211,10 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
             made.fenced.add(found[:10])
             return found
 
-    for module in (tenants, tenant_routes):
+    for module in (tenants, tenant_router):
         monkeypatch.setattr(module, "Topology", FakeTopology)
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: made.now_s))
-    monkeypatch.setattr(tenant_routes, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(tenant_router, "LOOK_EVERY_S", 0.02)
     monkeypatch.setattr(tenants, "SYNC_EVERY_S", 0.05)
     monkeypatch.setattr(tenants, "GetTimeoutError", TimeoutError)
     get = SimpleNamespace(get=lambda call, timeout=None: call.result(timeout))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pxrs_ray.errors import ConfigError, IllegalTransition, NotFound
-from pxrs_ray.tenants.move import Phase, Route, TenantMove
-from pxrs_ray.tenants.resolve import Place, Service, TenantDirectory, TenantProfile
+from pxrs_ray.tenants.migration import Phase, Route, TenantMove
+from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
 
 DIRECTORY = TenantDirectory(
     services={
@@ -132,7 +132,7 @@ class World:
         while producer.flying and self.careful:
             self.land(producer)
         producer.version, producer.route = self.move.version, self.move.route
-        self.move.acknowledged(producer.name, producer.version)
+        self.move.switched[producer.name] = producer.version
 
     def consume(self, queue: str) -> None:
         if queue == "isolated" and not self.move.isolated_is_read and self.careful:
@@ -229,7 +229,7 @@ def test_a_producer_that_has_not_switched_is_waited_for() -> None:
     move.promote()
     assert move.route is Route.ISOLATED and not move.isolated_is_read
     assert not move.look({0: 5}, {0: 5}, 0)
-    move.acknowledged("p1", move.version)
+    move.switched["p1"] = move.version
     assert move.look({0: 5}, {0: 3}, 0) and move.phase is Phase.GATED
     assert not move.look({0: 9}, {0: 4}, 0)
     assert move.look({0: 9}, {0: 5}, 0) and move.settled and move.isolated_is_read
@@ -245,7 +245,7 @@ def test_sharing_again_holds_producers_only_when_little_is_left() -> None:
         routes.append(move.route)
     assert routes == [Route.ISOLATED, Route.HOLD]
     assert not move.look({}, {}, 0), "the producer has not said that it holds"
-    move.acknowledged("p1", move.version)
+    move.switched["p1"] = move.version
     assert not move.look({}, {}, 1)
     assert move.look({}, {}, 0) and move.phase is Phase.SHARED
 
@@ -255,7 +255,6 @@ def test_who_is_silent_for_too_long_is_not_waited_for() -> None:
     move.joined("p1")
     move.promote()
     move.gone("p1")
-    move.acknowledged("p1", 1)
     assert move.look({}, {}, 0) and move.switched == {}
 
 

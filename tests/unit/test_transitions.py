@@ -8,9 +8,8 @@ import itertools
 import pytest
 
 from pxrs_ray.errors import IllegalTransition
-from pxrs_ray.group_state import GroupState
-from pxrs_ray.model import Member, MemberWrite, PartitionRow, Snapshot, Write, WriteKind
-from pxrs_ray.transitions import (
+from pxrs_ray.group.group_state import GroupState
+from pxrs_ray.group.transitions import (
     MEMBER_TABLE,
     PARTITION_TABLE,
     MemberEvent,
@@ -19,6 +18,7 @@ from pxrs_ray.transitions import (
     PartitionPhase,
     advance,
 )
+from pxrs_ray.model import Member, MemberWrite, PartitionRow, Snapshot, Write, WriteKind
 
 # Written down a second time, on purpose: a change of a table has to be meant.
 LEGAL_PARTITION = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.clock import Instant
-from pxrs_ray.consumer import ConsumerSession
-from pxrs_ray.coordinator import GroupCoordinator
+from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import UnknownMember
-from pxrs_ray.events import (
+from pxrs_ray.group.events import (
     Assignment,
     Commit,
     Decision,
@@ -22,7 +21,8 @@ from pxrs_ray.events import (
     Release,
     Tick,
 )
-from pxrs_ray.group_state import GroupSettings
+from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, Outcome
 from pxrs_ray.store.memory import MemoryStore
 

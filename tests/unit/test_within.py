@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import pxrs_ray
-from pxrs_ray.supervisor import within
+from pxrs_ray.supervision.supervisor import within
 
 PACKAGE = Path(pxrs_ray.__file__).parent
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted
+from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
 from pxrs_ray.model import (
     Member,
     MemberWrite,
@@ -16,7 +17,6 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.write_queue import WriteBatch, WriteQueue, check_stored
 
 
 def commit(partition: int, checkpoint: int, epoch: int = 1) -> Write:

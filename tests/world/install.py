@@ -28,20 +28,12 @@ import ray
 
 import pxrs_ray.actors
 import pxrs_ray.log
-from pxrs_ray import journal
-from pxrs_ray.actors import (
-    death_record,
-    draining,
-    gcs,
-    line,
-    memory,
-    metrics,
-    probing,
-    process_end,
-    termination,
-    watchdog,
-)
-from pxrs_ray.survey import Asked, Looked, look_here
+from pxrs_ray import json_logging
+from pxrs_ray.actors.buffer import local_socket
+from pxrs_ray.actors.cluster import gcs, node_watch, process_end, process_memory, sigterm, watchdog
+from pxrs_ray.actors.consumer import call_record_file
+from pxrs_ray.actors.coordinator import metrics
+from pxrs_ray.topology.disk_survey import Asked, Looked, look_here
 from tests.world import sync
 from tests.world.cluster import Cluster
 from tests.world.kernel import PROCESS, Kernel, Process, ProcessGone, SimThread, alive
@@ -170,7 +162,7 @@ def _nodes() -> list[dict[str, Any]]:
             "NodeID": node,
             "Alive": True,
             "NodeManagerAddress": f"10.0.0.{number}",
-            "Resources": {"CPU": 2.0, **({} if number > 1 else {probing.HEAD: 1.0})},
+            "Resources": {"CPU": 2.0, **({} if number > 1 else {node_watch.HEAD: 1.0})},
         }
         for number, node in enumerate(NODES, 1)
     ]
@@ -314,20 +306,20 @@ def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, A
         (concurrent.futures.ThreadPoolExecutor, sync.Pool),
         (threading.Thread, SimThread),
         (process_end.process_end, _process_end),
-        (death_record.record_path, record_path),
+        (call_record_file.record_path, record_path),
         (faulthandler, Stand(faulthandler, enable=_nothing, register=_nothing)),
-        (termination.on_terminate, lambda tell: _nothing),
+        (sigterm.on_terminate, lambda tell: _nothing),
         # Lines are sockets: here Ray carries everything, which is as right and is seen.
-        (line.connect, _nothing),
-        (journal.start_journal, _nothing),
-        (memory.settle, _nothing),
-        (memory.keep_what_is_loaded, _nothing),
+        (local_socket.connect, _nothing),
+        (json_logging.start_journal, _nothing),
+        (process_memory.settle, _nothing),
+        (process_memory.keep_what_is_loaded, _nothing),
         (metrics.TopologyMetrics, _Quiet),
         (watchdog.Watched, _Unwatched),
         (watchdog.Watchdog, _Unwatched),
         (socket, _Sockets()),
-        (draining.draining_nodes, set),
-        (probing.begin_probe, _begin_probe),
+        (node_watch.draining_nodes, set),
+        (node_watch.begin_probe, _begin_probe),
         (gcs.calls_here, _calls_of_processes()),
     ]
     pairs += [(getattr(time, name), stand) for name, stand in times.items()]
@@ -337,9 +329,9 @@ def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, A
 def load_everything() -> None:
     """Import what the product would import while it runs, so that nothing is missed."""
     for package in (pxrs_ray.actors, pxrs_ray.log):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    for name in ("appender", "ledger", "routing", "target"):
+    for name in ("appender", "ledger", "routing", "queue_ref"):
         importlib.import_module(f"pxrs_ray.spark.{name}")
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from pxrs_ray.actors.tenants import Tenants
-from pxrs_ray.actors.topology import attach, deploy
+from pxrs_ray.actors.client.tenants import Tenants
+from pxrs_ray.actors.client.topology import attach, deploy
 from pxrs_ray.config import GroupConfig, QueueConfig
 from pxrs_ray.spark.fields import KEY, PAYLOAD
 from pxrs_ray.spark.ledger import Ledger
+from pxrs_ray.spark.queue_ref import Target
 from pxrs_ray.spark.routing import Feed, route
-from pxrs_ray.spark.target import Target
-from pxrs_ray.tenants.resolve import TenantProfile
+from pxrs_ray.tenants.profile import TenantProfile
 from tests.world.plan import LATE_FAULTS, LATE_S
 from tests.world.world import HANDLER, KEYS, Feeder, World, pace_s
 
@@ -132,9 +132,9 @@ def feed(world: World) -> None:
         for number in range(2):
             known = state.partitions.get(number)
             if known is None:
-                from pxrs_ray.spark.ledger import Told
+                from pxrs_ray.spark.ledger import KnownProgress
 
-                known = Told()
+                known = KnownProgress()
             route(work, number, batches(number), known)
             texts = [row.decode() for batch in batches(number) for row in batch[0].to_pylist()]
             told.extend(texts)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from pxrs_ray.actors import topology as topologies
+from pxrs_ray.actors.client import topology as topologies
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, StoreUnavailable
 from pxrs_ray.store.memory import MemoryStore

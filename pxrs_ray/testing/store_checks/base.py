@@ -26,7 +26,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.store.registry import RegistryStore
 
 APPLIED, FENCED, BEHIND = Outcome.APPLIED, Outcome.FENCED, Outcome.BEHIND
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from pxrs_ray.model import Generation, Outcome, Snapshot, Write, WriteKind
-from pxrs_ray.store.base import RegistryStore
+from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.testing.store_checks.base import (
     APPLIED,
     FENCED,

@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.partition_client import PartitionClient
-from pxrs_ray.actors.topology import Topology
+from pxrs_ray.actors.buffer.partition_client import PartitionClient
+from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.survey import Place
+from pxrs_ray.topology.disk_survey import SurveyedNode
 from tests.hosts.inside.witness import Witness
 
 
@@ -29,10 +29,10 @@ def deploy(
 
     A registry that is begun is at home on the host `registry_at`; '' is where the product puts it.
     """
-    from pxrs_ray.actors import coordinator_place
-    from pxrs_ray.actors.topology import deploy
+    from pxrs_ray.actors.client.topology import deploy
+    from pxrs_ray.actors.cluster import coordinator_placement
 
-    def chosen(places: Sequence[Place], _: str) -> Place:
+    def chosen(places: Sequence[SurveyedNode], _: str) -> SurveyedNode:
         return next(place for place in places if place.host == registry_at)
 
     queue = options.pop("queue", {})
@@ -44,7 +44,7 @@ def deploy(
         groups={"g": GroupConfig(queue="q", **group)},
         **{**usual, **options},
     )
-    elsewhere = mock.patch.object(coordinator_place, "begins_at", chosen)
+    elsewhere = mock.patch.object(coordinator_placement, "begins_at", chosen)
     with elsewhere if registry_at else nullcontext():
         deploy(config)
 
@@ -71,7 +71,7 @@ def shutdown(name: str) -> None:
 
 def remove_coordinator(name: str) -> None:
     """End the coordinator for good, as an upgrade by `pxrs up` does before it deploys anew."""
-    from pxrs_ray.actors.face import remove_coordinator
+    from pxrs_ray.actors.coordinator.coordinator_actor import remove_coordinator
 
     remove_coordinator(name)
 
@@ -89,7 +89,7 @@ def status(name: str) -> dict[str, Any]:
 
 def told(name: str) -> str:
     """All that status and doctor tell a person, in one text."""
-    from pxrs_ray.checkup import Level, check_topology
+    from pxrs_ray.status.diagnosis import Level, check_topology
 
     found = Topology(name).status()
     ill = [finding for finding in check_topology(found) if finding.level is not Level.OK]

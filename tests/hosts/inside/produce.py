@@ -37,7 +37,7 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray prints of nodes that die, also when nobody listens any more
     connect()
-    from pxrs_ray.actors.topology import Topology
+    from pxrs_ray.actors.client.topology import Topology
 
     notes = Notes(Path(given.notes), f"producer-{given.prefix}")
     producer = Topology(given.topology).producer("q")

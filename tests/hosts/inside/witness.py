@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from pxrs_ray.delivery import Delivery
+from pxrs_ray.consumer.delivery import Delivery
 from tests.hosts.notes import Handled, Notes
 
 

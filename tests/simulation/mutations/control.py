@@ -13,8 +13,12 @@ CONTROL = (
     Mutation(
         "a group's start position is in the step that makes it",
         (
-            Change("actors/beginning.py", "checkpoint=checkpoint)", "checkpoint=0)"),
-            Change("actors/making.py", "await shell.begin()", "await shell.lead()"),
+            Change("actors/coordinator/new_group.py", "checkpoint=checkpoint)", "checkpoint=0)"),
+            Change(
+                "actors/coordinator/group_creation.py",
+                "await controller.begin()",
+                "await controller.lead()",
+            ),
         ),
         tests=(
             f"{_BEGINNING}test_a_group_begins_at_the_end_though_its_coordinator_died_at_each_step",
@@ -25,7 +29,7 @@ CONTROL = (
         "one caller at a time makes a group",
         (
             Change(
-                "actors/making.py",
+                "actors/coordinator/group_creation.py",
                 "            async with self._changing:\n"
                 "                if full_name not in self._groups:\n"
                 "                    await self._make_group(name, queue, options)",
@@ -36,19 +40,25 @@ CONTROL = (
     ),
     Mutation(
         "half a start position is none",
-        (Change("actors/beginning.py", "    if missing:\n", "    if False:\n"),),
+        (Change("actors/coordinator/new_group.py", "    if missing:\n", "    if False:\n"),),
         tests=(f"{_BEGINNING}test_a_buffer_that_is_away_lets_no_group_begin_half_at_the_end",),
     ),
     Mutation(
         "a log that has seen a higher epoch halts the group",
-        (Change("actors/log_witness.py", "        if not behind:\n", "        if True:\n"),),
+        (
+            Change(
+                "actors/coordinator/log_witness.py",
+                "        if not behind:\n",
+                "        if True:\n",
+            ),
+        ),
         tests=(f"{_RESTORED}test_without_a_note_the_logs_are_the_witness",),
     ),
     Mutation(
         "an accepted registry goes on above the epochs that the logs know",
         (
             Change(
-                "actors/log_witness.py",
+                "actors/coordinator/log_witness.py",
                 "            if behind:\n",
                 "            if False:\n",
             ),
@@ -61,7 +71,7 @@ CONTROL = (
         "logs of another registry are not taken for one's own",
         (
             Change(
-                "actors/making.py",
+                "actors/coordinator/group_creation.py",
                 "        if not self.accepts_loss:\n            raise",
                 "        if False:\n            raise",
             ),
@@ -70,19 +80,19 @@ CONTROL = (
     ),
     Mutation(
         "a reader that its log refuses is granted its partition anew",
-        (Change("actors/member_desk.py", "        if ours:\n", "        if False:\n"),),
+        (Change("actors/coordinator/member_api.py", "        if ours:\n", "        if False:\n"),),
         tests=(f"{_RESTORED}test_a_reader_that_its_log_refuses_is_granted_its_partition_anew",),
     ),
     Mutation(
         "the epochs of a removed group are never given out again",
-        (Change("ends.py", "epoch=max(self.epoch, epoch)", "epoch=0"),),
+        (Change("topology/tombstones.py", "epoch=max(self.epoch, epoch)", "epoch=0"),),
         tests=(f"{_REMOVING}test_a_removed_group_leaves_nothing_and_its_epochs_never_come_back",),
     ),
     Mutation(
         "a queue made anew under an old name is another",
         (
             Change(
-                "ends.py",
+                "topology/tombstones.py",
                 "lives = {**self.lives, queue: life + 1}",
                 "lives = self.lives",
             ),
@@ -91,14 +101,14 @@ CONTROL = (
     ),
     Mutation(
         "a restored registry takes no new queue for the old one",
-        (Change("actors/making.py", "self._high_water.life(queue))", "0)"),),
+        (Change("actors/coordinator/group_creation.py", "self._high_water.life(queue))", "0)"),),
         tests=(f"{_RESTORED}test_a_queue_that_was_made_anew_since_the_backup_stays_another",),
     ),
     Mutation(
         "an accepted registry goes on under the identity of its logs",
         (
             Change(
-                "actors/founding.py",
+                "actors/coordinator/bootstrap.py",
                 "made = self._high_water.topology_id or uuid.uuid4().hex",
                 "made = uuid.uuid4().hex",
             ),
@@ -112,7 +122,7 @@ CONTROL = (
         "a queue is removed with what is known of its feeds",
         (
             Change(
-                "actors/removing.py",
+                "actors/coordinator/deletion.py",
                 "for log in (full_name, feeds_of(full_name), streams_of(full_name)):",
                 "for log in (full_name,):",
             ),
@@ -123,7 +133,7 @@ CONTROL = (
         "a log that is being opened anew is told that a group is gone",
         (
             Change(
-                "log/library.py",
+                "log/log_manager.py",
                 "left = error if passes(error) else left",
                 "pass",
             ),
@@ -137,7 +147,7 @@ CONTROL = (
         "what a disk refused to forget is forgotten by itself",
         (
             Change(
-                "actors/slot_calls.py",
+                "actors/coordinator/buffer_calls.py",
                 "for index in failed if again else ():",
                 "for index in ():",
             ),
@@ -146,7 +156,7 @@ CONTROL = (
     ),
     Mutation(
         "a topology's folder that cannot be removed is told",
-        (Change("actors/removing.py", "if pause_s is None:", "if False:"),),
+        (Change("actors/coordinator/deletion.py", "if pause_s is None:", "if False:"),),
         tests=(
             f"{_REMOVING}test_a_folder_that_cannot_be_removed_is_told_and_goes_with_the_next_call",
         ),
@@ -155,7 +165,7 @@ CONTROL = (
         "what could not be removed is removed when its buffer is back",
         (
             Change(
-                "actors/founding.py",
+                "actors/coordinator/bootstrap.py",
                 "        async with self._changing:\n            await self._try_to_finish()\n",
                 "",
             ),
@@ -164,7 +174,7 @@ CONTROL = (
     ),
     Mutation(
         "a configuration that was cut off is applied again",
-        (Change("actors/coordinator.py", "(found or self._half_applied)", "found"),),
+        (Change("actors/coordinator/coordinator.py", "(found or self._half_applied)", "found"),),
         tests=(f"{_REMOVING}test_a_configuration_that_was_cut_off_is_applied_again",),
     ),
 )

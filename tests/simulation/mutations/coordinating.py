@@ -12,17 +12,25 @@ CONFIG = "tests/unit/test_config.py"
 COORDINATING: tuple[Mutation, ...] = (
     Mutation(
         "what no store keeps is refused before it is applied",
-        (Change("coordinator.py", "        check_event(event)\n", ""),),
+        (Change("group/group_coordinator.py", "        check_event(event)\n", ""),),
         tests=(f"{DOOR}::test_what_no_store_keeps_is_refused_at_the_door",),
     ),
     Mutation(
         "a cause is harmless before it is stored",
-        (Change("draft.py", "cause=harmless(cause[:CAUSE_CHARS_MAX])", "cause=cause[:500]"),),
+        (
+            Change(
+                "group/decision.py", "cause=harmless(cause[:CAUSE_CHARS_MAX])", "cause=cause[:500]"
+            ),
+        ),
         tests=(f"{DOOR}::test_a_cause_is_never_refused_and_shown_harmless",),
     ),
     Mutation(
         "the arguments of a member's call are checked",
-        (Change("actors/member_desk.py", "        check_call(method, arguments)\n", ""),),
+        (
+            Change(
+                "actors/coordinator/member_api.py", "        check_call(method, arguments)\n", ""
+            ),
+        ),
         tests=(
             "tests/actors/test_calls_at_the_door.py::"
             "test_any_call_is_answered_by_a_pxrs_error_or_carried_out[member-commit]",
@@ -32,7 +40,7 @@ COORDINATING: tuple[Mutation, ...] = (
         "SystemExit and its like are faults of one group",
         (
             Change(
-                "actors/group_life.py",
+                "actors/coordinator/group_supervision.py",
                 "    except BaseException as error:\n        task",
                 "    except Exception as error:\n        task",
             ),
@@ -43,7 +51,7 @@ COORDINATING: tuple[Mutation, ...] = (
         "a group that is loaded again begins with an empty queue of records",
         (
             Change(
-                "actors/group_host.py",
+                "actors/coordinator/group_runtime.py",
                 "        self.queue = WriteQueue()\n        self._trim_at",
                 "        self._trim_at",
             ),
@@ -54,7 +62,7 @@ COORDINATING: tuple[Mutation, ...] = (
         "who waits for what was forgotten is answered anew",
         (
             Change(
-                "actors/group_host.py",
+                "actors/coordinator/group_runtime.py",
                 "            lambda: self._afterwards.let_go(_Interrupted()),\n",
                 "            lambda: None,\n",
             ),
@@ -63,14 +71,14 @@ COORDINATING: tuple[Mutation, ...] = (
     ),
     Mutation(
         "passing trouble of a start is tried again",
-        (Change("actors/starting.py", "or not passes(error)", "or True"),),
+        (Change("actors/coordinator/startup.py", "or not passes(error)", "or True"),),
         tests=(f"{START}::test_passing_trouble_heals_by_itself_while_everybody_waits",),
     ),
     Mutation(
         "an error of a start is not kept",
         (
             Change(
-                "actors/starting.py",
+                "actors/coordinator/startup.py",
                 "(over and not isinstance",
                 "(over and False and not isinstance",
             ),
@@ -81,7 +89,7 @@ COORDINATING: tuple[Mutation, ...] = (
         "a buffer where a queue did not open is looked at anew",
         (
             Change(
-                "actors/buffers.py",
+                "actors/coordinator/buffer_pool.py",
                 "then, this one too.\n            self._incarnations.pop(index, None)\n",
                 "then, this one too.\n",
             ),
@@ -104,25 +112,25 @@ COORDINATING: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the order of labels is a difference",
-        (Change("config/options.py", "        ordered=True,\n", ""),),
+        (Change("config/queue_options.py", "        ordered=True,\n", ""),),
         tests=(f"{CONFIG}::test_labels_in_another_order_are_another_spread_and_are_refused",),
     ),
     Mutation(
         "a queue in memory stays there",
-        (Change("config/options.py", '        apart=("memory",),\n', ""),),
+        (Change("config/queue_options.py", '        apart=("memory",),\n', ""),),
         tests=(f"{CONFIG}::test_no_queue_goes_from_memory_to_disk_or_back_while_it_runs",),
     ),
     Mutation(
         "a forgotten name begins above all that was forgotten",
-        (Change("incarnations.py", "given.get(FLOOR, 0) if", "0 if"),),
+        (Change("group/incarnations.py", "given.get(FLOOR, 0) if", "0 if"),),
         tests=("tests/unit/test_incarnations.py",),
     ),
     Mutation(
         "how much history is kept is taken at once",
         (
             Change(
-                "actors/coordinator.py",
-                "                shell.host.history_keep = wanted.history_keep\n",
+                "actors/coordinator/coordinator.py",
+                "                controller.follow(wanted)\n",
                 "",
             ),
         ),
@@ -132,7 +140,7 @@ COORDINATING: tuple[Mutation, ...] = (
         "an assignor that cannot be imported is refused before anything is kept",
         (
             Change(
-                "actors/coordinator.py",
+                "actors/coordinator/coordinator.py",
                 "            check_assignor(group.assignor)\n",
                 "            pass\n",
             ),
@@ -144,7 +152,13 @@ COORDINATING: tuple[Mutation, ...] = (
     ),
     Mutation(
         "an own assignor that fails leaves its group to sticky",
-        (Change("own_assignor.py", "        return None\n    _sup", "        raise\n    _sup"),),
+        (
+            Change(
+                "group/custom_assignor.py",
+                "        return None\n    _sup",
+                "        raise\n    _sup",
+            ),
+        ),
         tests=("tests/unit/test_own_assignor.py",),
     ),
 )

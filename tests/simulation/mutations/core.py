@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.simulation.mutations.base import SEEKS, SILENT_CRASHES, Change, Mutation
 
 _EPOCH_IN_CORE = Change(
-    "group_state.py",
+    "group/group_state.py",
     "return row.epoch == epoch and row.owner == member and row.incarnation == incarnation",
     "return row.owner == member and row.incarnation == incarnation",
 )
 _OWNER_IN_CORE = Change(
-    "group_state.py",
+    "group/group_state.py",
     "return row.epoch == epoch and row.owner == member and row.incarnation == incarnation",
     "return row.epoch == epoch",
 )
@@ -25,7 +25,7 @@ CORE = (
     ),
     Mutation(
         "outcome compare on release (core)",
-        (Change("coordinator.py", "if outcome is not Outcome.FENCED:", "if True:"),),
+        (Change("group/group_coordinator.py", "if outcome is not Outcome.FENCED:", "if True:"),),
         ("OnlyWithReason", "NothingFails"),
         SEEKS,
     ),
@@ -33,7 +33,7 @@ CORE = (
         "incarnation compare of callers",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "if slot is None or slot.member.incarnation != incarnation:",
                 "if slot is None:",
             ),
@@ -47,7 +47,7 @@ CORE = (
         "newest incarnation wins a join",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "if member.incarnation > newest:",
                 "if member.incarnation != newest:",
             ),
@@ -59,7 +59,7 @@ CORE = (
         "an AWAY member may not act",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "if slot.phase is MemberPhase.AWAY:\n            raise",
                 "if False:\n            raise",
             ),
@@ -69,7 +69,7 @@ CORE = (
     ),
     Mutation(
         "leases end",
-        (Change("coordinator.py", "if slot.until_ms > now.monotonic_ms:", "if True:"),),
+        (Change("group/group_coordinator.py", "if slot.until_ms > now.monotonic_ms:", "if True:"),),
         ("ComesToRest",),
         SILENT_CRASHES,
     ),
@@ -77,7 +77,7 @@ CORE = (
         "a live member's lease is renewed",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)",
                 "pass",
             ),
@@ -88,7 +88,7 @@ CORE = (
         "a repeated join is a sign of life",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "                self._heard(member.member, member.incarnation, now)",
                 "                pass",
             ),
@@ -98,7 +98,7 @@ CORE = (
     ),
     Mutation(
         "revoke deadlines end",
-        (Change("coordinator.py", "if deadline_ms <= now.monotonic_ms:", "if False:"),),
+        (Change("group/group_coordinator.py", "if deadline_ms <= now.monotonic_ms:", "if False:"),),
         ("PromptDeadlines", "ComesToRest"),
         ("hang=10", "join=10"),
     ),
@@ -106,7 +106,7 @@ CORE = (
         "a coordinator that stood still forgives",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "if event.registry_away or gap_ms > self.settings.lease_ms // 2:",
                 "if event.registry_away:",
             ),
@@ -119,7 +119,7 @@ CORE = (
         "asked back before taken",
         (
             Change(
-                "sharing.py",
+                "group/rebalance.py",
                 "draft.revoke(row.partition)",
                 'draft.release(row.partition, "taken")',
             ),
@@ -131,7 +131,7 @@ CORE = (
         "unowned before claimed",
         (
             Change(
-                "sharing.py",
+                "group/rebalance.py",
                 "        if row.owner is not None:\n"
                 "            continue\n"
                 "        partition = row.partition",
@@ -140,7 +140,7 @@ CORE = (
                 "            continue",
             ),
             Change(
-                "transitions.py",
+                "group/transitions.py",
                 "    PartitionPhase.REVOKING: {\n",
                 "    PartitionPhase.REVOKING: {\n"
                 "        PartitionEvent.CLAIM: PartitionPhase.OWNED,\n",
@@ -153,9 +153,11 @@ CORE = (
     Mutation(
         "checkpoints only rise (core)",
         (
-            Change("coordinator.py", "if row.checkpoint < stored.checkpoint:", "if False:"),
             Change(
-                "group_state.py",
+                "group/group_coordinator.py", "if row.checkpoint < stored.checkpoint:", "if False:"
+            ),
+            Change(
+                "group/group_state.py",
                 'assert write.checkpoint >= row.checkpoint, "checkpoints never fall"',
                 "pass",
             ),
@@ -168,7 +170,7 @@ CORE = (
         "the least possible movement",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "retarget(draft)\n        draft.finish_leaving()",
                 "self.state.target.clear()\n"
                 "        retarget(draft)\n"
@@ -182,7 +184,7 @@ CORE = (
         "a restart takes nothing from registered owners",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "if slot is None or slot.member.incarnation != row.incarnation:",
                 "if slot is not None:",
             ),
@@ -194,7 +196,7 @@ CORE = (
         "a preparation has a deadline",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "if not preparation.ready and preparation.deadline_ms <= now.monotonic_ms:",
                 "if False:",
             ),

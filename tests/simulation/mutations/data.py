@@ -70,21 +70,21 @@ LOG = (
     ),
     _unit(
         "readers see only what is synced, where that is promised",
-        "log/view.py",
+        "log/log_view.py",
         "return self._durable if self.limits.durability is Durability.ALWAYS else self._end",
         "return self._end",
         f"{_LOG}test_with_always_readers_see_only_what_is_synced",
     ),
     _unit(
         "the frame's body is checked",
-        "log/frame.py",
+        "data/frame.py",
         "if xxh3_64_intdigest(body) != header.body_checksum:",
         "if False:",
         "test_log_frame.py",
     ),
     _unit(
         "the frame's header is checked",
-        "log/frame.py",
+        "data/frame.py",
         "if checksum != xxh3_64_intdigest(memoryview(data)[position : position + _FIELDS.size]):",
         "if False:",
         "test_log_frame.py",
@@ -98,14 +98,14 @@ LOG = (
     ),
     _unit(
         "one process has a log at a time",
-        "log/files.py",
+        "files.py",
         "fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "pass",
         f"{_LOG}test_two_processes_cannot_have_one_log",
     ),
     _unit(
         "a reader's fence never falls",
-        "log/fence.py",
+        "log/read_fence.py",
         "self._raise({p: e for p, e in places.items() if e > self._epochs.get(p, -1)})",
         "self._raise(places)",
         "test_read_fence.py",
@@ -115,28 +115,28 @@ LOG = (
 PRODUCERS = (
     _unit(
         "no more calls are under way than allowed",
-        "outbox.py",
+        "producer/sender.py",
         "while len(under_way) < self._limits.calls_max:",
         "while True:",
         f"{_OUTBOX}test_no_more_is_under_way_than_allowed",
     ),
     _unit(
         "no more of a partition is under way than its log remembers",
-        "outbox.py",
+        "producer/sender.py",
         "max(0, self._limits.lane_frames_max - flying)",
         "1_000_000",
         f"{_OUTBOX}test_no_more_of_a_partition_is_under_way_than_its_log_remembers",
     ),
     _unit(
         "an append that failed is made again",
-        "outbox.py",
+        "producer/sender.py",
         "            frame.flying = False\n        return True",
         "            pass\n        return True",
         "test_outbox.py",
     ),
     _unit(
         "an unknown outcome is told as such",
-        "outbox.py",
+        "producer/sender.py",
         "if isinstance(refusal, _WAITED_FOR) and not frame.flying:",
         "if refusal is not None:",
         "test_outbox.py",
@@ -144,7 +144,7 @@ PRODUCERS = (
     ),
     _unit(
         "a full partition holds up only itself",
-        "outbox.py",
+        "producer/sender.py",
         "if lane.frames and not lane.hole and not lane.wait_until_ms:",
         "if lane.frames and not lane.hole and not any(\n"
         "                one.wait_until_ms for one in self._lanes.values()\n"
@@ -153,7 +153,7 @@ PRODUCERS = (
     ),
     _unit(
         "columns go behind what was given before",
-        "producer.py",
+        "producer/accumulator.py",
         '        """Send columns, behind everything that was given before."""\n'
         "        self.close_open(now_ms)",
         '        """Send columns, behind everything that was given before."""',
@@ -164,42 +164,42 @@ PRODUCERS = (
 WORK = (
     _unit(
         "one message of a key at a time",
-        "processing/lanes.py",
+        "processing/key_ordered.py",
         "        if len(lane.items) == 1:\n            self._make_ready(lane)",
         "        self._make_ready(lane)",
         "test_guards_once_missed.py",
     ),
     _unit(
         "what is done already is not offered again",
-        "processing/lanes.py",
+        "processing/key_ordered.py",
         "if item.offset not in self._gaps:",
         "if True:",
         "test_processing_lanes.py",
     ),
     _unit(
         "a handler that timed out is not listened to",
-        "processing/lanes.py",
+        "processing/key_ordered.py",
         "        if task.over:\n            return",
         "        if task.over:\n            pass",
         "test_processing_lanes.py",
     ),
     _unit(
         "a message waits in line behind its key's failed one",
-        "processing/lanes.py",
+        "processing/key_ordered.py",
         "if item.key in self.parked:",
         "if False:",
         "test_processing_lanes.py",
     ),
     _unit(
         "attempts are carried on by the next owner",
-        "processing/lanes.py",
+        "processing/key_ordered.py",
         "item.attempts = self._failing.get(item.offset, 0)",
         "item.attempts = 0",
         "test_processing_lanes.py",
     ),
     _unit(
         "the gap map stays within its row",
-        "processing/lanes.py",
+        "processing/key_ordered.py",
         "if not self._fits_one_more():",
         "if False:",
         "test_processing_lanes.py",
@@ -207,21 +207,21 @@ WORK = (
     ),
     _unit(
         "looking ahead has a bound",
-        "processing/lanes.py",
+        "processing/key_ordered.py",
         "len(self._pending) < self._rules.lookahead_records",
         "True",
         "test_processing_lanes.py",
     ),
     _unit(
         "a moved tenant's own queue is read when the shared one is passed",
-        "tenants/move.py",
+        "tenants/migration.py",
         "shared_passed.get(partition, 0) >= end for partition, end in self.barrier.items()",
         "True for partition, end in self.barrier.items()",
         "test_tenants.py",
     ),
     _unit(
         "every producer of a moving tenant is waited for",
-        "tenants/move.py",
+        "tenants/migration.py",
         "if self.phase is Phase.LEAVING and self.all_switched:",
         "if self.phase is Phase.LEAVING:",
         "test_tenants.py",
@@ -231,7 +231,7 @@ WORK = (
 STORES = (
     _unit(
         "a store that lost accepted writes is found out",
-        "write_queue.py",
+        "group/write_queue.py",
         "if not _is_stored(record, snapshot, members):",
         "if False:",
         "test_write_queue.py",
@@ -243,21 +243,21 @@ _CALLS = "faults/test_calls.py::"
 SHELL = (
     _unit(
         "a fetch is not waited for without end",
-        "actors/reading.py",
+        "actors/consumer/fetcher.py",
         "timeout=FETCH_ANSWER_S, ",
         "",
         f"{_CALLS}test_it_goes_on_when[commit-buffer.fetch-delayed]",
     ),
     _unit(
         "begun twice is begun once",
-        "actors/consumer.py",
+        "actors/consumer/consumer_actor.py",
         "if self._runtime is None:",
         "if True:",
         f"{_CALLS}test_it_goes_on_when[hand_over-consumer.begin-doubled]",
     ),
     _unit(
         "a tenant's own queue is read until nothing is left there",
-        "actors/tenant_routes.py",
+        "actors/coordinator/tenant_router.py",
         "if move.isolated_is_read:",
         "if move.phase is Phase.ISOLATED:",
         f"{_CALLS}test_it_goes_on_when[tenant_move-coordinator.command.start-caller killed before]",

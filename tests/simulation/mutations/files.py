@@ -14,7 +14,7 @@ FILES = (
         "limits that come back from a file are what code compares",
         "test_log_library.py::test_limits_made_of_words_are_what_code_compares",
         Change(
-            "log/limits.py",
+            "data/log_limits.py",
             "object.__setattr__(self, name, kind(getattr(self, name)))",
             "kind(getattr(self, name))",
         ),
@@ -22,7 +22,7 @@ FILES = (
     _noticed(
         "a sync that failed once fails for ever",
         "test_log_mends.py::test_what_a_failed_sync_left_in_memory_alone_is_written_again",
-        Change("log/disk.py", "self._sync_error = error\n", "pass\n"),
+        Change("log/segmented_log.py", "self._sync_error = error\n", "pass\n"),
         Change("log/retained.py", "self._failed = self._failure(what, error)\n", "pass\n"),
         Change("log/retained.py", "raise self._failed", "raise self._failure(what, error)"),
         note="the log's own failure stands before it: both are gone",
@@ -31,7 +31,7 @@ FILES = (
         "what no sync vouches for is written again",
         "test_log_mends.py::test_what_a_failed_sync_left_in_memory_alone_is_written_again",
         Change(
-            "log/opening.py",
+            "log/log_opening.py",
             "disk.begin(end, None if sure else noted, now_ms)",
             "disk.begin(end, None, now_ms)",
         ),
@@ -39,12 +39,12 @@ FILES = (
     _noticed(
         "a log that failed is given back what memory held",
         "test_log_mends.py::test_a_log_that_failed_is_given_back_what_memory_held_of_it",
-        Change("log/library.py", "log.restore(owed.runs, now_ms)", "pass"),
+        Change("log/log_manager.py", "log.restore(owed.runs, now_ms)", "pass"),
     ),
     _noticed(
         "a reserve makes room for what retention must write",
         "test_log_mends.py::test_a_disk_that_is_full_to_the_last_byte_gets_room_by_retention",
-        Change("log/reserve.py", "self._files.unlink(self._path)", "pass"),
+        Change("log/disk_reserve.py", "self._files.unlink(self._path)", "pass"),
     ),
     _noticed(
         "a log waits until its confirmation is on disk",
@@ -89,18 +89,22 @@ FILES = (
         "one partition that cannot be read is refused alone",
         "test_log_mends.py::test_one_partition_that_cannot_be_read_is_refused_alone",
         Change(
-            "log/view.py",
+            "log/log_view.py",
             "        except OSError as error:\n            self._check_range(offset)",
             "        except ZeroDivisionError as error:\n            self._check_range(offset)",
         ),
-        Change("actors/reader.py", "except Exception as raised:", "except PxrsError as raised:"),
+        Change(
+            "actors/buffer/log_reader.py",
+            "except Exception as raised:",
+            "except PxrsError as raised:",
+        ),
         note="the log makes a LogAway of it, and the reader would of anything: both are gone",
     ),
     _noticed(
         "what could not be synced stays dirty",
         "test_log_mends.py::test_a_sync_that_cannot_begin_leaves_nobody_waiting_and_nothing_forgotten",
         Change(
-            "actors/writer.py",
+            "actors/buffer/log_writer.py",
             'self._dirty.update(log for log in logs if log.dirty and log.state != "failed")',
             "pass",
         ),

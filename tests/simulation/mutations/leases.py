@@ -12,7 +12,7 @@ SILENT_MEMBERS = ("consumer_freeze=10", "consumer_cut=10")
 LEASES = (
     Mutation(
         "a lease that is over binds its member",
-        (Change("lease.py", "return now_s > self.until_s", "return False"),),
+        (Change("group/member_lease.py", "return now_s > self.until_s", "return False"),),
         ("LeaseBinds",),
         SILENT_MEMBERS,
     ),
@@ -20,7 +20,7 @@ LEASES = (
         "a member's lease ends before its coordinator's",
         (
             Change(
-                "lease.py",
+                "group/member_lease.py",
                 "sent_s + lease_s * (1 - MARGIN_PART)",
                 "sent_s + lease_s * (1 + MARGIN_PART)",
             ),
@@ -32,7 +32,7 @@ LEASES = (
         "a lease that was given is not shortened",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)",
                 "slot.until_ms = now.monotonic_ms + self.settings.lease_ms",
             ),
@@ -43,7 +43,7 @@ LEASES = (
         "a worker begins nothing when its lease is over",
         (
             Change(
-                "actors/lease.py",
+                "actors/consumer/lease_view.py",
                 "while time.monotonic() > self._begin_until_s:",
                 "while self._begin_until_s < 0:",
             ),
@@ -54,7 +54,7 @@ LEASES = (
         "an answer counts from when its question left",
         (
             Change(
-                "actors/runtime.py",
+                "actors/consumer/group_member.py",
                 "self.lease.answered(sent_s, self.lease_s)",
                 "self.lease.answered(time.monotonic(), self.lease_s)",
             ),
@@ -65,7 +65,7 @@ LEASES = (
         "a failure without a lease is no failed attempt",
         (
             Change(
-                "actors/worker.py",
+                "actors/consumer/worker.py",
                 "return isinstance(error, NotHeld) or not self._desk.title()",
                 "return False",
             ),
@@ -87,7 +87,7 @@ LEASES = (
         "who is refused is not told to be heard while the registry is away",
         (
             Change(
-                "actors/group_host.py",
+                "actors/coordinator/group_runtime.py",
                 'raise DeadlineExceeded(f"{refused}; that waits: {error}") from None',
                 "raise",
             ),

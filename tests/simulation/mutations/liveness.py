@@ -15,7 +15,7 @@ LIVENESS = (
         "a heartbeat does not wait for the registry",
         (
             Change(
-                "actors/member_desk.py",
+                "actors/coordinator/member_api.py",
                 "wait_s = min(HEARD_WAIT_S, lease_ms / 10_000)",
                 "wait_s = 9.0",
             ),
@@ -24,14 +24,18 @@ LIVENESS = (
     ),
     Mutation(
         "time does not count while a group's records wait",
-        (Change("actors/group_host.py", "return bool(waits) or", "return False and"),),
+        (
+            Change(
+                "actors/coordinator/group_runtime.py", "return bool(waits) or", "return False and"
+            ),
+        ),
         tests=(f"{_LIVE}[refuses]",),
     ),
     Mutation(
         "a change in a known outage is refused",
         (
             Change(
-                "actors/changes.py",
+                "actors/coordinator/commands.py",
                 "if away_ms is not None and away_ms >= ANSWER_MS:\n            raise RegistryAway",
                 "if False:\n            raise RegistryAway",
             ),
@@ -42,24 +46,32 @@ LIVENESS = (
     ),
     Mutation(
         "status shows the owners that the registry has",
-        (Change("write_queue.py", "owner = record.owner if released else None", "owner = None"),),
+        (
+            Change(
+                "group/write_queue.py", "owner = record.owner if released else None", "owner = None"
+            ),
+        ),
         tests=(f"{_AWAY}test_a_death_is_noted_in_an_outage_and_told_when_the_registry_is_back",),
     ),
     Mutation(
         "who stood still itself judges nobody frozen",
-        (Change("frozen.py", "now_s - before_s > gap_max_s", "False"),),
+        (Change("supervision/freeze_detector.py", "now_s - before_s > gap_max_s", "False"),),
         tests=(f"{_FROZEN}test_who_stood_still_itself_judges_nobody_by_it",),
     ),
     Mutation(
         "slow is not frozen",
-        (Change("frozen.py", "(0.5 if seen.stopped else MUTE_LEASES)", "0.5"),),
+        (
+            Change(
+                "supervision/freeze_detector.py", "(0.5 if seen.stopped else MUTE_LEASES)", "0.5"
+            ),
+        ),
         tests=(f"{_FROZEN}test_a_process_that_is_mute_and_not_stopped_gets_three_leases",),
     ),
     Mutation(
         "only that very process is ended",
         (
             Change(
-                "actors/process_file.py",
+                "actors/cluster/process_file.py",
                 "if process.boot != boot_id() or not is_that(process):",
                 "if False:",
             ),
@@ -70,9 +82,9 @@ LIVENESS = (
         "who hands over is no orphan",
         (
             Change(
-                "actors/crew.py",
-                "for hand in (*self.hands.values(), *self._leaving)",
-                "for hand in self.hands.values()",
+                "actors/coordinator/consumer_supervisor.py",
+                "for replica in (*self.replicas.values(), *self._leaving)",
+                "for replica in self.replicas.values()",
             ),
         ),
         tests=("tests/unit/test_checkup.py::test_orphans_are_actors_that_belong_to_no_member",),

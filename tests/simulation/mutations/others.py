@@ -17,7 +17,7 @@ OTHERS = (
         "time does not count while the registry is away",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "if event.registry_away or gap_ms > self.settings.lease_ms // 2:",
                 "if gap_ms > self.settings.lease_ms // 2:",
             ),
@@ -29,7 +29,7 @@ OTHERS = (
         "a registry that refuses to answer is away",
         (
             Change(
-                "registry_watch.py",
+                "supervision/registry_watch.py",
                 "self._failed = True",
                 "self._since_ms = None",
             ),
@@ -41,7 +41,7 @@ OTHERS = (
         "a refusal of a member rests on what is durable",
         (
             Change(
-                "draft.py",
+                "group/decision.py",
                 "return records_emitted if rests else 0",
                 "return 0",
             ),
@@ -54,7 +54,9 @@ OTHERS = (
         "replies wait for their records",
         (
             Change(
-                "draft.py", "after = records_before + len(self.records)", "after = records_before"
+                "group/decision.py",
+                "after = records_before + len(self.records)",
+                "after = records_before",
             ),
         ),
         ("DurableReplies",),
@@ -63,7 +65,7 @@ OTHERS = (
         "heartbeat replies wait for the assignment they carry",
         (
             Change(
-                "coordinator.py",
+                "group/group_coordinator.py",
                 "return Decision(reply=reply, after=self.records_emitted)",
                 "return Decision(reply=reply)",
             ),
@@ -75,7 +77,7 @@ OTHERS = (
         "a superseded commit is durable only with its successor",
         (
             Change(
-                "write_queue.py",
+                "group/write_queue.py",
                 "through = min([numbers[-1], *(n - 1 for n in self._stands_for.values())])",
                 "through = numbers[-1]",
             ),
@@ -87,7 +89,7 @@ OTHERS = (
         "records are written in the order of their decisions",
         (
             Change(
-                "write_queue.py",
+                "group/write_queue.py",
                 "numbers = list(self._waiting)[:records_max]",
                 "numbers = list(self._waiting)[-records_max:]",
             ),
@@ -99,7 +101,7 @@ OTHERS = (
         "a refused batch means deposed",
         (
             Change(
-                "write_queue.py",
+                "group/write_queue.py",
                 "if snapshot is not None and snapshot.generation > generation:",
                 "if snapshot is not None and snapshot.generation > generation:\n"
                 "        return\n"
@@ -146,7 +148,7 @@ OTHERS = (
         "assignments are taken in their order",
         (
             Change(
-                "consumer.py",
+                "consumer/session.py",
                 "newer = (assignment.generation, assignment.sequence) > self.seen",
                 "newer = True",
             ),
@@ -158,7 +160,7 @@ OTHERS = (
         "a partition of another epoch is dropped",
         (
             Change(
-                "consumer.py",
+                "consumer/session.py",
                 "if p not in granted or granted[p].epoch != held.epoch",
                 "if p not in granted",
             ),
@@ -170,7 +172,7 @@ OTHERS = (
         "what was fetched under another epoch, or twice, is thrown away",
         (
             Change(
-                "consumer.py",
+                "consumer/session.py",
                 "if held is None or held.epoch != epoch or held.draining or base != held.fetched:",
                 "if held is None:",
             ),
@@ -182,7 +184,7 @@ OTHERS = (
         "only what was processed is committed",
         (
             Change(
-                "consumer.py",
+                "consumer/session.py",
                 "return Progress(self.partition, self.epoch, self.processed,",
                 "return Progress(self.partition, self.epoch, self.fetched,",
             ),
@@ -191,14 +193,14 @@ OTHERS = (
     ),
     Mutation(
         "released only when the worker has stopped",
-        (Change("consumer.py", "if held.draining and held.stopped", "if held.draining"),),
+        (Change("consumer/session.py", "if held.draining and held.stopped", "if held.draining"),),
         ("DoneOnce", "ConsumerObeys"),
         ("join=10", "hang=5"),
     ),
     # --- the log --------------------------------------------------------------------------------
     Mutation(
         "epoch compare on fetch",
-        (Change("log/fence.py", "if epoch < current:", "if False:"),),
+        (Change("log/read_fence.py", "if epoch < current:", "if False:"),),
         ("OneReader",),
         ("consumer_cut=15", "dismiss_lost=1"),
     ),

@@ -43,7 +43,7 @@ OUTSIDE = (
         "a note that cannot be read now is not written over",
         (
             Change(
-                "actors/high_water.py",
+                "actors/coordinator/registry_witness.py",
                 "            self._unread = True\n",
                 "",
             ),
@@ -54,7 +54,7 @@ OUTSIDE = (
         "keys that cannot be read now are not written over",
         (
             Change(
-                "seal.py",
+                "topology/seal.py",
                 "        return Seal([key]), _unreadable(path, error)\n",
                 "        problem = _unreadable(path, error)\n",
             ),
@@ -65,26 +65,32 @@ OUTSIDE = (
         "an export is on disk before it is behind",
         (
             Change(
-                "folder_queue.py", "            self._files.sync_file(path)\n", "            pass\n"
+                "interop/folder_queue.py",
+                "            self._files.sync_file(path)\n",
+                "            pass\n",
             ),
         ),
         tests=(f"{NOTES}[exports]",),
     ),
     Mutation(
         "a child of a handler has the system's own signals",
-        (Change("forks.py", "    signal.signal(signal.SIGTERM, signal.SIG_DFL)\n", ""),),
+        (
+            Change(
+                "supervision/forks.py", "    signal.signal(signal.SIGTERM, signal.SIG_DFL)\n", ""
+            ),
+        ),
         tests=("tests/actors/test_forks.py",),
     ),
     Mutation(
         "a child of a handler that comes back ends",
-        (Change("forks.py", "    if not in_child:\n        return\n", "    return\n"),),
+        (Change("supervision/forks.py", "    if not in_child:\n        return\n", "    return\n"),),
         tests=("tests/actors/test_forks.py",),
     ),
     Mutation(
         "a commit waits for as long as the registry is away",
         (
             Change(
-                "actors/consumer.py",
+                "actors/consumer/consumer_actor.py",
                 "                self._supervisor.trouble(place,",
                 "                raise TimeoutError(place,",
             ),
@@ -93,23 +99,23 @@ OUTSIDE = (
     ),
     Mutation(
         "a text column is UTF-8",
-        (Change("message_form.py", "validate(full=kind not in _SURE)", "validate()"),),
+        (Change("data/message_form.py", "validate(full=kind not in _SURE)", "validate()"),),
         tests=("tests/unit/test_message_form.py",),
     ),
     Mutation(
         "what could not be opened is opened when that passes",
-        (Change("log/library.py", "return passes(self._broken[place])", "return False"),),
+        (Change("log/log_manager.py", "return passes(self._broken[place])", "return False"),),
         tests=("tests/faults/test_file_walks.py",),
     ),
     Mutation(
         "what is given up is told by its beginning",
         (
             Change(
-                "actors/consumer.py",
+                "actors/consumer/consumer_actor.py",
                 "failure.error[:GIVEN_UP_CHARS]",
                 "failure.error",
             ),
-            Change("supervision.py", "if len(text) <= chars_max:", "if True:"),
+            Change("supervision/restart_rules.py", "if len(text) <= chars_max:", "if True:"),
         ),
         note="the error's text is cut where it is made, and again where it is kept",
         tests=("tests/actors/test_failures_told_briefly.py",),
@@ -121,14 +127,14 @@ OUTSIDE = (
     ),
     Mutation(
         "files are for their owner alone",
-        (Change("log/files.py", "FILE_MODE = 0o600", "FILE_MODE = 0o644"),),
+        (Change("files.py", "FILE_MODE = 0o600", "FILE_MODE = 0o644"),),
         tests=("tests/unit/test_log_mends.py",),
     ),
     Mutation(
         "no password of a source stands in the registry",
         (
             Change(
-                "config/options.py",
+                "config/queue_options.py",
                 "if source is not None and without_secrets(source) != source:",
                 "if False:",
             ),
@@ -137,12 +143,18 @@ OUTSIDE = (
     ),
     Mutation(
         "what comes from messages cannot command a terminal",
-        (Change("harmless.py", "return text.translate(_ONE_LINE)", "return text"),),
+        (Change("cli/_harmless.py", "return text.translate(_ONE_LINE)", "return text"),),
         tests=("tests/unit/test_harmless.py",),
     ),
     Mutation(
         "a weight is finite and above 0",
-        (Change("door.py", "if not (math.isfinite(weight) and weight > 0):", "if False:"),),
+        (
+            Change(
+                "group/event_checks.py",
+                "if not (math.isfinite(weight) and weight > 0):",
+                "if False:",
+            ),
+        ),
         tests=("tests/unit/test_door.py",),
     ),
     Mutation(
@@ -171,7 +183,7 @@ OUTSIDE = (
         "a seal is for one place",
         (
             Change(
-                "seal.py",
+                "topology/seal.py",
                 'said = b"\\x00".join((place.encode(errors="surrogatepass"), ',
                 'said = b"\\x00".join((b"", ',
             ),
@@ -182,7 +194,7 @@ OUTSIDE = (
         "what bears no seal of ours is not ours",
         (
             Change(
-                "seal.py",
+                "topology/seal.py",
                 "return text, False",
                 "return text, True",
             ),

@@ -11,7 +11,7 @@ _RECORDS = ("tests/unit/test_source_records.py",)
 POISON = (
     Mutation(
         "what is in hand is written before the handler is called",
-        (Change("actors/in_order.py", "words[at] = message.offset", "pass"),),
+        (Change("actors/consumer/sequential_worker.py", "words[at] = message.offset", "pass"),),
         tests=_NET,
     ),
     Mutation(
@@ -49,14 +49,20 @@ POISON = (
     ),
     Mutation(
         "attempts of what is next are kept before it begins",
-        (Change("actors/in_order.py", "max(attempts, failing.get(offset, 0))", "attempts"),),
+        (
+            Change(
+                "actors/consumer/sequential_worker.py",
+                "max(attempts, failing.get(offset, 0))",
+                "attempts",
+            ),
+        ),
         tests=_NET,
     ),
     Mutation(
         "a message has one letter",
         (
             Change(
-                "letters.py",
+                "consumer/dead_letter.py",
                 'producer_id(f"letter of {place}/{message.offset}")',
                 "producer_id(f\"letter of {place}/{__import__('uuid').uuid4()}\")",
             ),
@@ -65,14 +71,14 @@ POISON = (
     ),
     Mutation(
         "what is given up is kept before anything goes on",
-        (Change("actors/in_order.py", "tries += 1", "return True"),),
+        (Change("actors/consumer/sequential_worker.py", "tries += 1", "return True"),),
         tests=_GIVING_UP,
     ),
     Mutation(
         "a seek back brings parked messages again",
         (
             Change(
-                "actors/redrive.py",
+                "actors/consumer/redrive.py",
                 "if sought is not None and self._log.refresh().comes_again(*sought):",
                 "if sought is not None and sought == ():",
             ),
@@ -81,7 +87,7 @@ POISON = (
     ),
     Mutation(
         "re-driving goes on after passing trouble",
-        (Change("actors/redrive.py", "self._stopping.wait(AGAIN_S)", "continue"),),
+        (Change("actors/consumer/redrive.py", "self._stopping.wait(AGAIN_S)", "continue"),),
         tests=_GIVING_UP,
     ),
     Mutation(

@@ -14,10 +14,32 @@ READING = "tests/actors/test_reading_in_process.py::"
 
 WORKERS = (
     Mutation(
+        "a worker that ends for another configuration begins again",
+        (
+            Change(
+                "actors/consumer/worker_pool.py",
+                "        if newest and not worker.told_to_stop:\n",
+                "        if False:\n",
+            ),
+        ),
+        tests=("tests/actors/test_workers_renewed.py",),
+    ),
+    Mutation(
+        "a worker that is renewed is not told that its partition goes",
+        (
+            Change(
+                "actors/consumer/worker_pool.py",
+                "                worker.renew()\n",
+                "                worker.stop()\n",
+            ),
+        ),
+        tests=("tests/actors/test_workers_renewed.py",),
+    ),
+    Mutation(
         "sys.exit() in a handler fails its message, in order",
         (
             Change(
-                "actors/in_order.py",
+                "actors/consumer/sequential_worker.py",
                 "except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises",
                 "except Exception as error:",
             ),
@@ -28,7 +50,7 @@ WORKERS = (
         "a worker that ended with a fault begins again",
         (
             Change(
-                "actors/workers.py",
+                "actors/consumer/worker_pool.py",
                 "if newest and worker.fault is not None and not worker.told_to_stop:",
                 "if False:",
             ),
@@ -39,7 +61,7 @@ WORKERS = (
         "what a gap map says is done is passed without being fetched",
         (
             Change(
-                "consumer.py",
+                "consumer/session.py",
                 "most = max(held.fetched, held.done_to)",
                 "most = held.fetched",
             ),
@@ -51,7 +73,7 @@ WORKERS = (
         "a pack leaves room for a gap map that it inherits",
         (
             Change(
-                "processing/pack.py",
+                "processing/packs.py",
                 "self._gaps.room_for([i.offset for i in islice(self._waiting, most)], chars)",
                 "min(most, len(self._waiting))",
             ),
@@ -62,7 +84,7 @@ WORKERS = (
         "a partition that cannot be read rests alone",
         (
             Change(
-                "actors/reading.py",
+                "actors/consumer/fetcher.py",
                 "except Exception as error:  # noqa: BLE001 - whatever it is, it is of one of them",
                 "except AssertionError as error:",
             ),
@@ -73,7 +95,7 @@ WORKERS = (
         "a CancelledError that nobody asked for is a fault",
         (
             Change(
-                "supervisor.py",
+                "supervision/supervisor.py",
                 "return task is None or task.cancelling() > 0",
                 "return True",
             ),
@@ -84,7 +106,7 @@ WORKERS = (
         "a StopIteration off the loop reaches who awaits it",
         (
             Change(
-                "supervisor.py",
+                "supervision/supervisor.py",
                 "if isinstance(error, Exception) and not isinstance(error, StopIteration):",
                 "if isinstance(error, Exception):",
             ),
@@ -95,7 +117,7 @@ WORKERS = (
         "a thread of a pool survives what a call raises",
         (
             Change(
-                "actors/call_pool.py",
+                "actors/cluster/thread_pool.py",
                 "except BaseException as error:  # noqa: BLE001 - it ends neither "
                 "thread nor worker",
                 "except Exception as error:",
@@ -107,11 +129,11 @@ WORKERS = (
         "a consumer that is wanted is not left to itself",
         (
             Change(
-                "actors/crew.py",
-                "            if self.hands.get(hand.member) is not hand or self._stopping:\n"
+                "actors/coordinator/consumer_supervisor.py",
+                ".get(replica.member) is not replica or self._stopping:\n"
                 "                return\n"
                 "            for task",
-                "            if True:\n                return\n            for task",
+                " is not None:\n                return\n            for task",
             ),
         ),
         tests=(f"{CREW}[make-ValueError]",),
@@ -120,7 +142,7 @@ WORKERS = (
         "a job's end is no other job's",
         (
             Change(
-                "actors/writer.py",
+                "actors/buffer/log_writer.py",
                 "except BaseException as error:  # noqa: BLE001 - it is the caller's, "
                 "whatever it is",
                 "except ZeroDivisionError as error:",
@@ -132,7 +154,7 @@ WORKERS = (
         "a pulse is answered again when there are descriptors",
         (
             Change(
-                "actors/watchdog.py",
+                "actors/cluster/watchdog.py",
                 "                if self._closed:\n",
                 "                if True:\n",
             ),
@@ -143,7 +165,7 @@ WORKERS = (
         "how long calls last is noted whatever failed before",
         (
             Change(
-                "actors/consumer.py",
+                "actors/consumer/consumer_actor.py",
                 'keep("looking", self._look)',
                 'once("looking", self._look())',
             ),
@@ -154,7 +176,7 @@ WORKERS = (
         "a crew that could not be kept is kept later",
         (
             Change(
-                "actors/staff.py",
+                "actors/coordinator/consumer_replicas.py",
                 "            except BaseException:\n                self._stale = True\n",
                 "            except BaseException:\n",
             ),
@@ -165,7 +187,7 @@ WORKERS = (
         "a frame's columns stay inside of it",
         (
             Change(
-                "log/frame.py",
+                "data/frame.py",
                 "            (column if raw is None else column.view(raw)).validate(full=True)\n",
                 "            assert column.type is not raw\n",
             ),

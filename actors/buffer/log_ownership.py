@@ -1,0 +1,78 @@
+"""`LogOwnership`: which topology a buffer's logs belong to, which epochs they know, and how they
+are dropped.
+
+Rules of this file. A folder belongs to one topology of one registry: its `topology_id` is noted
+beside the logs. So a topology that was made anew under an old name, or a registry that was
+replaced, is noticed before the buffer obeys it. Dropping logs may be cut off anywhere, and is
+simply done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from pxrs_ray.actors.buffer.long_poll import wake
+from pxrs_ray.actors.buffer.serving_state import ServingState
+from pxrs_ray.errors import LogAway
+from pxrs_ray.log.identity import Identity, read_identity, write_identity
+from pxrs_ray.model import Epoch, PartitionId
+
+
+class LogOwnership(ServingState):
+    """The ownership part of `Buffer`. See the rules at the head of this file."""
+
+    async def belong(self, claim: Identity, adopt: bool) -> Identity:
+        """Note whose logs these are, and who leads; with `adopt` in place of what is noted.
+
+        Answers what was noted before, and `claim` where nothing was. A claim of another topology,
+        or of a leader that is not above the one that is noted, changes nothing without `adopt`.
+        """
+        folder, files = self._manager.folder, self._manager.files
+        files.make_folder(folder)
+        known = read_identity(files, folder)
+        foreign = known is not None and known.topology_id != claim.topology_id
+        if known != claim and (adopt or known is None or not (foreign or claim.is_behind(known))):
+            write_identity(files, folder, claim)
+        return known or claim
+
+    async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
+        """From now on refuse readers of `group` below these epochs, waiting ones included."""
+        self._fence.fence(queue, group, epochs)
+        for partition in epochs:
+            wake(self._waiting, (queue, partition))
+
+    async def fences(self, queue: str, group: str) -> dict[PartitionId, Epoch]:
+        """The highest epoch of `group` that each partition has seen here."""
+        return self._fence.epochs(queue, group)
+
+    async def drop_group(self, queue: str, group: str) -> None:
+        """Forget a group: retention no longer waits for it, and its fences are gone.
+
+        Raises LogAway and its like while a log that may know it cannot be told.
+        """
+        await self._writer.do(
+            lambda: self._manager.drop_group(queue, group), self._manager.all_logs()
+        )
+        self._fence.drop_group(queue, group)
+
+    async def drop_queue(self, queue: str) -> None:
+        """Delete every log of `queue` on this buffer; an absent queue is success."""
+        await self._writer.do(lambda: self._manager.drop_queue(queue), ())
+        self._fence.drop_queue(queue)
+
+    async def forget(self, queues: Sequence[str]) -> None:
+        """Delete every log, of `queues` also what lies there unknown, and all that is noted.
+
+        Raises LogAway when something cannot be removed now.
+        """
+        self._manager.files.make_folder(self._manager.folder)
+        for queue in {*queues, *self._manager.queues}:
+            await self.drop_queue(queue)
+        try:
+            self._manager.files.remove_folder(self._manager.folder)
+        except OSError as error:
+            raise LogAway(f"{self._manager.folder} cannot be removed now: {error}") from error
+        with suppress(OSError):  # other buffers may have theirs beside it
+            self._manager.folder.parent.rmdir()
+            self._manager.folder.parent.parent.rmdir()

@@ -1,0 +1,95 @@
+"""`Maintenance`: a buffer's background loops, which reopen failed logs and drop what retention
+allows.
+
+Rules of this file. Passing trouble is tried again for as long as it lasts, one log at a time, on
+the writer's thread; callers that wait at a log are woken when it may be well again. One log's
+trouble holds up no other log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from pxrs_ray.actors.buffer.log_writer import LogWriter
+from pxrs_ray.actors.buffer.long_poll import Waiting, wake
+from pxrs_ray.clock import monotonic_ms, wall_ms
+from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.log.read_fence import ReadFence
+from pxrs_ray.supervision.passing_trouble import Pauses, passes
+from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.supervision.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RETAIN_EVERY_S = 5.0
+MEND_EVERY_S = 0.2
+START_FIRST_MS = 20
+START_MOST_MS = 1_000
+
+
+class Maintenance:
+    """The loops of one buffer. For its event loop; close it."""
+
+    def __init__(
+        self, manager: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting
+    ) -> None:
+        self._manager = manager
+        self._fence = fence
+        self._writer = writer
+        self._waiting = waiting
+        self._supervisor = Supervisor("buffer")
+        self._began = False
+
+    def begin(self) -> None:
+        """Begin; again is harmless. The first call of a buffer finds the loop that this needs."""
+        if not self._began:
+            self._began = True
+            self._supervisor.keep("mending", self._mend_for_ever)
+            self._supervisor.keep("retention", self._retain_for_ever)
+
+    async def close(self) -> None:
+        """End for good."""
+        self._began = True
+        await self._supervisor.close()
+
+    async def _mend_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(MEND_EVERY_S)
+            for place in self._manager.due(monotonic_ms()):
+                mend = partial(self._manager.mend, place, wall_ms(), monotonic_ms())
+                if await self._writer.do(mend, ()):
+                    logger.warning("partition %d of %s is open again", place[1], place[0])
+                wake(self._waiting, place)
+            if self._fence.behind:
+                self._fence.catch_up()
+
+    async def _retain_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(RETAIN_EVERY_S)
+            for log in self._manager.all_logs():
+                try:
+                    await self._writer.do(partial(log.retain, wall_ms()), (log,))
+                except Exception as error:  # noqa: BLE001 - the other logs need it as well
+                    self._supervisor.note(f"retention of {log.queue}/{log.partition}", error)
+                else:
+                    self._supervisor.over(f"retention of {log.queue}/{log.partition}")
+
+
+def patiently(start: Callable[[], T]) -> T:
+    """Start, however long the disk's trouble lasts: Ray never restarts an actor that failed to
+    start."""
+    pauses = Pauses(START_FIRST_MS, START_MOST_MS)
+    while True:
+        try:
+            return start()
+        except Exception as error:
+            if not passes(error):
+                raise
+            logger.warning("cannot start yet: %s", told(error))
+        time.sleep(pauses.next_ms() / 1_000)

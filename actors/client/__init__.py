@@ -1,0 +1,1 @@
+"""What a driver, a job or a notebook holds: `deploy`, `Topology`, `Group`, `Producer` and tools."""

@@ -1,0 +1,361 @@
+"""`Producer`: sends messages to a queue's buffers, from any thread, task, actor or event loop.
+
+Rules of this file. The pure `Accumulator` and `Sender` decide what is sent, in which order, and
+when it is repeated; one lock guards both. One thread of the producer's own waits for time and for
+answers; every thread that has work makes the calls. Ray carries calls in any order and may repeat
+them: the frames' numbers put that right. Nothing waits without a deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue as queues
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NoReturn
+
+from pxrs_ray.actors.buffer.append_client import AppendClient
+from pxrs_ray.actors.cluster.ray_errors import is_away, ours
+from pxrs_ray.clock import Instant, SystemClock, monotonic_ms, wall_ms
+from pxrs_ray.closing import Closing
+from pxrs_ray.data.batch import Batch, Headers
+from pxrs_ray.data.protocol import LogEnds
+from pxrs_ray.data.tables import batch_of_table
+from pxrs_ray.errors import (
+    DeadlineExceeded,
+    NotFound,
+    PartitionFull,
+    ProducerError,
+    ProducerFenced,
+)
+from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
+from pxrs_ray.producer.receipt import BatchReceipt, Receipt
+from pxrs_ray.producer.sender import Call, Sender
+from pxrs_ray.supervision.supervisor import Supervisor, off_loop
+
+logger = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S = 30.0
+FAULT_PAUSE_S = 0.1
+_WAKE = None
+_CLOCK = SystemClock()
+_NO_TIME = Instant(0, 0)
+
+
+class Producer(Closing):
+    """A producer of one queue. Close it (or use `with`): closing sends what was not sent yet.
+
+    `producer_id` is the identity in its frames: that of a block that is sent again (see the
+    routers), or of one life of a producer that comes back (see `begin_producer`). By default each
+    producer has a new one. `buffers` is the topology's number of buffer actors.
+    """
+
+    def __init__(
+        self,
+        topology: str,
+        queue: str,
+        buffers: int,
+        partitioner: Partitioner,
+        limits: ProducerLimits | None = None,
+        *,
+        producer_id: bytes | None = None,
+        handles: Mapping[int, Any] | None = None,
+    ) -> None:
+        self._queue, self._buffers = queue, buffers
+        self._limits = limits or ProducerLimits()
+        self._partitions = partitioner.partitions
+        self._sender = Sender(buffers, self._limits.outbox)
+        self._accumulator = Accumulator(partitioner, self._sender, self._limits, producer_id)
+        self._appending = AppendClient(topology, handles or {})
+        self._lock = threading.Lock()
+        self._progress = threading.Condition(self._lock)
+        self._events: queues.SimpleQueue[tuple[Call, Future[Any]] | None] = queues.SimpleQueue()
+        self._closed = False
+        self._thread = Supervisor(f"producer of {queue}").thread(
+            "pxrs-producer", self._run, again=lambda: not self._closed
+        )
+        self._thread.start()
+
+    # ---- sending
+
+    def send(
+        self,
+        key: bytes | str | None,
+        payload: bytes | str,
+        headers: Headers = None,
+        timestamp: int | None = None,
+        id: str | None = None,  # noqa: A002 - the name that users know
+        *,
+        scope: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Receipt:
+        """Send one message; the receipt tells where it is once that is known.
+
+        `timestamp` is milliseconds since 1970 (now, when left out). `scope` is the tenant or label
+        of a queue whose strategy is one of these. Waits while too much is
+        unacknowledged, up to `timeout_s` (the limits' `block_ms` when left out); then raises
+        PartitionFull or DeadlineExceeded, naming the fullest partition. Raises MessageTooLarge
+        and UsageError at once, and ProducerFenced once a newer producer of this id took over.
+        """
+        with self._lock:
+            if self._closed or self._sender.fenced:
+                self._refuse()
+            accumulator = self._accumulator
+            if accumulator.pending_bytes >= self._limits.pending_bytes_max:
+                self._wait_for_room(timeout_s)
+            first = not accumulator.opened
+            receipt = accumulator.add(
+                key, payload, _CLOCK.now() if first else _NO_TIME, headers, timestamp, id, scope
+            )
+            at_once = accumulator.full() or (first and self._idle())
+            calls = self._close_open() if at_once else []
+        if at_once:
+            self._make(calls)
+        elif first:
+            self._events.put(_WAKE)
+        return receipt
+
+    def send_batch(
+        self,
+        keys: Any,
+        payloads: Any = None,
+        *,
+        headers: Sequence[Headers] | None = None,
+        timestamps: Any = None,
+        ids: Any = None,
+        scopes: Any = None,
+        timeout_s: float | None = None,
+    ) -> BatchReceipt:
+        """Send columns: lists, Arrow, numpy or pandas columns of bytes or str.
+
+        Or one table, in the place of `keys`: a Batch, an Arrow Table or RecordBatch or a pandas
+        frame with a column `payload` and, where there are, `key`, `timestamp_ms`, `headers`, `id`,
+        `scope`.
+        Waits and raises as `send`; on an error in the middle of large columns, what was sent
+        stays sent.
+        """
+        now_ms = wall_ms()
+        if isinstance(keys, Batch):
+            batch = keys
+        elif payloads is None:
+            batch, found = batch_of_table(keys, now_ms)
+            scopes = found if scopes is None else scopes
+        else:
+            batch = Batch.of(
+                keys,
+                payloads,
+                timestamp_ms=now_ms,
+                timestamps_ms=timestamps,
+                headers=headers,
+                ids=ids,
+            )
+        shipments = []
+        for piece, part in self._accumulator.pieces(batch, scopes):
+            with self._lock:
+                if self._closed or self._sender.fenced:
+                    self._refuse()
+                self._wait_for_room(timeout_s)
+                shipments.append(self._accumulator.add_batch(piece, monotonic_ms(), part))
+                calls = list(self._sender.calls(monotonic_ms()))
+            self._make(calls)
+        return BatchReceipt(shipments)
+
+    def broadcast(
+        self, payload: bytes | str, key: bytes | str | None = None, headers: Headers = None
+    ) -> BatchReceipt:
+        """Send one message to every partition."""
+        now_ms = monotonic_ms()
+        batch = Batch.of(
+            [key], [payload], timestamp_ms=wall_ms(), headers=[headers] if headers else None
+        )
+        with self._lock:
+            if self._closed or self._sender.fenced:
+                self._refuse()
+            self._wait_for_room(None)
+            shipment = self._accumulator.add_everywhere(batch, range(self._partitions), now_ms)
+            calls = list(self._sender.calls(now_ms))
+        self._make(calls)
+        return BatchReceipt([shipment])
+
+    async def send_async(
+        self,
+        key: bytes | str | None,
+        payload: bytes | str,
+        headers: Headers = None,
+        timestamp: int | None = None,
+        id: str | None = None,  # noqa: A002 - the name that users know
+        *,
+        scope: str | None = None,
+    ) -> Receipt:
+        """As `send`, for event loops: a wait for room does not hold up the loop."""
+        if self.pending_bytes >= self._limits.pending_bytes_max:
+            await off_loop(self._wait_for_room_unlocked)
+        return self.send(key, payload, headers, timestamp, id, scope=scope)
+
+    # ---- waiting
+
+    @property
+    def pending_bytes(self) -> int:
+        """What was given and is not acknowledged."""
+        return self._accumulator.pending_bytes
+
+    def flush(self, timeout_s: float | None = 30.0) -> None:
+        """Send what lingers, and return when all is acknowledged or given up.
+
+        Whether it was given up, the receipts tell. Raises DeadlineExceeded.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._lock:
+            calls = self._close_open()
+        self._make(calls)
+        with self._progress:
+            while self._sender.pending_frames:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise DeadlineExceeded(
+                        f"{self._sender.pending_frames} batches are not acknowledged after "
+                        f"{timeout_s} s: {self._sender.trouble()}"
+                    )
+                self._progress.wait(left)
+
+    async def flush_async(self, timeout_s: float | None = 30.0) -> None:
+        """As `flush`, for event loops."""
+        await off_loop(self.flush, timeout_s)
+
+    def _wait_for_room_unlocked(self) -> None:
+        with self._lock:
+            self._wait_for_room(None)
+
+    def _refuse(self) -> NoReturn:
+        if self._sender.fenced is not None:
+            raise ProducerFenced(*self._sender.fenced.args)
+        raise ProducerError("the producer is closed")
+
+    def _wait_for_room(self, timeout_s: float | None) -> None:
+        """With the lock held: return when more may be given. Raises PartitionFull."""
+        limit = self._limits.pending_bytes_max
+        if self._accumulator.pending_bytes < limit:
+            return
+        wait_s = self._limits.block_ms / 1_000 if timeout_s is None else timeout_s
+        if not self._progress.wait_for(
+            lambda: self._closed or self._accumulator.pending_bytes < limit, wait_s
+        ):
+            raise PartitionFull(
+                f"{self._accumulator.pending_bytes} bytes wait for acknowledgement, and after "
+                f"{wait_s:g} s still not less than pending_bytes_max={limit}: "
+                f"{self._sender.trouble()}"
+            )
+        if self._closed:
+            raise ProducerError("the producer was closed while waiting for room")
+
+    # ---- looking
+
+    def get_message(self, partition: PartitionId, offset: Offset) -> Message:
+        """One message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
+        found: Message = self._ask(partition, "get_message", self._queue, partition, offset)
+        return found
+
+    def latest_offset(self, partition: PartitionId) -> Offset:
+        """The offset that the partition's next message gets."""
+        ends: dict[PartitionId, LogEnds] = self._ask(partition, "ends", self._queue)
+        if partition not in ends:
+            raise NotFound(f"queue {self._queue!r} has no partition {partition}")
+        return ends[partition].end_offset
+
+    def _ask(self, partition: PartitionId, method: str, *arguments: Any) -> Any:
+        call = getattr(self._appending.handle(partition % self._buffers), method).remote(*arguments)
+        try:
+            return call.future().result(CALL_TIMEOUT_S)
+        except TimeoutError:
+            raise DeadlineExceeded(f"the buffer did not answer in {CALL_TIMEOUT_S} s") from None
+        except Exception as error:
+            raise ours(error) from error
+
+    # ---- the calls
+
+    def _idle(self) -> bool:
+        """Whether a message that shall not linger can go now: others gather behind it."""
+        return self._limits.linger_ms == 0 and not self._sender.busy()
+
+    def _close_open(self) -> list[Call]:
+        now_ms = monotonic_ms()
+        self._accumulator.close_open(now_ms)
+        return list(self._sender.calls(now_ms))
+
+    def _make(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            answer: Future[Any]
+            try:
+                answer = self._appending.append(self._queue, call, call.wait_ms(monotonic_ms()))
+            except Exception as error:  # noqa: BLE001 - it is told to the call's frames
+                answer = Future()
+                answer.set_exception(error)
+            answer.add_done_callback(partial(self._landed, call))
+
+    def _landed(self, call: Call, done: Future[Any]) -> None:
+        self._events.put((call, done))
+
+    def _run(self) -> None:
+        """The producer's own thread: answers, linger, new attempts, deadlines."""
+        while not (self._closed and self._sender.pending_frames == 0):
+            try:
+                self._step(self._next_event())
+            except Exception:
+                # The frames' deadlines still hold; a fault here must not silence them.
+                logger.exception("a fault in the producer of %s", self._queue)
+                time.sleep(FAULT_PAUSE_S)
+
+    def _step(self, event: tuple[Call, Future[Any]] | None) -> None:
+        now_ms = monotonic_ms()
+        with self._progress:
+            while event is not None:
+                self._take_in(*event, now_ms)
+                event = None if self._events.empty() else self._events.get()
+            due_ms = self._accumulator.due_ms
+            if due_ms is not None and due_ms <= now_ms:
+                self._accumulator.close_open(now_ms)
+            self._sender.expire(now_ms)
+            calls = list(self._sender.calls(now_ms))
+            self._progress.notify_all()
+        self._make(calls)
+
+    def _next_event(self) -> tuple[Call, Future[Any]] | None:
+        with self._lock:
+            moments = (self._accumulator.due_ms, self._sender.next_look_ms())
+        # What is sent from now on, by other threads, has its deadline no sooner than this.
+        soonest = monotonic_ms() + self._limits.outbox.append_timeout_ms
+        nearest = min((moment for moment in moments if moment is not None), default=soonest)
+        try:
+            return self._events.get(timeout=max(0, nearest - monotonic_ms()) / 1_000)
+        except queues.Empty:
+            return None
+
+    def _take_in(self, call: Call, done: Future[Any], now_ms: int) -> None:
+        error = done.exception()
+        if error is None:
+            self._sender.answered(call, done.result(), now_ms)
+            return
+        if is_away(error):
+            self._appending.forget(call.buffer)
+        self._sender.failed(call, ours(error), now_ms)
+
+    # ---- the end
+
+    def close(self, timeout_s: float | None = 30.0) -> None:
+        """Flush, and end; calling it again is harmless. Raises DeadlineExceeded."""
+        if self._closed:
+            return
+        try:
+            self.flush(timeout_s)
+        finally:
+            with self._progress:
+                self._closed = True
+                self._progress.notify_all()
+            self._events.put(_WAKE)
+            self._thread.join(timeout_s)
+            self._appending.close()

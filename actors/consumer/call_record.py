@@ -1,0 +1,305 @@
+"""`CallRecord`: which messages the handlers of this process are called with now, kept where it
+survives the process.
+
+Rules of this file. Before a handler is called, its thread writes which messages it is called with
+into a slot of a mapped file: one store into shared memory, no system call. Whoever sees the process
+dead reads the file: see `pxrs_ray.processing.suspects` for what follows. A slot belongs to one
+thread at a time. This process alone writes the file, never one that it forks.
+
+The same slots are the gate through which a suspect goes alone. A thread writes its slot first and
+looks at `closed` afterwards; the thread that closes the gate looks at the slots afterwards. So one
+of the two sees the other.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pxrs_ray.actors.consumer.call_record_file import (
+    AT,
+    CLEAN,
+    EMPTY,
+    END,
+    EPOCH,
+    EXIT,
+    FIRST,
+    HEAD_WORDS,
+    MAGIC,
+    PARTITION,
+    PID,
+    REDRIVEN,
+    SEEN,
+    SLOT_WORDS,
+    SLOTS_MAX,
+    USED,
+    fault_path,
+    record_path,
+    sweep,
+)
+from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.processing.suspects import EXITED, Suspect
+from pxrs_ray.status.answers import CallUnderWay
+from pxrs_ray.supervision.forks import in_children
+
+LOOK_EVERY_S = 0.005
+_TURN = count()
+
+logger = logging.getLogger(__name__)
+
+
+class RecordSlot:
+    """Where one thread notes what it works on. `words[at]` is the first offset; EMPTY means
+    nothing."""
+
+    __slots__ = ("_hand", "at", "index", "words")
+
+    def __init__(self, hand: CallRecord, index: int, words: Any) -> None:
+        self._hand = hand
+        self.index = index
+        self.words = words
+        self.at = HEAD_WORDS + index * SLOT_WORDS + FIRST
+
+    def begin(
+        self,
+        first: Offset,
+        end: Offset,
+        stopping: threading.Event,
+        suspect: Suspect | None = None,
+    ) -> bool:
+        """Write that the call with these messages begins; False: it must not, `stopping` is set.
+
+        Waits while a suspect is alone; a suspect waits until it may be.
+        """
+        base = self.at - FIRST
+        self.words[base + END] = 0 if end == first + 1 else end
+        if suspect is not None and suspect.isolated:
+            return self._hand.enter_alone(self, first, suspect, stopping)
+        self.words[self.at] = first
+        return not self._hand.closed or self._hand.wait_open(self, first, stopping)
+
+    def end(self) -> None:
+        """The call is over."""
+        self.words[self.at] = EMPTY
+        if self._hand.closed:
+            self._hand.leave(self)
+
+
+class CallRecord:
+    """See the head of this file. `path` None keeps the slots in memory only."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.closed = False
+        self.problem = ""
+        self._path = path
+        self._fault: BinaryIO | None = None
+        self._real_exit: Callable[[int], Any] | None = None
+        words = HEAD_WORDS + SLOTS_MAX * SLOT_WORDS
+        self._map = mmap.mmap(-1, words * 8) if path is None else self._mapped(path, words * 8)
+        self.words = memoryview(self._map).cast("q")
+        self.words[PID], self.words[0] = os.getpid(), MAGIC
+        self._free: list[int] = []
+        self._slots: dict[int, RecordSlot] = {}
+        self._used = 0
+        self._gate = threading.Condition()
+        self._waiting: list[tuple[int, int]] = []
+        self._alone: RecordSlot | None = None
+        self._alone_until_s = 0.0
+        in_children(self._in_child)
+
+    def _in_child(self) -> None:
+        """What a handler forks writes nowhere: the record is its parent's."""
+        self.words = memoryview(bytearray(self.words.nbytes)).cast("q")
+        for slot in self._slots.values():
+            slot.words = self.words
+
+    def _mapped(self, path: Path, size_bytes: int) -> mmap.mmap:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            # All of it at once: a page that cannot be had later would be a SIGBUS.
+            getattr(os, "posix_fallocate", _truncate)(descriptor, 0, size_bytes)
+            return mmap.mmap(descriptor, size_bytes)
+        finally:
+            os.close(descriptor)
+
+    # --- slots ------------------------------------------------------------------------------------
+
+    def slot(self, partition: PartitionId, epoch: Epoch, *, redriven: bool = False) -> RecordSlot:
+        """A slot for calls about this partition; give it back with `give_back`.
+
+        When there is none any more, one that nobody reads: the call is not counted.
+        """
+        with self._gate:
+            if self._free:
+                index = self._free.pop()
+            else:
+                index, self._used = self._used, self._used + 1
+            if index >= SLOTS_MAX:
+                return RecordSlot(
+                    self, 0, memoryview(bytearray(8 * (HEAD_WORDS + SLOT_WORDS))).cast("q")
+                )
+            slot = self._slots[index] = RecordSlot(self, index, self.words)
+            base = HEAD_WORDS + index * SLOT_WORDS
+            self.words[slot.at], self.words[base + SEEN] = EMPTY, EMPTY
+            self.words[base + PARTITION], self.words[base + EPOCH] = partition, epoch
+            self.words[base + END], self.words[base + REDRIVEN] = 0, int(redriven)
+            self.words[USED] = max(self.words[USED], index + 1)
+            return slot
+
+    def give_back(self, slot: RecordSlot) -> None:
+        """The slot's thread is done with it."""
+        slot.end()
+        if slot.words is self.words:
+            with self._gate:
+                self._free.append(slot.index)
+
+    def _others(self, slot: RecordSlot) -> Iterator[int]:
+        first = HEAD_WORDS + FIRST
+        for at in range(first, first + self.words[USED] * SLOT_WORDS, SLOT_WORDS):
+            if self.words[at] != EMPTY and at != slot.at:
+                yield at
+
+    # --- the gate ---------------------------------------------------------------------------------
+
+    def wait_open(self, slot: RecordSlot, first: Offset, stopping: threading.Event) -> bool:
+        """Wait while a suspect is alone, with nothing in hand; False when `stopping` comes."""
+        while self.closed:
+            slot.words[slot.at] = EMPTY
+            with self._gate:
+                while not self._is_open() and not stopping.is_set():
+                    self._gate.wait(LOOK_EVERY_S)
+            if stopping.is_set():
+                return False
+            slot.words[slot.at] = first
+        return True
+
+    def _is_open(self) -> bool:
+        """With the gate's lock: who has been alone for its time goes on in company."""
+        if self.closed and time.monotonic() >= self._alone_until_s:
+            self.closed, self._alone = False, None
+            self._gate.notify_all()
+        return not self.closed
+
+    def enter_alone(
+        self, slot: RecordSlot, first: Offset, suspect: Suspect, stopping: threading.Event
+    ) -> bool:
+        """Begin with nothing else in hand, as far as the others end in time; False: `stopping`.
+
+        Of those who wait the youngest goes first: who had been at work for long before the
+        process died is the likelier to be innocent.
+        """
+        alone_s = suspect.alone_ms / 1_000
+        with self._gate:
+            turn = (suspect.age_ms, next(_TURN))
+            heappush(self._waiting, turn)
+            while not self._is_open() or self._waiting[0] != turn:
+                self._gate.wait(LOOK_EVERY_S)
+                if stopping.is_set():
+                    self._waiting.remove(turn)
+                    self._waiting.sort()
+                    return False
+            heappop(self._waiting)
+            self.closed, self._alone = True, slot
+            # While it waits for the others nobody may take the gate from it.
+            self._alone_until_s = float("inf")
+            deadline_s = time.monotonic() + alone_s
+            while any(self._others(slot)) and time.monotonic() < deadline_s:
+                if stopping.is_set():
+                    break
+                self._gate.wait(LOOK_EVERY_S)
+            if stopping.is_set():
+                self.closed, self._alone = False, None
+                self._gate.notify_all()
+                return False
+            slot.words[slot.at] = first
+            self._alone_until_s = time.monotonic() + alone_s
+        return True
+
+    def leave(self, slot: RecordSlot) -> None:
+        """The call of `slot` has ended: when it was the one that is alone, others may begin."""
+        with self._gate:
+            if self._alone is slot:
+                self.closed, self._alone = False, None
+            self._gate.notify_all()
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def look(self) -> list[CallUnderWay]:
+        """What is under way, longest first. Each look notes since when: look once a second."""
+        now_ms = time.monotonic_ns() // 1_000_000
+        found = []
+        for index in range(self.words[USED]):
+            base = HEAD_WORDS + index * SLOT_WORDS
+            first = self.words[base + FIRST]
+            if first == EMPTY:
+                self.words[base + SEEN] = EMPTY
+                continue
+            if self.words[base + SEEN] != first:
+                self.words[base + AT] = now_ms
+                self.words[base + SEEN] = first
+            seconds = (now_ms - self.words[base + AT]) / 1_000
+            found.append(CallUnderWay(self.words[base + PARTITION], first, seconds))
+        return sorted(found, key=lambda call: -call.seconds)
+
+    # --- ends -------------------------------------------------------------------------------------
+
+    def note_ends(self) -> None:
+        """From now on a fault, and an exit that this process asks for itself, are noted too."""
+        assert self._path is not None and self._fault is None
+        self._fault = fault_path(self._path).open("wb", buffering=0)
+        faulthandler.enable(self._fault, all_threads=False)
+        real_exit = self._real_exit = os._exit
+
+        def noted_exit(status: int) -> Any:
+            self.words[EXIT] = EXITED + (status & 0xFF)
+            real_exit(status)
+
+        os._exit = noted_exit
+
+    def end_cleanly(self) -> None:
+        """This process ends as it should: whatever is in hand, no message is the cause."""
+        self.words[CLEAN] = 1
+        if self._real_exit is not None:
+            os._exit = self._real_exit  # type: ignore[assignment]
+            self._real_exit = None
+        if self._fault is not None:
+            faulthandler.enable()
+            self._fault.close()
+            self._fault = None
+        if self._path is not None:
+            for path in (self._path, fault_path(self._path)):
+                with suppress(OSError):
+                    path.unlink()
+
+
+def _truncate(descriptor: int, offset: int, size_bytes: int) -> None:
+    os.ftruncate(descriptor, offset + size_bytes)
+
+
+def open_record(node: str, actor: str) -> CallRecord:
+    """The slots of the consumer `actor`, in a file of its node where that is possible."""
+    if not node:
+        return CallRecord()
+    try:
+        path = record_path(node, actor)
+        sweep(path.parent.parent)
+        found = CallRecord(path)
+        found.note_ends()
+    except OSError as error:
+        logger.warning("what kills %s will not be known: no record of its calls: %s", actor, error)
+        found = CallRecord()
+        found.problem = f"messages that kill it are not counted: no record of its calls: {error}"
+    return found

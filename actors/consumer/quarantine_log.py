@@ -1,0 +1,92 @@
+"""`QuarantineLog`: one partition's quarantine, kept in the log of the same number.
+
+Rules of this file. Calls block: worker threads make them. The owner appends under a producer
+identity that belongs to (group, partition) and under the epoch of its ownership. So the log itself
+refuses an owner whose time is over; an append whose answer is lost is repeated with the same number
+and adds nothing twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import uuid
+from collections.abc import Sequence
+from itertools import chain, islice
+
+from pxrs_ray.actors.buffer.partition_client import PartitionClient
+from pxrs_ray.actors.consumer.specs import GroupSpec
+from pxrs_ray.clock import wall_ms
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.model import Epoch, Message, Offset, PartitionId
+from pxrs_ray.processing.quarantine_state import Quarantine, Record, headers_of
+
+OPERATOR = "?operator"
+
+
+class QuarantineLog:
+    """Reads and writes partition `partition` of a group's quarantine queue."""
+
+    def __init__(
+        self, spec: GroupSpec, partition: PartitionId, producer: bytes, reader: str, epoch: Epoch
+    ) -> None:
+        assert spec.quarantine, "the group has no quarantine"
+        self.queue = spec.quarantine
+        self.partition = partition
+        self.state = Quarantine()
+        self.lock = threading.RLock()
+        self._log = PartitionClient(
+            spec.topology, spec.buffers, self.queue, partition, reader, epoch
+        )
+        self._producer = producer
+        self.epoch = epoch
+        self._sequence = 0
+
+    @classmethod
+    def of_owner(cls, spec: GroupSpec, partition: PartitionId, epoch: Epoch) -> QuarantineLog:
+        """As the owner of the partition under `epoch`."""
+        name = f"{spec.topology}/{spec.group}/{partition}".encode()
+        producer = hashlib.blake2b(name, digest_size=16).digest()
+        return cls(spec, partition, producer, spec.group, epoch)
+
+    @classmethod
+    def of_operator(cls, spec: GroupSpec, partition: PartitionId) -> QuarantineLog:
+        """As somebody who looks, and asks the owner for something."""
+        return cls(spec, partition, uuid.uuid4().bytes, OPERATOR, 0)
+
+    def refresh(self) -> Quarantine:
+        """Take in what is new in the log."""
+        with self.lock:
+            for batch in self._log.read(self.state.next_position):
+                for record in batch:
+                    self.state.apply(record)
+            return self.state
+
+    def records(self, position: Offset, count: int) -> list[Message]:
+        """Up to `count` records from `position` on."""
+        return list(islice(chain.from_iterable(self._log.read(position)), count))
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Append records; returns when they are in the log, and in `state`."""
+        with self.lock:
+            batch = Batch.of(
+                [message.key for message in messages],
+                [message.payload for message in messages],
+                timestamp_ms=0,
+                timestamps_ms=[message.timestamp_ms for message in messages],
+                headers=[message.headers for message in messages],
+                ids=[message.id for message in messages],
+            )
+            self._log.append(batch, self._producer, self.epoch, self._sequence)
+            self._sequence += 1
+            self.refresh()
+
+    def tidy(self) -> None:
+        """Drop the log when nothing is put aside: the next owner has less to read."""
+        with self.lock:
+            if not self.state.keys:
+                self._log.drop_before(self.state.next_position)
+
+    def note(self, kind: Record, key: bytes | None, **values: object) -> None:
+        """Append one record about `key` that carries no message."""
+        self.append([Message(self.partition, -1, key, b"", wall_ms(), headers_of(kind, **values))])

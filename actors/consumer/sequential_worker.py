@@ -1,0 +1,280 @@
+"""`SequentialWorker`: works one message after the other, or one batch after the other.
+
+Rules of this file. The worker's thread alone calls the handler, in order. It reports its progress
+in plain attributes that the event loop reads. A message that fails is tried again before any other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pxrs_ray.actors.consumer.handler import Handler
+from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.consumer.delivery import (
+    DeliveredBatch,
+    Delivery,
+    DeliveryContext,
+    context_at,
+    deliveries,
+)
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.model import Grant, Offset
+from pxrs_ray.processing.done_ranges import DoneRanges
+from pxrs_ray.processing.retry_rules import (
+    FailurePolicy,
+    RetryAfter,
+    RetryRules,
+    after_failure,
+    backoff,
+)
+from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
+from pxrs_ray.supervision.forks import leave_if_child
+from pxrs_ray.supervision.restart_rules import told
+
+logger = logging.getLogger(__name__)
+
+
+class SequentialWorker(Worker):
+    """Works one partition strictly in order."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        desk: DeliveryContext,
+        handler: Handler,
+        rules: RetryRules,
+        callbacks: WorkerCallbacks,
+        config: GroupConfig,
+        before: Worker | None,
+    ) -> None:
+        self.next_offset: Offset = grant.checkpoint
+        self._kick_at = grant.checkpoint + config.commit_records
+        super().__init__(grant, desk, handler, callbacks, config, before)
+        _, self._failing, self._suspicion = decode_detail(grant.checkpoint, grant.detail)
+        self.attempts = self._failing.pop(grant.checkpoint, grant.attempts)
+        # Behind this offset nothing is known of any message.
+        self._known_end = max(self._suspicion.end, *(o + 1 for o in self._failing), 0)
+        self._slot = callbacks.in_hand.slot(grant.partition, grant.epoch)
+        self._began_s = time.monotonic()
+        self._rules = rules
+        self._commit_mode = config.commit_mode
+
+    def configure(self, config: GroupConfig) -> None:
+        """As any worker; where less may stay uncommitted, that holds from here on."""
+        super().configure(config)
+        self._kick_at = min(self._kick_at, self.next_offset + config.commit_records)
+
+    def standing(self) -> Standing:
+        """How far it is; the attempts are those of the message that is next."""
+        while True:
+            offset, attempts = self.next_offset, self.attempts
+            suspicion, failing = self._suspicion, self._failing
+            if offset != self.next_offset:
+                continue
+            if offset >= self._known_end:
+                return Standing(offset, attempts)
+            later = {o: n for o, n in failing.items() if o > offset}
+            detail = encode_detail(DoneRanges(offset), later, suspicion.above(offset))
+            # It may be next, and not begun: then nobody has looked up its attempts yet.
+            return Standing(offset, max(attempts, failing.get(offset, 0)), detail)
+
+    def _work_on(self) -> None:
+        try:
+            while (taken := self._take()) is not None:
+                if isinstance(taken, int):
+                    self.next_offset = taken
+                elif not self._work(taken):
+                    return
+        finally:
+            self._callbacks.in_hand.give_back(self._slot)
+
+    def _take(self) -> Batch | Offset | None:
+        leave_if_child()
+        with self._wake:
+            while not self._batches and not self._stopping.is_set():
+                self._wake.wait()
+            return None if self._stopping.is_set() else self._popped()
+
+    def _work(self, batch: Batch) -> bool:
+        """Process one batch; False when the worker must end."""
+        if batch.base_offset != self.next_offset:
+            raise RuntimeError(f"offset {batch.base_offset} came, {self.next_offset} is next")
+        if not self._handler.wants_batch:
+            if not self._work_one_by_one(batch):
+                return False
+        else:
+            for part in self._parts(batch):
+                if not self._callbacks.may_begin(self._stopping) or not self._work_part(part):
+                    return False
+                self.next_offset = part.end_offset
+        if self._commit_mode == "batch":
+            self._callbacks.checkpoint_now(self)
+        elif self.next_offset >= self._kick_at:
+            self._kick()
+        return True
+
+    def _parts(self, batch: Batch) -> Iterator[Batch]:
+        """The batch as it is delivered: a message with a note of its own comes alone."""
+        start = batch.base_offset
+        for offset in range(start, min(batch.end_offset, self._known_end)):
+            suspect = self._suspicion.of(offset)
+            if offset in self._failing or (suspect is not None and suspect.apart):
+                if start < offset:
+                    yield batch.slice(start - batch.base_offset, offset - batch.base_offset)
+                yield batch.slice(offset - batch.base_offset, offset + 1 - batch.base_offset)
+                start = offset + 1
+        if start < batch.end_offset:
+            yield batch.slice(start - batch.base_offset)
+
+    def _work_part(self, part: Batch) -> bool:
+        if part.base_offset < self._known_end and len(part) == 1:
+            return self._deliver_known(DeliveredBatch(part, self._desk), part)
+        return self._deliver(DeliveredBatch(part, self._desk), part)
+
+    def _work_one_by_one(self, batch: Batch) -> bool:
+        call, stopping, may_begin = self._handler.call, self._stopping, self._callbacks.may_begin
+        per_message, slot, in_hand = (
+            self._commit_mode == "message",
+            self._slot,
+            self._callbacks.in_hand,
+        )
+        words, at, known_end = slot.words, slot.at, self._known_end
+        for message in deliveries(batch, self._desk):
+            if not may_begin(stopping):
+                return False
+            if message.offset < known_end:
+                if not self._deliver_known(message, _one(batch, message)):
+                    return False
+            elif self.attempts:
+                if not self._deliver(message, _one(batch, message)):
+                    return False
+            else:
+                # What `Slot.begin` does, and as its end the next message: this is the hot path.
+                words[at] = message.offset
+                # Who waits while a suspect is alone may wait for longer than a lease lasts.
+                if in_hand.closed and not (
+                    in_hand.wait_open(slot, message.offset, stopping) and may_begin(stopping)
+                ):
+                    return False
+                try:
+                    call(message)
+                except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
+                    slot.end()
+                    if not self._deliver(message, _one(batch, message), error):
+                        return False
+            self.next_offset = message.offset + 1
+            if per_message:
+                slot.end()
+                self._callbacks.checkpoint_now(self)
+            elif self.next_offset >= self._kick_at:
+                self._kick()
+        slot.end()
+        return True
+
+    def _deliver_known(self, argument: Delivery | DeliveredBatch, message: Batch) -> bool:
+        """As `_deliver`, for one message that has failed before, or was in hand at a death."""
+        offset = message.base_offset
+        self.attempts = self._failing.get(offset, self.attempts)
+        suspect = self._suspicion.of(offset)
+        if suspect is not None and suspect.is_doomed(self.attempts, self._rules.attempts_max):
+            if not self._give_up(suspect.told(), self._rules.policy, message):
+                return False
+            self._suspicion = self._suspicion.without(offset)
+            return True
+        if suspect is not None:
+            left_s = self._began_s + suspect.pause_ms / 1_000 - time.monotonic()
+            self._stopping.wait(max(0.0, left_s))
+        return self._deliver(argument, message, suspect=suspect)
+
+    def _kick(self) -> None:
+        self._kick_at = self.next_offset + self._commit_records
+        self._callbacks.checkpoint_soon()
+
+    def _deliver(
+        self,
+        argument: Delivery | DeliveredBatch,
+        messages: Batch,
+        failed_before: BaseException | None = None,
+        suspect: Suspect | None = None,
+    ) -> bool:
+        """Call until it succeeds or the policy has dealt with it; False: the worker must end."""
+        error, first, end = failed_before, messages.base_offset, messages.end_offset
+        while not self._stopping.is_set():
+            if error is not None and not self._is_void(error):
+                if not self._judge(error, messages):
+                    return False
+                if self.attempts == 0:
+                    return True
+            may_begin = self._callbacks.may_begin
+            if not may_begin(self._stopping):
+                return False
+            self._desk.attempt = self.attempts + 1
+            begun = self._slot.begin(first, end, self._stopping, suspect)
+            if not (begun and may_begin(self._stopping)):
+                return False
+            try:
+                self._handler.call(argument)
+            except BaseException as raised:  # noqa: BLE001 - also what `sys.exit()` raises
+                error = raised
+            else:
+                self.attempts = 0
+                self._desk.attempt = 1
+                return True
+            finally:
+                self._slot.end()
+                if suspect is not None:
+                    # Its call has ended: it is not what killed a process.
+                    self._suspicion, suspect = self._suspicion.without(first), None
+        return False
+
+    def _judge(self, error: BaseException, messages: Batch) -> bool:
+        """Count a failure and do what follows; attempts are 0 again when it has been dealt with."""
+        leave_if_child(error)
+        self.attempts += 1
+        context = context_at(self._desk, messages.base_offset)
+        verdict = after_failure(self._rules, self.attempts)
+        if isinstance(verdict, RetryAfter):
+            logger.warning("%s failed, again in %d ms: %s", context, verdict.delay_ms, told(error))
+            self._stopping.wait(verdict.delay_ms / 1_000)
+            return not self._stopping.is_set()
+        return self._give_up(told(error), verdict, messages)
+
+    def _give_up(self, error: str, verdict: FailurePolicy, messages: Batch) -> bool:
+        """Do what the policy says with what is not tried again; False: the worker must end."""
+        context = replace(context_at(self._desk, messages.base_offset), attempt=self.attempts)
+        failure = Failure(context, error, verdict)
+        logger.error("%s failed for good (%s): %s", context, verdict.value, error)
+        if verdict is FailurePolicy.STOP:
+            self.failed = failure
+            self._stopping.wait()
+            return False
+        if not self._kept(failure, messages):
+            return False
+        self.attempts = 0
+        self._desk.attempt = 1
+        return True
+
+    def _kept(self, failure: Failure, messages: Batch) -> bool:
+        """Have the consumer store what is given up; waits while it cannot. False: `stopping`."""
+        tries = 0
+        while not self._stopping.is_set():
+            try:
+                self._callbacks.give_up(self, failure, messages)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the message stays ours
+                tries += 1
+                self._note_waiting(failure, error)
+                self._stopping.wait(backoff(self._rules, tries) / 1_000)
+            else:
+                self.waiting = None
+                return True
+        return False
+
+
+def _one(batch: Batch, message: Delivery) -> Batch:
+    index = message.offset - batch.base_offset
+    return batch.slice(index, index + 1)

@@ -1,0 +1,228 @@
+"""`Worker`: the base of both workers of a partition: its thread, its queue, and how it stops and
+fails.
+
+Rules of this file. The event loop puts batches in, and a thread of the worker's own takes them out
+in order. That thread never calls Ray. A worker that is to stop begins nothing new; what it had not
+begun is forgotten, because the next owner reads it again from the log. An exception of a handler
+fails its message, except when the partition may no longer be ours: then it says nothing about the
+message, which begins once more when we hold a lease. Any other exception fails this worker alone,
+which ends with a `fault`: its consumer reports it, and starts the partition again (see
+`WorkerPool`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pxrs_ray.actors.consumer.call_record import CallRecord
+from pxrs_ray.actors.consumer.handler import Handler
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.errors import NotHeld
+from pxrs_ray.model import Grant, Message, Offset, PartitionId
+from pxrs_ray.processing.retry_rules import FailurePolicy
+from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.supervision.forks import leave_if_child
+from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.supervision.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerCallbacks(Protocol):
+    """What a worker calls on its consumer, from the worker's threads."""
+
+    in_hand: CallRecord
+
+    def may_begin(self, stopping: threading.Event) -> bool:
+        """Whether a message may be begun; waits while the lease is over, until `stopping`."""
+
+    def checkpoint_soon(self) -> None:
+        """Commit when next possible; does not wait."""
+
+    def room(self) -> None:
+        """A worker that was full can take more."""
+
+    def checkpoint_now(self, worker: Worker) -> None:
+        """Return when the worker's progress is committed, or its epoch is over."""
+
+    def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:
+        """Keep what must be kept of messages that are skipped or dead-lettered."""
+
+    def ended(self, worker: Worker) -> None:
+        """The worker's thread is about to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A handler's failure, and the policy that applies to it."""
+
+    context: Context
+    error: str
+    policy: FailurePolicy
+
+
+def queued_bytes_max(config: GroupConfig) -> int:
+    """How much of one partition waits in memory before no more of it is fetched."""
+    return 2 * config.pull_bytes_max
+
+
+class Worker(ABC):
+    """Works one partition from a grant's checkpoint on, until it is stopped."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        desk: DeliveryContext,
+        handler: Handler,
+        callbacks: WorkerCallbacks,
+        config: GroupConfig,
+        before: Worker | None,
+    ) -> None:
+        self.partition: PartitionId = grant.partition
+        self.epoch = grant.epoch
+        self.checkpoint: Offset = grant.checkpoint
+        self.queued_bytes = 0
+        self.failed: Failure | None = None
+        # What it has given up, and cannot put where it must be kept yet.
+        self.waiting: Failure | None = None
+        self.fault: Failure | None = None
+        self.told_to_stop = False
+        self._at_work_s = float("inf")
+        self._desk = desk
+        self._handler = handler
+        self._callbacks = callbacks
+        self.configure(config)
+        self._was_full = False
+        self._before = before
+        self._batches: deque[tuple[Batch | Offset, int]] = deque()
+        self._wake = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread = Supervisor(str(context_at(desk, self.checkpoint))).thread(
+            f"pxrs-partition-{self.partition}", self._run
+        )
+
+    # --- the event loop's side --------------------------------------------------------------------
+
+    @abstractmethod
+    def standing(self) -> Standing:
+        """How far it is: what the next commit should say. Callable from any thread."""
+
+    @property
+    def passed(self) -> int:
+        """How many offsets it has passed since it began."""
+        return self._where().offset - self.checkpoint
+
+    def is_well(self, healed_s: float) -> bool:
+        """Whether it has begun, and come further or worked for so long."""
+        at_work_s = time.monotonic() - self._at_work_s
+        return at_work_s > healed_s or (at_work_s > 0 and self.passed > 0)
+
+    def start(self) -> None:
+        """Begin; the handler hears `on_assigned` first."""
+        self._thread.start()
+
+    def put(self, batch: Batch, size_bytes: int) -> None:
+        """Queue a batch behind those that wait."""
+        with self._wake:
+            self._batches.append((batch, size_bytes))
+            self.queued_bytes += size_bytes
+            self._was_full = self.queued_bytes >= self._queued_bytes_max
+            self._wake.notify_all()
+
+    def skip(self, to: Offset) -> None:
+        """Go on at `to`, after what waits: the log has nothing before it."""
+        with self._wake:
+            self._batches.append((to, 0))
+            self._wake.notify_all()
+
+    def configure(self, config: GroupConfig) -> None:
+        """Go on with what can change under a worker's hands."""
+        self._commit_records = config.commit_records
+        self._queued_bytes_max = queued_bytes_max(config)
+
+    def renew(self) -> None:
+        """End as `stop` does, but so that the partition begins again: it stays ours.
+
+        What is done is committed first where the commit mode wants that, for nobody else will.
+        """
+        self._end_soon()
+
+    def stop(self) -> None:
+        """Begin nothing more, and end when what is in hand is over; does not wait."""
+        self.told_to_stop = True
+        self._end_soon()
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot go on: let it end with this fault."""
+        if self.fault is None:
+            self.fault = Failure(self._where(), told(error), FailurePolicy.STOP)
+            self._end_soon()
+
+    def _end_soon(self) -> None:
+        self._stopping.set()
+        with self._wake:
+            self._wake.notify_all()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; False when it has not ended in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # --- the thread's side ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _work_on(self) -> None:
+        """Work until stopped."""
+
+    def _run(self) -> None:
+        try:
+            # One partition is never worked by two threads of a consumer, not even for a moment.
+            if self._before is not None:
+                self._before._thread.join()
+                self._before = None
+            self._handler.on_assigned(self.partition, self.checkpoint)
+            self._at_work_s = time.monotonic()
+            self._work_on()
+            self._handler.on_revoked(self.partition)
+        except BaseException as error:  # also `sys.exit()` in one of the handler's methods
+            leave_if_child(error)
+            self.fault = Failure(self._where(), told(error), FailurePolicy.STOP)
+            logger.exception("worker of %s ended by a fault", self.fault.context)
+        finally:
+            self._callbacks.ended(self)
+
+    def _is_void(self, error: BaseException) -> bool:
+        """Whether a call ended so because our time was over, whatever is wrong with the message."""
+        leave_if_child(error)
+        return isinstance(error, NotHeld) or not self._desk.title()
+
+    def _where(self) -> Context:
+        """How far it has come, as far as that can be told."""
+        try:
+            return context_at(self._desk, self.standing().checkpoint)
+        except Exception:  # noqa: BLE001 - this tells of a fault, which may be in the standing
+            return context_at(self._desk, self.checkpoint)
+
+    def _note_waiting(self, failure: Failure, error: BaseException) -> None:
+        """What was given up cannot be stored now; that is logged, and tried again."""
+        text = f"{failure.error}; it cannot be kept yet ({failure.policy.value}): {told(error)}"
+        self.waiting = replace(failure, error=text)
+        logger.error("%s: %s", failure.context, text)
+
+    def _popped(self) -> Batch | Offset:
+        """With `_wake` held: the next of what waits; fetching goes on when there is room again."""
+        taken, size_bytes = self._batches.popleft()
+        self.queued_bytes -= size_bytes
+        if self._was_full and self.queued_bytes < self._queued_bytes_max:
+            self._was_full = False
+            self._callbacks.room()
+        return taken

@@ -1,0 +1,255 @@
+"""`Bootstrap`: finds a coordinator's registry, says whether it may be created, and which home each
+slot has. A part of `Coordinator`.
+
+Rules of this file. A registry that is not here is an error, and never a reason to create one.
+`deploy` alone creates it, and only when no node of the cluster has a trace of the topology. A disk
+is known by its id. What was never made is made once, and that it was made is durable before it is
+served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable
+
+from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
+from pxrs_ray.actors.cluster import node_watch
+from pxrs_ray.actors.cluster.node_watch import NodeWatch
+from pxrs_ray.actors.consumer.specs import queue_spec
+from pxrs_ray.actors.coordinator.buffer_moves import BufferMoves, Moved
+from pxrs_ray.actors.coordinator.group_creation import GroupCreation
+from pxrs_ray.actors.coordinator.home_controller import HomeController
+from pxrs_ray.actors.coordinator.move_planner import MovePlanner
+from pxrs_ray.actors.coordinator.registry_witness import who_accepted
+from pxrs_ray.config import PxrsConfig
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.data.protocol import QueueSpec
+from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.supervision.passing_trouble import passes
+from pxrs_ray.topology.disk_survey import SurveyedNode, check_unknown, not_here
+from pxrs_ray.topology.homes import NodeSeen, RegistryHome, homes_from
+from pxrs_ray.topology.move_plan import Leaving
+
+logger = logging.getLogger(__name__)
+
+LOOKS_MAX = 20
+IN_MEMORY = "memory:"
+FILE = "sqlite:"
+
+
+class Bootstrap(GroupCreation):
+    """See the rules at the head of this file."""
+
+    _nodes: NodeWatch
+    _homing: HomeController
+    _moving: BufferMoves
+    _may_begin: bool
+
+    async def _check_begun(self) -> None:
+        """Raise RegistryNotHere unless the registry knows the topology, or may be begun."""
+        name = self._config.name
+        try:
+            if await self._thread.call_until_known(self._store.documents, name):
+                return
+        except RegistryNotHere:
+            pass  # no registry at all
+        if self._config.store_url.startswith(IN_MEMORY) or who_accepted(self._config.topology_dir):
+            return
+        places = await self._all_places()
+        check_unknown(name, places)
+        if not self._may_begin:
+            raise not_here(name, self._here(places), is_away=False)
+
+    def _here(self, places: list[SurveyedNode]) -> RegistryHome | None:
+        """Where the registry should be, when that is a file."""
+        if not self._config.store_url.startswith(FILE):
+            return None
+        here = node_watch.node_here()
+        found = [place for place in places if place.node == here]
+        return RegistryHome(found[0].looked.disk, here, found[0].host) if found else None
+
+    async def _all_places(self) -> list[SurveyedNode]:
+        """What every living node tells. Raises DeadlineExceeded when one does not."""
+        for _ in range(LOOKS_MAX):
+            nodes = await self._living()
+            await self._nodes.looked(nodes)
+            places = self._nodes.places(nodes)
+            mute = [place for place in places if not self._nodes.has_looked(place.node)]
+            if not mute:
+                return places
+        raise DeadlineExceeded(
+            f"host {mute[0].host} does not tell whether the registry of {self._config.name} is "
+            f"there ({mute[0].looked.problem or 'no answer'}): it is asked again"
+        )
+
+    async def _living(self) -> list[NodeSeen]:
+        nodes = await self._nodes.living()
+        if nodes is None:
+            raise DeadlineExceeded(self._nodes.problem)
+        return nodes
+
+    async def _make_topology_id(self) -> str:
+        """Names are used again, this is not: it tells what is kept outside whose it is."""
+        made = self._high_water.topology_id or uuid.uuid4().hex
+        await self._put_document("topology_id", made)
+        return made
+
+    # --- homes ------------------------------------------------------------------------------------
+
+    async def _find_homes(self, document: str) -> None:
+        """Know where every slot is at home, and bring up those whose home is there."""
+        self._homing = HomeController(
+            homes_from(document),
+            self._pool,
+            self._nodes,
+            self._put_document,
+            self._keeps_nothing,
+            lambda: self._config.replace_host_after_ms,
+        )
+        self._moving = BufferMoves(self._homing, self._pool, str(self._config.topology_dir))
+        await self._note_registry_home()
+        await self._homing.begin()
+
+    async def _note_registry_home(self) -> None:
+        known, here = self._homing.homes.registry, node_watch.node_here()
+        if not self._config.store_url.startswith(FILE):
+            await self._homing.registry_at(None)
+        elif known is None or known.node != here:
+            nodes = [node for node in await self._living() if node.node == here]
+            for node in await self._nodes.looked(nodes):
+                await self._homing.registry_at(RegistryHome(node.disk, node.node, node.host))
+
+    def _registry_home(self) -> RegistryHome | None:
+        return self._homing.homes.registry
+
+    def _keeps_nothing(self) -> bool:
+        """Whether nothing of the topology is on a disk: its slots have nothing to wait for."""
+        specs = [queue_spec(self._config, name) for name in self._config.queues]
+        kept = [spec for spec in specs if not spec.external]
+        return bool(kept) and all(s.limits.durability is Durability.MEMORY for s in kept)
+
+    async def accept_buffer_loss(self, index: int) -> str:
+        """Give up the disk of a slot that waits: it gets another home, once its lease is over.
+
+        Answers what is known of what is lost.
+        """
+        await self._ready()
+        told = await self.plan_buffer_loss(index)
+        await self._homing.give_up(index)
+        return told
+
+    async def plan_buffer_loss(self, index: int) -> str:
+        """What giving up the disk of a slot would lose, as far as it is known."""
+        await self._ready()
+        home = self._homing.check_away(index)
+        lost = []
+        for name in self._config.queues:
+            spec = self._spec(name)
+            ends = self._pool.of_buffer(index, self._expected_ends(spec))
+            if not spec.external and any(ends.values()):
+                lost.append(f"{spec.queue}: {len(ends)} logs that had come to {sum(ends.values())}")
+        what = "; ".join(lost) or "nothing that is known of"
+        return (
+            f"buffer {index} had its logs on disk {home.disk} of host {home.host}: {what}. What "
+            "was not handled yet is gone, and what is kept for replay"
+        )
+
+    async def move_buffer(self, index: int, node: str | None = None) -> Moved:
+        """Take a buffer with its logs to another node, the emptiest one when none is named."""
+        await self._ready()
+        return await self._moving.move(index, node)
+
+    async def plan_move(self, index: int, node: str | None, copy_per_s: float) -> Leaving:
+        """What `move_buffer` would mean; changes nothing."""
+        await self._ready()
+        return await self._planner().plan_move(index, node, copy_per_s)
+
+    async def plan_drain(self, node: str, deadline_s: float, copy_per_s: float) -> Leaving:
+        """What it means that a node is drained; changes nothing. Raises NotFound, UsageError."""
+        await self._ready()
+        return await self._planner().plan_drain(node, deadline_s, copy_per_s)
+
+    def _planner(self) -> MovePlanner:
+        replica_sets = [controller.replica_set for controller in self._groups.values()]
+        return MovePlanner(self._config, self._homing, self._nodes, self._pool, replica_sets)
+
+    def _leave_will(self, indexes: Iterable[int]) -> None:
+        self._pool.leave(RecoveryPlan(self._config, self._pool.count), indexes)
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def _spec(self, name: str) -> QueueSpec:
+        return self._homing.spec(queue_spec(self._config, name))
+
+    async def _open_queues(self, config: PxrsConfig) -> None:
+        """Open all that can be opened. What passes is tried again by itself, and shown till then.
+
+        Raises what lasts, of a topology that runs: one that starts goes on with all the others.
+        """
+        specs = [queue_spec(config, name) for name in config.queues]
+        kept = [spec.queue for spec in specs if not spec.external]
+        has = self._homing.homes.queues
+        new = [queue for queue in kept if queue not in has]
+        accepts = self.accepts_loss and (new or not self._starting.done)
+        known = await self._ids_of_old() if accepts else {}
+        # Made anew since the registry was: what lies on the disks is what there is.
+        other = [q for q in kept if q in has and known.get(q, has[q].queue_id) != has[q].queue_id]
+        if new or other:
+            await self._homing.has_queues([*new, *other], known)
+        for error in await self._open_on(self._pool.hosted(), specs):
+            if self._starting.done and not passes(error):
+                raise error
+
+    async def _ids_of_old(self) -> dict[str, str]:
+        """The ids that queues have on the disks, for a registry that has lost them."""
+        traces = [trace for place in await self._all_places() for trace in place.looked.traces]
+        found: dict[str, str] = {}
+        for trace in sorted(traces, key=lambda trace: trace.identity.generation):
+            found.update({queue: each for queue, each in trace.queues.items() if each})
+        return found
+
+    async def _open_on(
+        self, indexes: Iterable[int], specs: Iterable[QueueSpec]
+    ) -> list[BaseException]:
+        """Make what was never made, have that durable, then open all; answers what failed."""
+        with_ids = [self._homing.spec(spec) for spec in specs]
+        pairs = [(index, spec) for spec in with_ids for index in indexes]
+        is_made = self._homing.homes.is_made
+        to_make = [(i, s) for i, s in pairs if not s.external and not is_made(s.queue, i)]
+        failed = await self._open_each(to_make, make=True)
+        made = [(spec.queue, i) for i, spec in to_make if (i, spec.queue) not in failed]
+        await self._homing.made(made)
+        left = [(i, spec) for i, spec in pairs if (i, spec.queue) not in failed]
+        return [*failed.values(), *(await self._open_each(left, make=False)).values()]
+
+    async def _open_each(
+        self, pairs: list[tuple[int, QueueSpec]], *, make: bool
+    ) -> dict[tuple[int, str], BaseException]:
+        calls = (
+            self._pool.open_on(index, spec, self._expected_ends(spec), make=make)
+            for index, spec in pairs
+        )
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        return {
+            (index, spec.queue): answer
+            for (index, spec), answer in zip(pairs, answers, strict=True)
+            if isinstance(answer, BaseException)
+        }
+
+    async def _reopen(self, index: int) -> None:
+        """A buffer came back: tell it what it must hold, and which epochs are over."""
+        await self._pool.belong_on(index, self._claim(), adopt=self.accepts_loss)
+        for controller in self._groups.values():
+            controller.tell_buffers()
+        specs = [queue_spec(self._config, name) for name in self._config.queues]
+        failed = await self._open_on([index], specs)
+        # Now that it serves: to read it, it must import what coordinators are made of.
+        self._leave_will([index])
+        for controller in self._groups.values():
+            await controller.meet(index)
+        async with self._changing:
+            await self._try_to_finish()
+        for error in failed:
+            raise error

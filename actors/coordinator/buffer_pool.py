@@ -1,0 +1,357 @@
+"""`BufferPool`: the coordinator's handles on all buffers of a topology; it pings, opens and fences
+them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+import ray
+
+from pxrs_ray.actors import names
+from pxrs_ray.actors.buffer.buffer_actor import LEASE_S
+from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
+from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
+from pxrs_ray.actors.coordinator.known_ends import KnownEnds
+from pxrs_ray.clock import lease_clock_ms
+from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
+from pxrs_ray.log.identity import Identity
+from pxrs_ray.log.lease_grants import LeaseGrants
+from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.supervision.supervisor import Supervisor, is_asked_for, within
+
+logger = logging.getLogger(__name__)
+
+PING_PAUSE_S = 1.0
+TOLD_CHARS = 300
+# A buffer that lives answers a look in milliseconds: what takes longer is told of within seconds.
+LOOK_WAIT_S = 2.0
+
+FOREIGN_REMEDY = (
+    "restore the registry that they belong to, or give the topology another data_dir; "
+    "`pxrs recover registry FILE --accept-loss` takes the messages that lie there for its own, "
+    "and delivers them from the checkpoints that the registry has (the first message where none)"
+)
+
+
+class BufferPool(BufferCalls):
+    """All buffers of one topology. Partition p lives on buffer p % count."""
+
+    def __init__(self, topology: str, count: int, folder: str, lease_s: float = LEASE_S) -> None:
+        super().__init__(topology, count, folder, lease_s)
+        self.grants = LeaseGrants(count, round(lease_s * 1_000), lease_clock_ms())
+        self.known_ends = KnownEnds()
+        self.confirm: Callable[[], Awaitable[None]] | None = None
+        self._foreign: set[int] = set()
+        self._external: set[str] = set()
+        self._unopened: dict[tuple[int, str], str] = {}
+        self._returned: Callable[[int], Awaitable[None]] | None = None
+        self._soon = [asyncio.Event() for _ in range(count)]
+        self._watching: list[asyncio.Task[None]] = []
+        self._supervisor = Supervisor(f"buffers of {topology}")
+
+    async def meet(self, wait_s: float) -> None:
+        """Ping every buffer that has a host once; the watch meets those that do not answer in
+        time."""
+        there = sorted(self._handles)
+        answers = await asyncio.gather(
+            *(self._ping(index, wait_s) for index in there), return_exceptions=True
+        )
+        for index, info in zip(there, answers, strict=True):
+            if isinstance(info, BaseException):
+                self._failed(index, info)
+            elif not info.problem:
+                self._incarnations[index] = info.incarnation
+
+    async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
+        """Look at a buffer; what it may serve by goes with it."""
+        grant = self.grants.grant(index, self.terms[index])
+        info: BufferInfo = await self._call(index, "ping", grant, timeout_s=timeout_s)
+        self.grants.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
+        self.known_ends.heard(info.ends)
+        self._note(info)
+        return info
+
+    async def grant(self, *indexes: int) -> None:
+        """Let these buffers (none named: all) serve at once; a look renews it from then on.
+
+        Who has other logs than ours, or another disk, gets nothing. Raises when one that is named
+        cannot be asked.
+        """
+        if self.confirm is not None:
+            await self.confirm()
+        else:
+            self.grants.leading(self.grants.heard_so_far())
+        if indexes:
+            await asyncio.gather(*(self._ping(index) for index in indexes))
+        else:
+            await self._of_met(self._ping)
+
+    def watch(self, returned: Callable[[int], Awaitable[None]]) -> None:
+        """Call `returned` with the number of each buffer that has started anew."""
+        self._returned = returned
+        self.keep_granting()
+
+    def keep_granting(self) -> None:
+        """Look at the buffers from now on, so that they may go on serving."""
+        if self._watching:
+            return
+        for index in range(self.count):
+            watch = partial(self._watch_loop, index)
+            self._watching.append(self._supervisor.keep(f"the watch of buffer {index}", watch))
+
+    def look_soon(self, index: int) -> None:
+        """A buffer has started: look at it now."""
+        if 0 <= index < self.count:
+            self._soon[index].set()
+
+    def stop_watching(self) -> None:
+        """Look no more."""
+        for task in self._watching:
+            task.cancel()
+        self._watching.clear()
+
+    async def close(self) -> None:
+        """Sync and close every log."""
+        self.stop_watching()
+        await asyncio.gather(
+            *(self._call(index, "close") for index in range(self.count)), return_exceptions=True
+        )
+
+    def actor_names(self) -> list[str]:
+        """What the buffers are called."""
+        return [names.buffer(self._topology, index) for index in range(self.count)]
+
+    def problems(self) -> list[str]:
+        """Which buffers are away, and why."""
+        away = [f"buffer {index} {why}" for index, why in sorted(self._waits.items())]
+        away += [f"{self.told(index)} does not answer: {why}" for index, why in self._away.items()]
+        away += [
+            f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
+            for (index, queue), why in self._unopened.items()
+        ]
+        away += self._elsewhere.values()
+        away += self._supervisor.problems()
+        away += [f"{self.told(at)}: {why}" for at, told in self._troubles.items() for why in told]
+        return away + [
+            f"the logs of buffer {index} were made under another registry than this topology's: "
+            f"{FOREIGN_REMEDY}"
+            for index in sorted(self._foreign)
+        ]
+
+    async def open_on(
+        self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset], *, make: bool
+    ) -> None:
+        """Open a queue's logs on one buffer, or `make` those that are not there; see
+        `Buffer.open`."""
+        if spec.external:
+            self._external.add(spec.queue)
+            return
+        try:
+            await self._call(index, "open", spec, dict(ends), make)
+        except BaseException as error:
+            # The buffer is looked at anew: all its queues are opened then, this one too.
+            self._incarnations.pop(index, None)
+            self._unopened[index, spec.queue] = told(error, TOLD_CHARS)
+            raise
+        self._unopened.pop((index, spec.queue), None)
+
+    def is_external(self, queue: str) -> bool:
+        """Whether the queue's messages are kept by somebody else: it has no logs here."""
+        return queue in self._external
+
+    async def ends(self, queue: str, timeout_s: float = PING_WAIT_S) -> dict[PartitionId, LogEnds]:
+        """Where each log of a queue stands; what cannot be asked now is missing."""
+        if queue in self._external:
+            return {}
+        answers = await asyncio.gather(
+            *(self._call(i, "ends", queue, timeout_s=timeout_s) for i in range(self.count)),
+            return_exceptions=True,
+        )
+        found: dict[PartitionId, LogEnds] = {}
+        for answer in answers:
+            if isinstance(answer, dict):
+                found.update(answer)
+        return dict(sorted(found.items()))
+
+    async def offset_at(self, queue: str, timestamp_ms: int) -> dict[PartitionId, Offset]:
+        """The first offset of each partition that is not older than `timestamp_ms`."""
+        found: dict[PartitionId, Offset] = {}
+        for index in range(self.count):
+            found.update(await self._call(index, "offset_at", queue, timestamp_ms))
+        return found
+
+    async def ages(
+        self,
+        queue: str,
+        offsets: Mapping[PartitionId, Offset],
+        timeout_s: float = PING_WAIT_S,
+    ) -> dict[PartitionId, int]:
+        """The timestamp of the message at each offset; what cannot be asked now is missing."""
+        answers = await asyncio.gather(
+            *(
+                self._call(index, "timestamps", queue, mine, timeout_s=timeout_s)
+                for index, mine in self._by_buffer(offsets)
+            ),
+            return_exceptions=True,
+        )
+        found: dict[PartitionId, int] = {}
+        for answer in answers:
+            if isinstance(answer, dict):
+                found.update(answer)
+        return found
+
+    async def stats(self, timeout_s: float = PING_WAIT_S) -> dict[int, BufferStats]:
+        """What each buffer has done and holds; those that cannot be asked now are missing."""
+        answers = await asyncio.gather(
+            *(self._call(i, "stats", timeout_s=timeout_s) for i in range(self.count)),
+            return_exceptions=True,
+        )
+        return {i: found for i, found in enumerate(answers) if isinstance(found, BufferStats)}
+
+    def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
+        """Tell the logs which epochs are over; they learn it from the next reader otherwise."""
+        if queue in self._external:
+            return
+        for index, mine in self._by_buffer(epochs):
+            if index in self._handles:  # who comes back is told then
+                self._handles[index].fence.remote(queue, group, mine)
+
+    async def passed(
+        self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
+    ) -> None:
+        """Report to the logs how far a group has come; those that are away get it when they are
+        back."""
+        if queue in self._external:
+            return
+        # Also who is to be looked at anew: only because a queue could not be opened there.
+        there = {index for index in self.hosted() if index not in self._away}
+        await asyncio.gather(
+            *(
+                self._call(index, "passed", queue, group, mine)
+                for index, mine in self._by_buffer(checkpoints)
+                if index in there
+            )
+        )
+
+    def of_buffer(self, index: int, values: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+        """What of `values` is of partitions on this buffer."""
+        return {p: value for p, value in values.items() if p % self.count == index}
+
+    async def passed_on(
+        self, index: int, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
+    ) -> None:
+        """Tell one buffer that came back how far a group has come."""
+        mine = self.of_buffer(index, checkpoints)
+        if mine and queue not in self._external:
+            await self._call(index, "passed", queue, group, mine)
+
+    async def fences(
+        self, queue: str, group: str, *, of_all_met: bool = False
+    ) -> dict[PartitionId, Epoch]:
+        """The highest epoch of a group that each log has seen, of the buffers that are there.
+
+        Those that come back are asked then; with `of_all_met` also who goes away meanwhile is an
+        error. Raises when one that is there fails.
+        """
+        found: dict[PartitionId, Epoch] = {}
+        if queue not in self._external:
+            answers = await self._of_met(
+                lambda i: self._call(i, "fences", queue, group), of_all=of_all_met
+            )
+            for answer in answers.values():
+                found.update(answer)
+        return found
+
+    async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:
+        """What each buffer has noted that speaks against `claim`; see `Buffer.belong`.
+
+        Those that come back are asked then.
+        """
+        known: dict[int, Identity]
+        known = await self._of_met(lambda i: self._call(i, "belong", claim, adopt))
+        against = {index: noted for index, noted in known.items() if _against(noted, claim)}
+        for index in known:
+            if adopt or index not in against:
+                self.grants.allow(index)
+        return against
+
+    async def belong_on(self, index: int, claim: Identity, *, adopt: bool) -> None:
+        """The same of one buffer that has started anew, which may serve then.
+
+        What is wrong is a problem of it.
+        """
+        known = await self._call(index, "belong", claim, adopt)
+        self._foreign.discard(index)
+        if _against(known, claim) and not adopt:
+            self._foreign.add(index)
+            self.grants.forbid(index)
+            return
+        self.grants.allow(index)
+        await self.grant(index)
+
+    def leave(self, will: RecoveryPlan, indexes: Iterable[int]) -> None:
+        """Let these buffers know what another coordinator is made of."""
+        for index in indexes:
+            if index in self._handles:
+                self._handles[index].inherit.remote(will)
+
+    async def drop_group(self, queue: str, group: str) -> None:
+        """Let the logs forget a group. Where one cannot now, its buffer is looked at anew."""
+        await self._all("drop_group", queue, group, again=True)
+
+    async def forget(self, queues: Sequence[str]) -> None:
+        """Delete everything that the buffers keep."""
+        await self._all("forget", queues)
+
+    async def drop_queue(self, queue: str) -> None:
+        """Delete every log of a queue. Where one cannot be now, its buffer is looked at anew."""
+        await self._all("drop_queue", queue, again=True)
+        self._external.discard(queue)
+        self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
+
+    async def _watch_loop(self, index: int) -> None:
+        soon = self._soon[index]
+        while True:
+            with suppress(TimeoutError):
+                await within(min(PING_PAUSE_S, self._lease_s / 5), soon.wait())
+            soon.clear()
+            if index in self._handles and index not in self._held:
+                await self._look(index)
+
+    async def _look(self, index: int) -> None:
+        try:
+            info = await self._ping(index, LOOK_WAIT_S)
+            self._away.pop(index, None)
+            anew = info.incarnation != self._incarnations.get(index)
+            if anew and self._returned is not None and not info.problem:
+                logger.warning("buffer %d of %s is told everything", index, self._topology)
+                # First, for whatever fails meanwhile has it looked at anew once more.
+                self._incarnations[index] = info.incarnation
+                try:
+                    await self._returned(index)
+                except BaseException:
+                    self._incarnations.pop(index, None)
+                    raise
+                if (coming := self._coming.pop(index, None)) is not None:
+                    coming.set()
+        except BaseException as error:
+            if is_asked_for(error, asyncio.current_task()):
+                raise
+            self._failed(index, error)
+            if any(at == index for at, _ in self._unopened):
+                self._away.pop(index, None)
+
+
+def _against(known: Identity, claim: Identity) -> bool:
+    return known.topology_id != claim.topology_id or claim.is_behind(known)
+
+
+def buffer_count(configured: int | None, partitions_max: int) -> int:
+    """How many buffers a new topology gets: one a CPU, never more than partitions."""
+    cpus = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+    return configured or max(1, min(cpus, partitions_max))

@@ -1,0 +1,200 @@
+"""`BufferSlots`: which actor serves each slot, and which slots have none now. A part of
+`BufferPool`.
+
+Rules of this file. `HomeController` says where a buffer belongs; this module starts it there. A
+buffer is known once it has answered in its present life. A slot that waits for its host is not
+called: a caller that needs it gets an error at once, and goes on with the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pxrs_ray.actors.cluster.ray_errors import is_gone
+from pxrs_ray.actors.coordinator.buffer_start import buffer_at_home
+from pxrs_ray.clock import lease_clock_ms
+from pxrs_ray.errors import BufferAway, SlotWaits
+from pxrs_ray.model import Generation
+from pxrs_ray.status.places import AT_HOME, DEPOSED, ELSEWHERE, SILENT, STARTING, WAITING
+from pxrs_ray.supervision.supervisor import off_loop, within
+from pxrs_ray.topology.homes import Home, SlotSeen
+
+if TYPE_CHECKING:
+    from pxrs_ray.data.protocol import BufferInfo
+    from pxrs_ray.log.lease_grants import LeaseGrants
+
+logger = logging.getLogger(__name__)
+
+TOLD_CHARS = 200
+
+
+class BufferSlots(ABC):
+    """See the rules at the head of this file."""
+
+    grants: LeaseGrants
+
+    def __init__(self, topology: str, count: int, folder: str, lease_s: float) -> None:
+        self.count = count
+        self.terms = [1] * count
+        self.disk_ids = [""] * count
+        self._topology = topology
+        self._folder = folder
+        self._lease_s = lease_s
+        self._handles: dict[int, Any] = {}
+        self._waits: dict[int, str] = {}
+        self._where: dict[int, str] = {}
+        self._away: dict[int, str] = {}
+        self._elsewhere: dict[int, str] = {}
+        self._incarnations: dict[int, str] = {}
+        self._nodes: dict[int, str] = {}
+        self._answered: set[int] = set()
+        self._troubles: dict[int, tuple[str, ...]] = {}
+        self._led_by: dict[int, Generation] = {}
+        self._held: set[int] = set()
+        self._coming: dict[int, asyncio.Event] = {}
+
+    @abstractmethod
+    def look_soon(self, index: int) -> None:
+        """Look at a buffer now, and not in its next round."""
+
+    async def place(self, index: int, home: Home) -> None:
+        """Make a buffer at its home, or find it there; one that is elsewhere is ended first.
+
+        Raises DeadlineExceeded when that does not end, and whatever Ray raises.
+        """
+        self.grants.forbid(index)
+        self.terms[index], self.disk_ids[index] = home.term, home.disk
+        make = partial(buffer_at_home, self._topology, index, self.count, self._folder)
+        handle = await off_loop(partial(make, self._lease_s, home))
+        self._handles[index], self._nodes[index] = handle, home.node
+        self._waits.pop(index, None)
+        self._incarnations.pop(index, None)
+        self._held.discard(index)
+        self.look_soon(index)
+
+    def actor(self, index: int) -> Any:
+        """The actor of a buffer. Raises SlotWaits when it has none now."""
+        return self._handle(index)
+
+    def hold(self, index: int) -> Any:
+        """Look at a buffer no more and grant it nothing: it is to stop. Answers its actor.
+
+        Until it is placed anew, or released. Raises SlotWaits.
+        """
+        handle = self._handle(index)
+        self.grants.forbid(index)
+        self._held.add(index)
+        self._incarnations.pop(index, None)
+        return handle
+
+    def forget_actor(self, index: int) -> None:
+        """It has stopped for good: another one is to be placed."""
+        self._let_go(index)
+
+    async def until_met(self, index: int, wait_s: float) -> bool:
+        """Return when a buffer that was placed has been met; False when not in time."""
+        coming = self._coming.setdefault(index, asyncio.Event())
+        with suppress(TimeoutError):
+            await within(wait_s, coming.wait())
+        return coming.is_set()
+
+    def release(self, index: int) -> None:
+        """Look at it again: one that had closed its logs begins anew by that."""
+        self._held.discard(index)
+        self.look_soon(index)
+
+    def wait_for(self, waits: Mapping[int, str]) -> None:
+        """These slots have no host now, each for the given reason."""
+        for index, why in waits.items():
+            if index not in self._waits:
+                logger.error("%s %s", self.told(index), why)
+            self._let_go(index)
+            self._away.pop(index, None)
+        self._waits = dict(waits)
+
+    def seen(self, index: int, *, in_memory: bool) -> SlotSeen:
+        """What is known of a buffer now."""
+        return SlotSeen(
+            answers=index in self._answered,
+            lease_over=lease_clock_ms() >= self.grants.over_ms(index),
+            runs=index in self._handles,
+            in_memory=in_memory,
+        )
+
+    def met(self) -> list[int]:
+        """The buffers that have answered in their present life, from the disk that is theirs."""
+        return [i for i in sorted(self._incarnations) if i in self._handles]
+
+    def hosted(self) -> list[int]:
+        """The buffers that have a host, whether they answer or not."""
+        return sorted(self._handles)
+
+    def is_missed(self, index: int) -> bool:
+        """Whether a buffer is to be looked for: it does not answer, or its disk is not there."""
+        return index in self._away or index in self._elsewhere
+
+    def missed_disks(self) -> set[str]:
+        """The nodes where buffers found another disk than theirs, or none."""
+        return {self._nodes[index] for index in self._elsewhere if index in self._nodes}
+
+    def lease_left_ms(self, index: int) -> int:
+        """For how long somebody may still serve a slot on what was granted so far."""
+        return max(0, self.grants.over_ms(index) - lease_clock_ms())
+
+    def state(self, index: int) -> tuple[str, str]:
+        """How a slot is (a text of `places`), and what else there is to say of it."""
+        if index in self._waits:
+            return WAITING, self._waits[index]
+        if index in self._away:
+            return SILENT, f"does not answer: {self._away[index]}"
+        if index in self._elsewhere:
+            return ELSEWHERE, self._elsewhere[index]
+        leads = self._led_by.get(index, 0)
+        if leads > self.grants.generation:
+            return DEPOSED, (
+                f"serves coordinator {leads} of this topology, which is newer than the one that "
+                f"answers ({self.grants.generation})"
+            )
+        return (AT_HOME, "") if index in self._answered else (STARTING, "")
+
+    def told(self, index: int) -> str:
+        """A buffer as people find it: its number, process and node."""
+        where = self._where.get(index)
+        return f"buffer {index}" if where is None else f"buffer {index} ({where})"
+
+    def _handle(self, index: int) -> Any:
+        handle = self._handles.get(index)
+        if handle is None:
+            raise SlotWaits(f"buffer {index} {self._waits.get(index, 'is being started')}")
+        return handle
+
+    def _let_go(self, index: int) -> None:
+        self._handles.pop(index, None)
+        self._incarnations.pop(index, None)
+        self._answered.discard(index)
+
+    def _note(self, info: BufferInfo) -> None:
+        where = f"host {info.host}" if info.host else f"node {info.node[:8]}"
+        self._where[info.index] = f"pid {info.pid} on {where}"
+        self._elsewhere.pop(info.index, None)
+        self._answered.add(info.index)
+        self._troubles[info.index] = info.problems
+        self._led_by[info.index] = info.generation
+        if info.problem:
+            self._elsewhere[info.index] = info.problem
+
+    def _failed(self, index: int, error: BaseException) -> None:
+        """A look has failed. Who is gone for good is made anew, where its disk is."""
+        self._answered.discard(index)
+        if isinstance(error, BufferAway) and error.__cause__ is not None:
+            error = error.__cause__
+        if is_gone(error):
+            self._let_go(index)
+        if index not in self._waits:
+            self._away[index] = (str(error).splitlines() or [type(error).__name__])[0][:TOLD_CHARS]

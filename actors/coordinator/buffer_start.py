@@ -1,0 +1,46 @@
+"""`buffer_at_home`: starts a buffer at its home, and ends one of its name that runs elsewhere.
+Blocks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import ray
+
+from pxrs_ray.actors import names
+from pxrs_ray.actors.buffer.buffer_actor import make_buffer
+from pxrs_ray.actors.cluster.actor_process import ALIVE, whereabouts
+from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.topology.homes import Home
+
+logger = logging.getLogger(__name__)
+
+GONE_WAIT_S = 5.0
+LOOK_PAUSE_S = 0.02
+
+
+def buffer_at_home(
+    topology: str, index: int, buffers: int, folder: str, lease_s: float, home: Home
+) -> Any:
+    """The actor of a buffer, pinned to its home. Raises DeadlineExceeded when another one of its
+    name does not go: it is to be tried again."""
+    _end_elsewhere(names.buffer(topology, index), home)
+    return make_buffer(topology, index, buffers, folder, lease_s, home.disk, home.node)
+
+
+def _end_elsewhere(name: str, home: Home) -> None:
+    end_s = time.monotonic() + GONE_WAIT_S
+    while True:
+        found = whereabouts(name)
+        if found is None or found.state != ALIVE or found.node == home.node:
+            return
+        if time.monotonic() > end_s:
+            raise DeadlineExceeded(f"{name} ({found}) does not end, and is at home elsewhere")
+        try:
+            logger.warning("%s (%s) is ended: its home is on host %s", name, found, home.host)
+            ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
+        except ValueError:
+            return
+        time.sleep(LOOK_PAUSE_S)

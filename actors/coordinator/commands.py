@@ -1,0 +1,87 @@
+"""`Commands`: answers commands and questions about the registry, also while it is away.
+
+Rules of this file. Every caller is answered within seconds, with the truth. A change that is asked
+for while the registry is known to be away is refused: nothing was changed, ask again. A change that
+had been begun when the registry went away waits in the coordinator and is made when it is back; its
+caller is told so, and `waiting` names it until then. It is lost only if the coordinator ends
+before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from pxrs_ray.errors import ChangeWaits, RegistryAway
+from pxrs_ray.supervision.supervisor import beside
+
+T = TypeVar("T")
+
+ANSWER_MS = 2_000
+LOOK_S = 0.1
+
+
+class Commands:
+    """What is under way at one coordinator. For its event loop.
+
+    `away_ms` says for how long the registry has been away (None: it is there), `problem` why.
+    """
+
+    def __init__(self, away_ms: Callable[[], int | None], problem: Callable[[], str]) -> None:
+        self._away_ms = away_ms
+        self._problem = problem
+        self._under_way: dict[asyncio.Future[Any], str] = {}
+
+    def waiting(self) -> tuple[str, ...]:
+        """The changes that wait for the registry, the oldest first."""
+        away_ms = self._away_ms()
+        return tuple(self._under_way.values()) if away_ms is not None else ()
+
+    async def make(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Make a change. Raises RegistryAway (nothing was changed) or ChangeWaits."""
+        away_ms = self._away_ms()
+        if away_ms is not None and away_ms >= ANSWER_MS:
+            raise RegistryAway(
+                f"{self._told(away_ms)}: {what} is refused and nothing was changed; ask again "
+                f"when it is back ({self._problem()})"
+            )
+        making: asyncio.Future[T] = beside(_result_of, work)
+        self._under_way[making] = what
+        making.add_done_callback(self._over)
+        away_ms = await self._answer_or_away(making)
+        if away_ms is None:
+            return making.result()
+        raise ChangeWaits(
+            f"{self._told(away_ms)}: {what} waits, and is made when it is back, unless the "
+            f"coordinator ends before; `pxrs status` shows it ({self._problem()})"
+        )
+
+    async def ask(self, what: str, question: Callable[[], Awaitable[T]]) -> T:
+        """Ask something that may need the registry. Raises RegistryAway when it does."""
+        asking: asyncio.Future[T] = beside(_result_of, question)
+        away_ms = await self._answer_or_away(asking)
+        if away_ms is None:
+            return asking.result()
+        asking.cancel()
+        raise RegistryAway(f"{self._told(away_ms)}: {what} must wait ({self._problem()})")
+
+    async def _answer_or_away(self, working: asyncio.Future[T]) -> int | None:
+        while not working.done():
+            await asyncio.wait((working,), timeout=LOOK_S)
+            away_ms = self._away_ms()
+            if not working.done() and away_ms is not None and away_ms >= ANSWER_MS:
+                return away_ms
+        return None
+
+    def _over(self, made: asyncio.Future[Any]) -> None:
+        self._under_way.pop(made, None)
+        if not made.cancelled():
+            made.exception()  # is told to whoever waits yet, and otherwise is in the history
+
+    def _told(self, away_ms: int) -> str:
+        return f"registry away for {away_ms / 1_000:.0f} s"
+
+
+async def _result_of(work: Callable[[], Awaitable[T]]) -> T:
+    return await work()

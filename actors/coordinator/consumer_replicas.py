@@ -1,0 +1,318 @@
+"""`ConsumerReplicas`: how many consumers a group should have, their names, and what of that
+survives a coordinator.
+
+Rules of this file. One change of the consumers at a time. What must survive the coordinator
+(handler, members, their actors, whether the group is paused) is in the document `crew` of the
+group's registry. The document is saved after each change; a consumer that it does not list is an
+orphan and is killed at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import ray
+
+from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.free_resources import free_by_node, needs_of, unplaced
+from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import GroupSpec
+from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
+from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS, take_over
+from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.declare import CONSUMERS_MAX, Effect
+from pxrs_ray.config.diff import differences
+from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
+from pxrs_ray.group.events import Configure, Plan
+from pxrs_ray.group.incarnations import forget
+from pxrs_ray.model import Incarnation, Member, MemberId
+from pxrs_ray.store.rules import check_member
+from pxrs_ray.supervision.supervisor import Supervisor
+
+
+class ConsumerReplicas:
+    """The wanted consumers of one group. For the coordinator's event loop."""
+
+    def __init__(
+        self, spec: GroupSpec, host: GroupRuntime, keep: Callable[[str], Awaitable[object]]
+    ) -> None:
+        self.spec = spec
+        self.crew: ConsumerSupervisor | None = None
+        self.incarnations: dict[MemberId, Incarnation] = {}
+        self._host = host
+        self._keep = keep
+        self._given_options: dict[str, Any] = {}
+        self._changing = asyncio.Lock()
+        self._saving = asyncio.Lock()
+        self._stale = False
+        self._owed: dict[str, frozenset[Effect]] = {}
+        self._keeping: asyncio.Task[None] | None = None
+        self._supervisor = Supervisor(f"group {spec.group}")
+
+    @property
+    def replicas(self) -> Mapping[MemberId, ConsumerReplica]:
+        """Every wanted consumer by name."""
+        return self.crew.replicas if self.crew is not None else {}
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    async def start(
+        self, handler: HandlerRef, consumers: int, ray_options: Mapping[str, Any]
+    ) -> None:
+        """Start `consumers` with `handler`; a group that runs another handler is replaced."""
+        check_count(consumers)
+        check_ray_options(ray_options)
+        async with self._changing:
+            self._given_options.update(ray_options)
+            spec = replace(self.spec, config=self._with_given(self.spec.config))
+            if self.crew is not None and self.crew.replicas:
+                if self.crew.handler == handler and spec == self.spec:
+                    await self._scale(self.crew, consumers)
+                    return
+                await self.crew.stop("replaced by another handler")
+            self.spec = spec
+            self.crew = self._new_crew(handler)
+            await self.crew.add(self._new_names(consumers))
+
+    async def scale(self, consumers: int) -> None:
+        """Have exactly this many consumers; those on draining nodes go first, then those that own
+        least."""
+        check_count(consumers)
+        async with self._changing:
+            await self._scale(self._running(), consumers)
+
+    async def _scale(self, crew: ConsumerSupervisor, consumers: int) -> None:
+        missing = consumers - len(crew.replicas)
+        if missing > 0:
+            await crew.add(self._new_names(missing))
+        elif missing < 0:
+            await crew.remove(self._least_loaded(-missing), "scaled in")
+
+    async def stop(self) -> None:
+        """Drain and end every consumer; the group keeps its checkpoints."""
+        async with self._changing:
+            if self.crew is not None:
+                await self.crew.stop("stopped")
+                self.crew = None
+                await self.save()
+
+    async def add_consumer(self, member: MemberId) -> None:
+        """Start one more consumer, by this name."""
+        check_member(Member(member or " ", 1))
+        async with self._changing:
+            crew = self._running()
+            if member in crew.replicas or member in self._host.core.state.members:
+                raise AlreadyExists(
+                    f"{member} is a consumer of {self.spec.group} already: choose another name"
+                )
+            await crew.add([member])
+
+    async def remove_consumer(self, member: MemberId) -> None:
+        """Drain one consumer and end it."""
+        async with self._changing:
+            crew = self._running()
+            if member not in crew.replicas:
+                known = sorted(crew.replicas)
+                raise NotFound(f"no consumer {member!r} in {self.spec.group}; there are {known}")
+            await crew.remove([member], "removed")
+
+    async def restart_consumer(self, member: MemberId) -> None:
+        """End one consumer's process, and start it anew; returns when it is on its way."""
+        crew = self._running()
+        if member not in crew.replicas:
+            raise NotFound(
+                f"no consumer {member!r} in {self.spec.group}; there are {sorted(crew.replicas)}"
+            )
+        await crew.restart(member)
+
+    def actors(self) -> set[str]:
+        """Every actor that belongs to a consumer of now, one that hands over included."""
+        return self.crew.actors() if self.crew is not None else set()
+
+    async def leave_nodes(self, nodes: Collection[str]) -> None:
+        """Let the consumers on these nodes hand over, and start them anew elsewhere."""
+        if not any(replica.node in nodes for replica in self.replicas.values()):
+            return
+        async with self._changing:
+            gone = [name for name, replica in self.replicas.items() if replica.node in nodes]
+            if self.crew is not None:
+                await self.crew.replace(gone, "its node is drained")
+
+    async def reconfigure(self, config: GroupConfig) -> None:
+        """Take on another configuration: who must react is what its options declare."""
+        async with self._changing:
+            wanted = self._with_given(config)
+            found = differences(self.spec.config, wanted)
+            # Cut off, or refused by a handler, it is owed to the next call.
+            self._owed |= {one.option: frozenset(one.changes) for one in found}
+            self.spec = replace(self.spec, config=wanted)
+            await self._carry_out(self._owed, wanted)
+            self._owed.clear()
+
+    async def _carry_out(self, owed: Mapping[str, frozenset[Effect]], config: GroupConfig) -> None:
+        who = frozenset[Effect]().union(*owed.values())
+        if Effect.COORDINATOR in who:
+            members = self._host.core.state.members
+            await self._host.submit(
+                Configure(
+                    assignor=config.assignor,
+                    static_map=config.static_owners,
+                    lease_ms=config.lease_ms,
+                    revoke_deadline_ms=config.revoke_deadline_ms,
+                    prepare_ms=config.prepare_ms,
+                    tenant=config.tenant or self.spec.group,
+                    grace_ms=config.grace_ms,
+                    weights={name: config.weight_of(name) for name in members},
+                )
+            )
+        crew = self.crew
+        if crew is None:
+            return
+        crew.spec = self.spec
+        if who & OF_CONSUMERS:
+            for member in await take_over(crew.replicas.values(), config):
+                await crew.replace([member], "replaced for another configuration")
+        if "consumers" in owed:
+            await self._scale(crew, config.consumers)
+
+    async def plan(self, consumers: int) -> Plan:
+        """What having that many consumers would move."""
+        check_count(consumers)
+        have = len(self.replicas)
+        fresh = self._new_names(max(0, consumers - have))
+        add = [Member(name, 1, self.spec.config.weight_of(name)) for name in fresh]
+        members = self._host.core.state.members
+        gone = [name for name in self._least_loaded(have - consumers) if name in members]
+        found = self._host.core.plan(f"{have} to {consumers} consumers", add=add, remove=gone)
+        needs = needs_of(self.spec.config.ray_options)
+        free = await gcs.ask("list", free_by_node) if needs and add else {}
+        hand_overs = self._host.tally.hand_overs_ms
+        return replace(
+            found,
+            pause_ms=round(statistics.median(hand_overs)) if hand_overs else None,
+            unplaced=unplaced(len(add), needs, free),
+        )
+
+    def _running(self) -> ConsumerSupervisor:
+        if self.crew is None:
+            raise UsageError(
+                f"group {self.spec.group} has not been started: group.start(handler) comes first"
+            )
+        return self.crew
+
+    def _new_crew(self, handler: HandlerRef) -> ConsumerSupervisor:
+        return ConsumerSupervisor(self.spec, self._host, handler, self.incarnations, self._changed)
+
+    def _with_given(self, config: GroupConfig) -> GroupConfig:
+        """`config` with the Ray options that `start` was given put on top."""
+        options = {**config.ray_options, **self._given_options}
+        return config.model_copy(update={"ray_options": options})
+
+    def _new_names(self, count: int) -> list[MemberId]:
+        taken = self.replicas.keys() | self._host.core.state.members.keys()
+        free = (f"{self.spec.group}-{n}" for n in range(CONSUMERS_MAX * 2))
+        fresh = (name for name in free if name not in taken)
+        return [next(fresh) for _ in range(count)]
+
+    def _least_loaded(self, count: int) -> list[MemberId]:
+        """Which go first: those on the node that is drained soonest, then those that own least."""
+        owned = self._host.core.state.owned
+        here = ray.get_runtime_context().get_node_id()
+        on_node = Counter(replica.node for replica in self.replicas.values())
+
+        def cost(name: MemberId) -> tuple[bool, int, str, int]:
+            node = self.replicas[name].node
+            return (node == here, on_node[node], node, len(owned.get(name, ())))
+
+        newest_first = sorted(self.replicas, reverse=True)
+        return sorted(newest_first, key=cost)[: max(0, count)]
+
+    # --- keeping ----------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self._stale = True
+        if self._keeping is None or self._keeping.done():
+            self._keeping = self._supervisor.keep("keeping the crew", self._save_until_kept)
+
+    async def _save_until_kept(self) -> None:
+        while self._stale:
+            await self.save()
+
+    async def save(self) -> None:
+        """Keep everything as it is now; saves of one group follow one another."""
+        async with self._saving:
+            forget(self.incarnations, self.replicas.keys() | self._host.core.state.members.keys())
+            document = ReplicasDocument(
+                self._host.core.settings.paused,
+                self.incarnations,
+                self._given_options,
+                self.crew.handler if self.crew is not None else None,
+                {
+                    replica.member: (replica.incarnation, replica.actor)
+                    for replica in self.replicas.values()
+                },
+            )
+            self._stale = False  # what changes from here on is not in this document
+            try:
+                await self._keep(document.to_text())
+            except BaseException:
+                self._stale = True
+                raise
+
+    async def restore(self, kept: ReplicasDocument) -> None:
+        """Go on with what a former coordinator kept."""
+        self.incarnations.update(kept.incarnations)
+        noted = {actor for _, actor in kept.members.values()}
+        topology, group = self.spec.topology, self.spec.group
+        end = partial(kill_orphans, topology, group, lambda: noted | self.actors())
+        self._supervisor.keep("ending orphans", end)
+        if kept.handler is None:
+            return
+        self._given_options = dict(kept.ray_options)
+        self.spec = replace(self.spec, config=self._with_given(self.spec.config))
+        self.crew = self._new_crew(kept.handler)
+        for member, (incarnation, actor) in kept.members.items():
+            # It may have joined anew since the document was saved.
+            newest = max(incarnation, self._host.core.newest_incarnation(member))
+            await self.crew.reattach(ConsumerReplica(member, newest, actor))
+
+    def let_go(self) -> None:
+        """Watch nobody any more; every consumer goes on, and is found by the next start."""
+        for replica in self.replicas.values():
+            for task in list(replica.tasks):
+                task.cancel()
+        self.crew = None
+
+    async def close(self, *, graceful: bool) -> None:
+        """End every consumer; what is kept stays as it is, for the next start."""
+        if self.crew is not None:
+            if graceful:
+                await self.crew.stop("the topology shuts down")
+            await self.crew.abandon()
+
+
+def check_ray_options(options: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that the registry cannot keep for the next coordinator."""
+    try:
+        json.dumps(options, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"Ray options of a group must be numbers, texts, lists and tables, so that a consumer "
+            f"can be replaced at any time: {error}"
+        ) from None
+
+
+def check_count(consumers: int) -> None:
+    """Raise UsageError for a number of consumers that makes no sense."""
+    if not 0 <= consumers <= CONSUMERS_MAX:
+        raise UsageError(f"a group has 0 to {CONSUMERS_MAX} consumers, not {consumers}")

@@ -1,0 +1,395 @@
+"""`Coordinator`: the one detached actor of a topology. It holds the core's `GroupCoordinator`s.
+
+Rules of this file. The store is the truth: what the topology is made of (its configuration, its
+groups, their consumers) is kept there as documents. So an actor that Ray restarts, on this node or
+another, goes on with exactly the same. It finds buffers and consumers again by name and causes no
+ownership change. Every method that members call is idempotent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.node_watch import NodeWatch, asked_of
+from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
+from pxrs_ray.actors.cluster.watchdog import watched
+from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.specs import GroupSpec
+from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
+from pxrs_ray.actors.coordinator.commands import Commands
+from pxrs_ray.actors.coordinator.deletion import Deletion
+from pxrs_ray.actors.coordinator.drain_watch import DrainWatch
+from pxrs_ray.actors.coordinator.group_controller import GroupController
+from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S
+from pxrs_ray.actors.coordinator.known_ends import DOCUMENT as KNOWN_ENDS_DOCUMENT
+from pxrs_ray.actors.coordinator.metrics import Sources, TopologyMetrics
+from pxrs_ray.actors.coordinator.registry_actor import open_store_for
+from pxrs_ray.actors.coordinator.registry_witness import RegistryWitness
+from pxrs_ray.actors.coordinator.startup import Startup, patiently
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
+from pxrs_ray.actors.coordinator.topology_documents import TopologyDocuments
+from pxrs_ray.actors.coordinator.topology_status import topology_status
+from pxrs_ray.clock import SystemClock, wall_ms
+from pxrs_ray.config import Difference, PxrsConfig
+from pxrs_ray.config.declare import Effect
+from pxrs_ray.config.document import CONFIG, decode
+from pxrs_ray.config.withheld import with_what_stays, without
+from pxrs_ray.data.protocol import BufferStats, QueueSpec
+from pxrs_ray.errors import NotFound, StoreError, UsageError
+from pxrs_ray.group.custom_assignor import check_assignor
+from pxrs_ray.json_logging import start_journal
+from pxrs_ray.model import Outcome
+from pxrs_ray.status.answers import GroupStatus, History, TopologyStatus
+from pxrs_ray.store.registry import RegistryStore
+from pxrs_ray.supervision.supervisor import Supervisor, problems_here, within
+from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
+from pxrs_ray.topology.seal import Seal, new_key, seal_of
+from pxrs_ray.topology.tombstones import DOCUMENT as ENDS_DOCUMENT
+from pxrs_ray.topology.tombstones import Tombstones, ends_from
+
+logger = logging.getLogger(__name__)
+
+# The store's thread and the event loop want the interpreter in turns, many times a commit; at
+# Python's usual 5 ms a turn each would wait for the other.
+SWITCH_S = 0.000_5
+
+# Less than callers wait: they are told what the start waits for.
+START_WAIT_S = 50.0
+UNDO_WAIT_S = 5.0
+
+
+class Coordinator(TopologyDocuments, Deletion):
+    """The coordinator of one topology. Use it through
+    `pxrs_ray.actors.client.topology.Topology`."""
+
+    def __init__(self, config: PxrsConfig, buffers: int, seal_key: bytes | None = None) -> None:
+        self._config = config
+        self._seal_key = seal_key or new_key()
+        self._buffer_count = buffers
+        self._started_s = wall_ms() / 1_000
+        self._starting = Startup(f"topology {config.name}", self._start, self._undo)
+        self._clock = SystemClock()
+        self._groups: dict[str, GroupController] = {}
+        self._store: RegistryStore
+        self._thread: StoreThread
+        self._pool: BufferPool
+        self._high_water: RegistryWitness
+        self._drains: DrainWatch
+        self._reporting: asyncio.Task[None]
+        self._keeping: list[asyncio.Task[None]]
+        start_journal(topology=config.name, actor="coordinator")
+        sys.setswitchinterval(SWITCH_S)
+        keep_what_is_loaded()
+        self._closing = False
+        self._changing = asyncio.Lock()
+        self._ends = Tombstones()
+        self._half_applied = False
+        self._may_begin = False
+        self._deployed = self._accepted = ""
+        self.accepts_loss = False
+        self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
+        self.changes = Commands(self.registry_away_ms, lambda: self._thread.problem)
+        self.topology_id = ""
+        self.seal: Seal
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def registry_away_ms(self) -> int | None:
+        """For how long the registry has been away; None while it is not known to be."""
+        return self._thread.away_ms() if hasattr(self, "_thread") else None
+
+    async def _ready(self) -> None:
+        """Return when this incarnation has recovered; the first caller makes it begin."""
+        if self._closing:
+            raise NotFound(f"topology {self._config.name} is being shut down")
+        await self._starting.wait(START_WAIT_S)
+
+    async def _undo(self) -> None:
+        """Take back what a start that failed has left: the next one begins from nothing."""
+        for controller in self._groups.values():
+            controller.autoscale.close()
+            controller.replica_set.let_go()
+            await controller.let_go()
+        self._groups.clear()
+        if hasattr(self, "_homing"):
+            await self._moving.close()
+            await self._homing.close()
+        if hasattr(self, "_pool"):
+            self._pool.stop_watching()
+        if hasattr(self, "_thread"):
+            with suppress(TimeoutError, StoreError):
+                await within(UNDO_WAIT_S, self._thread.close())
+
+    async def _start(self) -> None:
+        config = self._config
+        self._watched.begin()
+        self._thread = StoreThread(lambda: open_store_for(config))
+        self._store = await self._thread.open()
+        self._thread.look_by(partial(self._store.documents, config.name))
+        self._nodes = NodeWatch(asked_of(config, make=True))
+        await self._check_begun()
+        registry_id = await self._thread.call_until_known(self._store.create)
+        kept = not config.store_url.startswith("memory:")
+        folder = config.topology_dir
+        self._high_water = await patiently(
+            lambda strict: RegistryWitness(folder, registry_id, kept=kept, strict=strict)
+        )
+        # A registry in memory is another each time: nothing that it knew is missed.
+        self.accepts_loss = not kept or bool(self._high_water.accepted)
+        self._accepted = self._high_water.accepted
+        self.seal, self._seal_problem = await patiently(
+            lambda strict: seal_of(folder, self._seal_key, strict=strict)
+        )
+        await self._lead()
+        documents = await self._thread.call_until_known(self._store.documents, config.name)
+        self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
+        self._high_water.note_topology(self.topology_id)
+        self._deployed = documents.get("deployed", "")
+        self._ends = ends_from(documents.get(ENDS_DOCUMENT, ""))
+        if "config" in documents:
+            self._config = config = decode(documents["config"].encode(), config.store)
+        going = self._ends
+        short = tuple(self._short(name) for name in going.groups)
+        config = without(config, short, tuple(self._short(name) for name in going.queues))
+        await self._keep_config(config)
+        where, lease_s = str(config.topology_dir), config.lease_ttl_seconds
+        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s)
+        self._pool.grants.generation = self._generation
+        self._pool.confirm = self._confirm_leading
+        self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
+        await self._find_homes(documents.get(HOMES_DOCUMENT, ""))
+        if going.topology:
+            raise NotFound(
+                f"topology {config.name} is being deleted, and nothing of it runs any more: "
+                f"`pxrs down {config.name} --delete` finishes it"
+            )
+        await self._check_identity()
+        await self._pool.grant()
+        self._pool.keep_granting()
+        known = {name for name in documents.get("groups", "").split("\n") if name}
+        for name in sorted(known - going.groups.keys()):
+            self._groups[name] = controller = self._new_shell(name, config)
+            await controller.lead()
+        await self._open_queues(config)
+        for controller in self._groups.values():
+            await controller.go_on()
+        await self._try_to_finish()
+        self._high_water.settled()
+        self.accepts_loss = not kept
+        self._pool.watch(self._reopen)
+        self._homing.keep_on()
+        self._leave_will(self._pool.met())
+        self._keeping = self._keep_up()
+        replica_sets = partial(
+            map, lambda controller: controller.replica_set, self._groups.values()
+        )
+        self._drains = DrainWatch(replica_sets, self._moving.leave_nodes)
+        metrics = TopologyMetrics(config.name)
+        report = partial(metrics.report_for_ever, self._metric_sources)
+        self._reporting = Supervisor(config.name).keep("metrics", report)
+
+    async def _metric_sources(self) -> Sources:
+        recent_ms = list(self._thread.recent_ms)
+        self._thread.recent_ms.clear()
+        tallies = {name: controller.host.tally for name, controller in self._groups.items()}
+        return Sources(await self.status(), tallies, await self._pool.stats(), recent_ms)
+
+    async def ping(self, begin: bool = False) -> tuple[str, int, float]:
+        """Fingerprint, process id, and when this incarnation began.
+
+        With `begin`, a registry that is nowhere is begun here: `deploy` says so, and nobody else.
+        """
+        self._may_begin = self._may_begin or begin
+        await self._ready()
+        return self._config.fingerprint(), os.getpid(), self._started_s
+
+    async def shutdown(self, keep_data: bool = True) -> list[str]:
+        """Stop everything gracefully where it can be, and name the actors that must be killed."""
+        await self._ready()
+        async with self._changing:
+            await self._shut_down()
+        actors = [name for controller in self._groups.values() for name in controller.actor_names()]
+        return [*actors, *self._pool.actor_names()]
+
+    async def _shut_down(self) -> None:
+        if self._closing:
+            return
+        for controller in self._groups.values():
+            await controller.close(graceful=True)
+        self._closing = True
+        self._drains.close()
+        await self._moving.close()
+        await self._homing.close()
+        self._reporting.cancel()
+        for task in self._keeping:
+            task.cancel()
+        await self._pool.close()
+        await self._thread.close()
+
+    # --- configuration ----------------------------------------------------------------------------
+
+    async def config(self) -> PxrsConfig:
+        """What is in force."""
+        await self._ready()
+        return self._config
+
+    async def apply(self, wanted: PxrsConfig, dry_run: bool = False) -> tuple[Difference, ...]:
+        """Change what may be changed live, one caller after the other; answer what differed.
+
+        Groups and queues stay though `wanted` does not name them: commands of their own remove
+        them. Raises UsageError naming what cannot be had live, and then nothing has changed.
+        """
+        await self._ready()
+        async with self._changing:
+            return await self._apply(wanted, dry_run)
+
+    async def _apply(self, wanted: PxrsConfig, dry_run: bool) -> tuple[Difference, ...]:
+        if not dry_run:
+            names = [*wanted.queues, *wanted.groups]
+            await self._try_to_finish([wanted.full_name(name) for name in names])
+        wanted = with_what_stays(wanted, self._config)
+        found = self._config.diff(wanted)
+        fixed = [str(difference) for difference in found if not difference.allowed]
+        if fixed:
+            raise UsageError(
+                f"topology {self._config.name} runs with another configuration, and these "
+                "options cannot change while it holds messages:\n  "
+                + "\n  ".join(fixed)
+                + "\nDeploy under another name, or with the options it has"
+            )
+        for group in wanted.groups.values():
+            check_assignor(group.assignor)
+        if dry_run or not (found or self._half_applied):
+            return found
+        # Cut off from here on (a buffer that is away), all of it is done again by the next call.
+        of_buffers = any(Effect.BUFFERS in one.changes for one in found) or self._half_applied
+        self._half_applied = True
+        await self._keep_config(wanted)
+        if of_buffers:
+            await self._open_queues(wanted)
+        for name, group in wanted.groups.items():
+            controller = self._groups.get(wanted.full_name(name))
+            if controller is not None:
+                controller.follow(wanted)
+                await controller.reconfigure(group)
+        self._half_applied = False
+        return found
+
+    async def _keep_config(self, config: PxrsConfig) -> None:
+        """Make `config` what is in force; nobody sees it before it is durable."""
+        await self._put_document("config", CONFIG.encode_text(config))
+        self._config = config
+
+    async def _put_document(self, name: str, text: str) -> None:
+        outcome = await self._thread.call_until_known(
+            self._store.put_document, self._config.name, self._generation, name, text
+        )
+        if outcome is not Outcome.APPLIED:
+            self.deposed(self._config.name, RuntimeError("a newer coordinator leads"))
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    async def queue(self, name: str) -> tuple[QueueSpec, PxrsConfig, int]:
+        """The queue as buffers and producers know it, the configuration, and how many buffers."""
+        await self._ready()
+        return self._spec(name), self._config, self._buffer_count
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    def _controller(self, group: str) -> GroupController:
+        try:
+            return self._groups[group]
+        except KeyError:
+            known = ", ".join(sorted(self._groups)) or "none"
+            raise NotFound(
+                f"no group {group!r} in topology {self._config.name}; there are: {known}"
+            ) from None
+
+    async def group_spec(self, group: str) -> GroupSpec:
+        """A group as its members must know it."""
+        await self._ready()
+        return self._controller(group).spec
+
+    async def handler(self, group: str) -> HandlerRef | None:
+        """What a group's consumers call; None when it was not started."""
+        await self._ready()
+        crew = self._controller(group).replica_set.crew
+        return crew.handler if crew is not None else None
+
+    async def command(self, group: str, name: str, *arguments: Any) -> Any:
+        """Carry out a command on a group; see `GroupController.command`."""
+        await self._ready()
+        return await self._controller(group).command(name, *arguments)
+
+    async def member(self, group: str, name: str, *arguments: Any) -> Any:
+        """Answer a member of a group; see `MemberApi`."""
+        await self._ready()
+        return await self._controller(group).members.call(name, *arguments)
+
+    # --- Owner: called by group shells ------------------------------------------------------------
+
+    def deposed(self, group: str, error: BaseException) -> None:
+        """Another coordinator leads, or we are broken: end. Ray restarts the one that it knows."""
+        logger.error("coordinator of %s ends (%s): %s", self._config.name, group, error)
+        os._exit(1)
+
+    def led(self, group: str, generation: int, version: int) -> None:
+        """Remember on this node's disk how far the registry had come."""
+        self._high_water.note(group, generation, version)
+
+    def check_led(self, group: str, generation: int, version: int) -> None:
+        """Raise StoreCorrupted when the registry is behind what it had accepted before."""
+        self._high_water.check(group, generation, version)
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    async def status(self) -> TopologyStatus:
+        """Everything, at this moment."""
+        await self._ready()
+        return await topology_status(
+            self._config,
+            self._started_s,
+            self._pool,
+            self._homing,
+            self._groups.values(),
+            self._thread,
+            self._store.describe(),
+            self._problems(),
+            self.changes.waiting(),
+        )
+
+    def _problems(self) -> list[str]:
+        sealed = [self._seal_problem] if self._seal_problem else []
+        homes = [*self._homing.problems(), *self._moving.problems()]
+        return [*gcs.problems(), *self._high_water.problems, *sealed, *homes, *problems_here()]
+
+    async def group_status(self, group: str) -> GroupStatus:
+        """One group, at this moment."""
+        await self._ready()
+        controller = self._controller(group)
+        checkpoints = controller.checkpoints()
+        ends, _ = await asyncio.gather(
+            self._pool.ends(controller.spec.queue, ASK_WAIT_S), self._thread.look(ASK_WAIT_S)
+        )
+        return await controller.status(checkpoints, ends)
+
+    async def buffer_stats(self) -> dict[int, BufferStats]:
+        """What each buffer has done and holds; those that are away are missing."""
+        await self._ready()
+        return await self._pool.stats()
+
+    async def history(self, group: str, after_version: int, limit: int) -> History:
+        """The newest `limit` changes of a group after `after_version`."""
+        await self._ready()
+        self._controller(group)
+        changes = await self._thread.call(
+            self._store.changes, self._controller(group).key, after_version, limit
+        )
+        return History(group, tuple(changes))

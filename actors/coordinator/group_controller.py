@@ -1,0 +1,384 @@
+"""`GroupController`: one group on the coordinator: its core, its consumers, its documents.
+
+Rules of this file. Each part has one job. `GroupRuntime` decides and stores, `MemberApi` answers
+members, `ConsumerReplicas` holds the wanted consumers. This class connects them and passes each
+event to the part that it concerns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pxrs_ray.actors.consumer.specs import GroupSpec
+from pxrs_ray.actors.coordinator.autoscaler import Autoscaler
+from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
+from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas, check_count
+from pxrs_ray.actors.coordinator.group_runtime import SWEEP_MS_MAX, GroupRuntime
+from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
+from pxrs_ray.actors.coordinator.log_witness import LogWitness
+from pxrs_ray.actors.coordinator.member_api import MemberApi
+from pxrs_ray.actors.coordinator.new_group import Floor, first_rows, make_rows, settle_rows
+from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
+from pxrs_ray.actors.coordinator.seeks import seek
+from pxrs_ray.actors.coordinator.store_thread import StoreThread
+from pxrs_ray.clock import Clock, wall_ms
+from pxrs_ray.config import GroupConfig, PxrsConfig
+from pxrs_ray.data.protocol import LogEnds
+from pxrs_ray.errors import PxrsError, UsageError
+from pxrs_ray.group.event_checks import check_call
+from pxrs_ray.group.events import Configure, Dismiss, Rebalance
+from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
+from pxrs_ray.status.answers import GroupStatus
+from pxrs_ray.status.standstill import Standstill
+from pxrs_ray.store.registry import RegistryStore
+from pxrs_ray.supervision.passing_trouble import passes
+from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.topology.seal import Seal
+
+logger = logging.getLogger(__name__)
+
+PASSED_PAUSE_S = 1.0
+USE_LOOKED_AT = 1_000
+TOLD_WAIT_S = 2.0
+COMMANDS = frozenset(("pause", "resume", "rebalance", "seek", "release_scale"))
+STAFF_COMMANDS = frozenset(
+    ("start", "scale", "stop", "plan", "add_consumer", "remove_consumer", "restart_consumer")
+)
+
+
+class Owner(Protocol):
+    """What a group needs of its coordinator."""
+
+    seal: Seal
+    accepts_loss: bool
+
+    def deposed(self, group: str, error: BaseException) -> None:
+        """End this coordinator."""
+
+    def led(self, group: str, generation: int, version: int) -> None:
+        """These are durable in the registry."""
+
+    def check_led(self, group: str, generation: int, version: int) -> None:
+        """Raise StoreCorrupted when the registry has gone back."""
+
+    def floor(self, group: str) -> Floor:
+        """What was given out under this name before, by a registry that is gone or forgot it."""
+
+    def identity_of(self, queue: str) -> str:
+        """What is kept outside of this queue's messages bears this."""
+
+    async def check_leading(self) -> None:
+        """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
+
+
+class GroupController:
+    """One group of one coordinator incarnation."""
+
+    def __init__(
+        self,
+        group: str,
+        config: PxrsConfig,
+        store: RegistryStore,
+        thread: StoreThread,
+        clock: Clock,
+        pool: BufferPool,
+        owner: Owner,
+    ) -> None:
+        name = group.removeprefix(f"{config.prefix}.") if config.prefix else group
+        declared = config.resolved_group(name)
+        queue = config.resolved_queue(declared.queue)
+        self.key = f"{config.name}/{group}"
+        full_queue = config.full_name(declared.queue)
+        spec = GroupSpec(
+            config.name,
+            owner.identity_of(full_queue),
+            group,
+            full_queue,
+            queue.partitions,
+            pool.count,
+            declared,
+            queue.source_spec(),
+        )
+        self.host = GroupRuntime(self.key, store, thread, clock, self, config.history_keep)
+        self.follow(config)
+        self.replica_set = ConsumerReplicas(spec, self.host, self._keep_crew)
+        self.logs = LogWitness(spec, self.host, pool, lambda: owner.accepts_loss)
+        self.members = MemberApi(self.host, self.replica_set, self.logs)
+        self.autoscale = Autoscaler(self.replica_set, self.host, pool)
+        self._store = store
+        self._thread = thread
+        self._pool = pool
+        self._owner = owner
+        self._documents: Mapping[str, str] = {}
+        self._passed: asyncio.Task[None] | None = None
+        self._told: dict[PartitionId, Offset] = {}
+        self.used_ms = wall_ms()
+        self.distrusted = ""
+        self.standstill = Standstill()
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Make the group, and lead it: nothing of it is known to anybody before this returns."""
+        floor = self._owner.floor(self.key)
+        rows = await first_rows(self.spec, self._pool, floor)
+        await make_rows(self.key, rows, floor, self._store, self._thread)
+        await self.lead()
+        await settle_rows(self.host, rows)
+
+    async def lead(self) -> None:
+        """Take the next generation, and go on from what the registry holds."""
+        snapshot = await self._lead()
+        self._documents = await self._thread.call_until_known(self._store.documents, self.key)
+        await self.host.start(snapshot, _settings(self.spec, self._kept_crew().paused))
+        self._owner.led(self.key, snapshot.generation, snapshot.last_version)
+
+    async def _lead(self) -> Snapshot:
+        over = self._owner.floor(self.key).generation if self._owner.accepts_loss else 0
+        while True:
+            snapshot = await self._thread.call_until_known(
+                self._store.lead, self.key, self.spec.partitions, f"pid {os.getpid()}"
+            )
+            # A registry that went back has given generations out before: on above them.
+            if snapshot.generation > over:
+                break
+        self._owner.check_led(self.key, snapshot.generation, snapshot.last_version)
+        return snapshot
+
+    async def go_on(self) -> None:
+        """Register with the logs, and find the consumers that a former coordinator left."""
+        await self.logs.check()
+        await self._remember_use()
+        await self._tell_passed()
+        self.tell_buffers()
+        supervisor = Supervisor(f"group {self.key}")
+        self._passed = supervisor.keep("telling the logs", self._passed_loop)
+        await self.replica_set.restore(self._kept_crew())
+        self.autoscale.configure(self.spec.config.scaling)
+
+    async def _remember_use(self) -> None:
+        """When anybody was last a member, as the history tells; coordinators come and go."""
+        after = max(0, self.host.core.state.version - USE_LOOKED_AT)
+        call = self._thread.call_until_known
+        changes = await call(self._store.changes, self.key, after, USE_LOOKED_AT)
+        used = [change.at_ms for change in changes if change.kind != "led"]
+        self.used_ms = max(used) if used else min((c.at_ms for c in changes), default=wall_ms())
+
+    @property
+    def spec(self) -> GroupSpec:
+        """The group as its consumers must know it."""
+        return self.replica_set.spec
+
+    async def _keep_crew(self, text: str) -> None:
+        generation = self.host.core.state.generation
+        await self._thread.call_until_known(
+            self._store.put_document,
+            self.key,
+            generation,
+            "crew",
+            self._owner.seal.sealed(f"{self.key}/crew", text),
+        )
+
+    def _kept_crew(self) -> ReplicasDocument:
+        """What a former coordinator kept; of what nobody of ours wrote, nothing that is code."""
+        kept = self._documents.get("crew", "")
+        text, ours = self._owner.seal.opened(f"{self.key}/crew", kept)
+        crew = ReplicasDocument.from_text(text)
+        if ours or not kept:
+            return crew
+        self.distrusted = (
+            "what the registry says of this group's consumers bears no seal of this topology, as "
+            "it is on another node, or when somebody else wrote it: start them again with `pxrs "
+            "up FILE`, or with group.start(handler)"
+        )
+        return crew.without_code()
+
+    async def close(self, *, graceful: bool) -> None:
+        """End everything of this group, its consumers included."""
+        self.autoscale.close()
+        await self.replica_set.close(graceful=graceful)
+        if self._passed is not None:
+            self._passed.cancel()
+        try:
+            await self.host.settle()
+            await self._pool.passed(self.spec.queue, self.spec.group, self.checkpoints())
+        except Exception as error:  # noqa: BLE001 - halted, or a buffer is away: it ends all the same
+            logger.info("%s ends without a last word: %s", self.spec.group, error)
+        await self.host.close()
+
+    async def let_go(self) -> None:
+        """Give up a group that could not be begun: nobody has heard of it."""
+        if self._passed is not None:
+            self._passed.cancel()
+        await self.host.close()
+
+    def actor_names(self) -> list[str]:
+        """The actors that this group has now."""
+        return [replica.actor for replica in self.replica_set.replicas.values()]
+
+    async def meet(self, index: int) -> None:
+        """A buffer has come back: hear what its logs know of us, and tell them what we know."""
+        await self.logs.check()
+        spec = self.spec
+        await self._pool.passed_on(index, spec.queue, spec.group, self.checkpoints())
+
+    def tell_buffers(self) -> None:
+        """Repeat which epochs are current, for a buffer that may have forgotten."""
+        epochs = {row.partition: row.epoch for row in self.host.core.state.rows if row.epoch}
+        self._pool.fence(self.spec.queue, self.spec.group, epochs)
+
+    async def _tell_passed(self) -> None:
+        """Register with the logs; a buffer that has no lease now is asked again in a second."""
+        stands = self.checkpoints()
+        try:
+            await self._pool.passed(self.spec.queue, self.spec.group, stands)
+        except PxrsError as error:
+            if not passes(error):
+                raise
+            logger.info("%s is told to its logs later: %s", self.spec.group, error)
+        else:
+            self._told = stands
+
+    async def _passed_loop(self) -> None:
+        told = self._told
+        while True:
+            await asyncio.sleep(PASSED_PAUSE_S)
+            await self.logs.try_again()
+            if self.host.core.state.members:
+                self.used_ms = wall_ms()
+            now = self.checkpoints()
+            moved = {p: offset for p, offset in now.items() if told.get(p) != offset}
+            if not moved:
+                continue
+            try:
+                await self._pool.passed(self.spec.queue, self.spec.group, moved)
+                told = now
+            except Exception as error:  # noqa: BLE001 - told again in the next round
+                logger.info("a buffer is away, %s is told later: %s", self.spec.group, error)
+
+    @property
+    def registry_away_s(self) -> float | None:
+        """For how long the registry has been away; None while it is not known to be."""
+        away_ms = self._thread.away_ms()
+        return None if away_ms is None else away_ms / 1_000
+
+    def checkpoints(self) -> dict[PartitionId, Offset]:
+        """The checkpoint of each partition now."""
+        return {row.partition: row.checkpoint for row in self.host.core.state.rows}
+
+    # --- called by the runtime --------------------------------------------------------------------
+
+    def fence(self, group: str, epochs: dict[PartitionId, Epoch]) -> None:
+        """Pass on which epochs are over."""
+        self._pool.fence(self.spec.queue, self.spec.group, epochs)
+
+    def dismissed(self, group: str, dismiss: Dismiss) -> None:
+        """Let the supervisor end the actor of a removed member."""
+        if self.replica_set.crew is not None:
+            self.replica_set.crew.dismissed(dismiss)
+
+    def deposed(self, group: str, error: BaseException) -> None:
+        """Pass it on."""
+        self._owner.deposed(group, error)
+
+    async def lead_again(self, group: str) -> Snapshot:
+        """Lead anew after a fault, unless a newer coordinator does."""
+        await self._owner.check_leading()
+        return await self._lead()
+
+    def led(self, group: str, generation: int, version: int) -> None:
+        """Pass it on."""
+        self._owner.led(group, generation, version)
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    async def command(self, name: str, *arguments: Any) -> Any:
+        """Carry out one of COMMANDS or STAFF_COMMANDS."""
+        if name not in COMMANDS | STAFF_COMMANDS:
+            raise UsageError(f"groups have no command {name!r}")
+        method = getattr(self if name in COMMANDS else self.replica_set, name)
+        check_call(method, arguments)
+        if name == "scale":
+            check_count(arguments[0])
+            self.autoscale.pin(arguments[0])
+        return await method(*arguments)
+
+    async def pause(self) -> None:
+        """Let consumers finish what they hold, and fetch nothing more.
+
+        Returns when all have heard it, or when one that has not is as good as silent.
+        """
+        await self.host.submit(Configure(paused=True))
+        await self.host.told(TOLD_WAIT_S)
+        await self.replica_set.save()
+
+    async def resume(self) -> None:
+        """Fetch again."""
+        await self.host.submit(Configure(paused=False))
+        await self.replica_set.save()
+
+    def follow(self, config: PxrsConfig) -> None:
+        """Go by what the topology says of all groups."""
+        self.host.history_keep = config.history_keep
+        self.host.sweep_ms_max = min(SWEEP_MS_MAX, config.rebalance_interval_ms)
+
+    async def reconfigure(self, config: GroupConfig) -> None:
+        """Take on another configuration of this group."""
+        if config.scaling != self.spec.config.scaling:
+            self.autoscale.configure(config.scaling)
+        await self.replica_set.reconfigure(config)
+
+    async def release_scale(self) -> None:
+        """Let the load decide again how many consumers there are."""
+        self.autoscale.pin(None)
+
+    async def rebalance(self) -> None:
+        """Share out anew."""
+        await self.host.submit(Rebalance())
+
+    async def seek(
+        self, kind: str, value: int, partitions: Sequence[PartitionId] | None
+    ) -> dict[PartitionId, Offset]:
+        """Move checkpoints while running; answers the position of each partition afterwards."""
+        return await seek(self.spec, self.host, self._pool, kind, value, partitions)
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    async def status(
+        self, checkpoints: Mapping[PartitionId, Offset], ends: Mapping[PartitionId, LogEnds]
+    ) -> GroupStatus:
+        """This group at this moment; `checkpoints` are from before the logs told their ends."""
+        behind = {
+            partition: checkpoint
+            for partition, checkpoint in checkpoints.items()
+            if partition in ends and checkpoint < ends[partition].end_offset
+        }
+        crew = self.replica_set.crew
+        ages, infos = await asyncio.gather(
+            self._pool.ages(self.spec.queue, behind, ASK_WAIT_S) if behind else _nothing(),
+            crew.infos() if crew is not None else _nothing(),
+        )
+        unknown = unanswered(self._pool, self.spec.queue, self.spec.partitions, ends)
+        return group_status(self, checkpoints, ends, ages, infos, unknown)
+
+
+async def _nothing() -> dict[Any, Any]:
+    return {}
+
+
+def _settings(spec: GroupSpec, paused: bool) -> GroupSettings:
+    config = spec.config
+    return GroupSettings(
+        assignor=config.assignor,
+        static_map=config.static_owners,
+        tenant=config.tenant or spec.group,
+        lease_ms=config.lease_ms,
+        revoke_deadline_ms=config.revoke_deadline_ms,
+        prepare_ms=config.prepare_ms,
+        paused=paused,
+    )

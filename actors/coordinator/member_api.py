@@ -1,0 +1,143 @@
+"""`MemberApi`: the calls that members make of their group. All of them are idempotent.
+
+Rules of this file. A member that joins shows a token that is its own for as long as it lives (the
+actor's name; a random one for a consumer that pulls). A join whose answer was lost is repeated with
+the same token, and gets the same answer, also from the next coordinator: the token is kept with the
+member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pxrs_ray.actors.coordinator.consumer_replica import next_incarnation
+from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
+from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.log_witness import LogWitness
+from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
+from pxrs_ray.group.event_checks import check_call
+from pxrs_ray.group.events import (
+    Assignment,
+    Commit,
+    Heartbeat,
+    Join,
+    Leave,
+    Prepared,
+    Progress,
+    Release,
+)
+from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Outcome, PartitionId
+
+HEARD_WAIT_S = 1.0
+CALLS = frozenset(
+    ("join", "heartbeat", "watch", "commit", "release", "prepared", "leave", "refused")
+)
+# Of each partition: itself, epoch, checkpoint; then attempts and detail, where there are any.
+Row = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, int, str]
+
+
+class MemberApi:
+    """The calls of one group's members, both consumer actors and consumers that pull."""
+
+    def __init__(self, host: GroupRuntime, replica_set: ConsumerReplicas, logs: LogWitness) -> None:
+        self._host = host
+        self._replica_set = replica_set
+        self._logs = logs
+
+    async def call(self, name: str, *arguments: Any) -> Any:
+        """Carry out one of CALLS."""
+        if name not in CALLS:
+            raise UsageError(f"members have no call {name!r}")
+        method = getattr(self, name)
+        check_call(method, arguments)
+        return await method(*arguments)
+
+    async def join(
+        self, member: MemberId, token: str, lost: Incarnation = 0
+    ) -> tuple[Incarnation, Assignment | None]:
+        """Register a member, or give one that lost its membership (as `lost`) a new incarnation.
+
+        The newest incarnation of a name wins. Raises Fenced when a member comes back and another
+        one has taken its place, AlreadyExists for the name of a consumer actor.
+        """
+        core = self._host.core
+        label = f"session:{token}"
+        slot = core.state.members.get(member)
+        if slot is not None and label in slot.member.labels and slot.member.incarnation > lost:
+            number = slot.member.incarnation
+        elif member in self._replica_set.replicas:
+            number = self._rejoining(member, token, lost)
+        elif lost and core.newest_incarnation(member) > lost:
+            raise Fenced(f"{member}#{lost} was replaced by a newer incarnation")
+        else:
+            number = next_incarnation(self._host, self._replica_set.incarnations, member, lost)
+        config = self._replica_set.spec.config
+        joining = Member(member, number, config.weight_of(member), config.grace_ms, (label,))
+        reply = await self._host.submit(Join((joining,)))
+        return number, reply.assignment
+
+    def _rejoining(self, member: MemberId, actor: str, lost: Incarnation) -> Incarnation:
+        crew = self._replica_set.crew
+        assert crew is not None
+        if not lost:
+            raise AlreadyExists(f"{member} is the name of a consumer actor: choose another")
+        return crew.rejoining(member, actor)
+
+    async def heartbeat(
+        self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int]
+    ) -> Assignment | None:
+        """Renew a lease; the assignment comes along when the member has not seen it.
+
+        Raises StoreUnavailable when the lease is renewed and news for it waits for the registry.
+        """
+        lease_ms = self._host.core.settings.lease_ms
+        wait_s = min(HEARD_WAIT_S, lease_ms / 10_000)
+        return (await self._host.hear(Heartbeat(member, incarnation, seen), wait_s)).assignment
+
+    async def watch(
+        self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int], wait_ms: int
+    ) -> Assignment | None:
+        """Wait for an assignment that is newer than `seen`."""
+        return await self._host.watch(Heartbeat(member, incarnation, seen), wait_ms)
+
+    async def commit(
+        self, member: MemberId, incarnation: Incarnation, rows: Sequence[Row]
+    ) -> tuple[Outcome, ...]:
+        """Move checkpoints on; answered when they are durable."""
+        progress = tuple(Progress(*row) for row in rows)
+        return (await self._host.submit(Commit(member, incarnation, progress))).outcomes
+
+    async def release(
+        self, member: MemberId, incarnation: Incarnation, rows: Sequence[Row]
+    ) -> tuple[Outcome, ...]:
+        """Hand partitions back with their final checkpoints."""
+        progress = tuple(Progress(*row) for row in rows)
+        return (await self._host.submit(Release(member, incarnation, progress))).outcomes
+
+    async def prepared(
+        self, member: MemberId, incarnation: Incarnation, partitions: Sequence[PartitionId]
+    ) -> None:
+        """A member is ready to take partitions over."""
+        await self._host.submit(Prepared(member, incarnation, tuple(partitions)))
+
+    async def refused(
+        self,
+        member: MemberId,
+        incarnation: Incarnation,
+        epochs: Sequence[tuple[PartitionId, Epoch]],
+    ) -> None:
+        """Logs refused a member as one whose time is over, under these epochs.
+
+        Mostly they are right, and its newer assignment is on the way. Where it owns them yet,
+        the registry knows less than the logs: they are taken back, and granted above.
+        """
+        state = self._host.core.state
+        known = [(p, epoch) for p, epoch in epochs if 0 <= p < len(state.rows)]
+        ours = [p for p, epoch in known if state.holds(p, member, incarnation, epoch)]
+        if ours:
+            await self._logs.refused(ours)
+
+    async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:
+        """Begin to leave: the member is asked to hand its partitions back."""
+        await self._host.submit(Leave(member, incarnation, cause))

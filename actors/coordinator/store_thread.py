@@ -1,0 +1,189 @@
+"""`StoreThread`: calls a synchronous registry store from an event loop. One thread, calls in
+order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from pxrs_ray.backoff import Backoff
+from pxrs_ray.clock import wall_ms
+from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.status.answers import StoreStatus
+from pxrs_ray.store.registry import RegistryStore, StoreInfo
+from pxrs_ray.supervision.registry_watch import NOTICE_MS_MAX, RegistryWatch
+from pxrs_ray.supervision.supervisor import Supervisor, off_loop, within
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Calls that change the store, lease keep-alives (`renew`) not counted.
+WRITING = frozenset(("lead", "write", "put_document", "trim_changes", "restore", "remove_group"))
+PAUSE_FIRST_S = 0.05
+PAUSE_MOST_S = 1.0
+RECENT_KEPT = 10_000
+# An answer so young tells that the store is there.
+FRESH_S = 1.0
+
+
+class StoreThread:
+    """Runs every call to one store on a thread of its own, and notes how many there are, how long
+    they take and what fails."""
+
+    def __init__(self, make: Callable[[], RegistryStore]) -> None:
+        self._make = make
+        self._store: RegistryStore | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="pxrs-store")
+        self._supervisor = Supervisor("the registry")
+        self.calls = 0
+        self.writes = 0
+        self.busy_ms = 0.0
+        self.recent_ms: deque[float] = deque(maxlen=RECENT_KEPT)
+        self.down_since_s: float | None = None
+        self.problem = ""
+        self._watch = RegistryWatch()
+        self._answered = asyncio.Event()
+        self._answered_s = time.monotonic()
+        self._probe: Callable[[], object] | None = None
+        self._looking: asyncio.Future[None] | None = None
+        self._back: asyncio.Future[None] | None = None
+
+    async def open(self) -> RegistryStore:
+        """Make the store, on its thread."""
+        self._store = await off_loop(self._make, threads=self._pool)
+        return self._store
+
+    async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a method of the store once."""
+        started_s = time.perf_counter()
+
+        def make() -> T:
+            # On the thread, where calls follow one another: a call that waits its turn is not
+            # asked, and one that hangs is noticed from here on.
+            self._watch.asked(_monotonic_ms())
+            try:
+                found = method(*args, **kwargs)
+            except StoreUnavailable:
+                self._watch.failed(_monotonic_ms())
+                raise
+            except BaseException:
+                self._watch.answered()
+                raise
+            self._watch.answered()
+            return found
+
+        try:
+            answer = await off_loop(make, threads=self._pool)
+        except StoreUnavailable as error:
+            if self.down_since_s is None:
+                self.down_since_s = wall_ms() / 1_000
+            self.problem = str(error)
+            self._look_until_back()
+            raise
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # SystemExit on that thread is no wish to end this process.
+            raise RuntimeError(f"the store ended a call with {error!r}") from error
+        finally:
+            self.calls += 1
+            self.writes += getattr(method, "__name__", "") in WRITING
+            took_ms = (time.perf_counter() - started_s) * 1_000
+            self.busy_ms += took_ms
+            self.recent_ms.append(took_ms)
+        self.down_since_s, self.problem = None, ""
+        self._answered_s = time.monotonic()
+        self._answered.set()
+        return answer
+
+    async def call_until_known(
+        self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call until the outcome is known, however long the store is down.
+
+        The method must be idempotent: it is repeated as it stands. `down_since_s` tells of it.
+        """
+        backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
+        while True:
+            try:
+                return await self.call(method, *args, **kwargs)
+            except StoreUnavailable:
+                # Whoever else is answered tells that it is worth another try.
+                self._answered.clear()
+                with suppress(TimeoutError):
+                    await within(backoff.failed(), self._answered.wait())
+
+    # --- whether it is there ----------------------------------------------------------------------
+
+    def away_ms(self, notice_ms: int = NOTICE_MS_MAX) -> int | None:
+        """For how long the store has not answered; None while it is not known to be away."""
+        return self._watch.away_ms(_monotonic_ms(), notice_ms)
+
+    def look_by(self, probe: Callable[[], object]) -> None:
+        """What to ask the store, where it matters whether it is there and nobody else asks."""
+        self._probe = probe
+
+    async def look(self, wait_s: float) -> None:
+        """Find out whether the store is there, unless it has just answered; within `wait_s`."""
+        if self._probe is None or time.monotonic() - self._answered_s < FRESH_S:
+            return
+        if self._looking is None or self._looking.done():
+            self._looking = self._supervisor.once("a look", self._look(self._probe))
+        await asyncio.wait((self._looking,), timeout=wait_s)
+
+    async def _look(self, probe: Callable[[], object]) -> None:
+        try:
+            await self.call(probe)
+        except StoreUnavailable as error:
+            logger.debug("the registry is away: %s", error)
+
+    def _look_until_back(self) -> None:
+        """An idle coordinator calls nobody: it would take the store for away when it is back."""
+        if self._probe is not None and (self._back is None or self._back.done()):
+            self._back = self._supervisor.keep("looks", partial(self._look_on, self._probe))
+
+    async def _look_on(self, probe: Callable[[], object]) -> None:
+        while self.away_ms() is not None:
+            await asyncio.sleep(PAUSE_MOST_S)
+            await self._look(probe)
+
+    def status(self, info: StoreInfo) -> StoreStatus:
+        """How the store is doing."""
+        away_ms = self.away_ms()
+        problem = self.problem
+        if away_ms is not None and not problem:
+            problem = "it is asked and does not answer"
+        return StoreStatus(
+            info.backend,
+            info.url,
+            info.durable,
+            self.calls,
+            self.writes,
+            self.busy_ms / max(1, self.calls),
+            self.down_since_s if away_ms is None else wall_ms() / 1_000 - away_ms / 1_000,
+            problem,
+            info.warnings,
+            None if away_ms is None else away_ms / 1_000,
+        )
+
+    async def close(self) -> None:
+        """Close the store and end the thread."""
+        for looking in (self._looking, self._back):
+            if looking is not None:
+                looking.cancel()
+        if self._store is not None:
+            await off_loop(self._store.close, threads=self._pool)
+        self._pool.shutdown(wait=False)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,56 @@
+"""`TopologyDocuments`: texts that a topology keeps with its configuration. A part of `Coordinator`.
+
+Rules of this file. A text is kept under a name with a slash, which no other document has; the
+coordinator's own documents have names without one. All are written under the coordinator's
+generation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.coordinator.store_thread import StoreThread
+    from pxrs_ray.config import PxrsConfig
+    from pxrs_ray.store.registry import RegistryStore
+
+
+class TopologyDocuments(ABC):
+    """See the rules at the head of this file."""
+
+    _config: PxrsConfig
+    _store: RegistryStore
+    _thread: StoreThread
+    _deployed: str
+
+    @abstractmethod
+    async def _ready(self) -> None:
+        """Return when this incarnation has recovered."""
+
+    @abstractmethod
+    async def _put_document(self, name: str, text: str) -> None:
+        """Have a text durable."""
+
+    async def document(self, name: str) -> str:
+        """What `keep_document` kept last; '' when nothing was."""
+        await self._ready()
+        documents = await self._thread.call(self._store.documents, self._config.name)
+        return documents.get(name, "")
+
+    async def keep_document(self, name: str, text: str) -> None:
+        """Keep a text of the topology's own under a name with a slash, which nobody else uses."""
+        await self._ready()
+        assert "/" in name
+        await self._put_document(name, text)
+
+    async def deployed(self) -> str:
+        """What `note_deployed` kept last; '' when nothing was."""
+        await self._ready()
+        return self._deployed
+
+    async def note_deployed(self, text: str) -> None:
+        """Store which file was deployed, with the configuration."""
+        await self._ready()
+        await self._put_document("deployed", text)
+        self._deployed = text

@@ -1,0 +1,140 @@
+"""How options are declared: their types and bounds, and the base class of everything that holds
+options.
+
+Rules of this file: an option has a default, a bound, its unit last in its name, one sentence of
+documentation, and a word on who must react to its change on a running topology (`Effect`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pxrs_ray.config.messages import refusal
+from pxrs_ray.config.redact import without_secrets
+
+MIB = 1 << 20
+GIB = 1 << 30
+PARTITIONS_MAX = 65_536
+CONSUMERS_MAX = 10_000
+HOUR_MS = 3_600_000
+
+Strategy = Literal["modulo", "jump", "tenant", "round_robin", "label", "broadcast"]
+Hash = Literal["xxh64", "murmur3_128", "murmur3_32", "sha256", "crc32", "java"]
+Durability = Literal["memory", "interval", "always"]
+LostLogPolicy = Literal["stop", "continue"]
+CommitMode = Literal["interval", "batch", "message"]
+FailurePolicy = Literal["stop", "skip", "dead_letter", "quarantine"]
+Submit = Literal["burst", "batch", "sequential_by_originator", "sequential_by_tenant", "sequential"]
+Processing = Literal[
+    "skip_all_failures",
+    "skip_all_failures_and_timed_out",
+    "retry_all",
+    "retry_failed",
+    "retry_timed_out",
+    "retry_failed_and_timed_out",
+]
+Start = Literal["start", "end"]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN, examples=["payments", "eu.orders-2"])]
+ImportPath = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", examples=["shop.handlers:charge"])
+]
+# One of the built-in ones, or a function of the user's own.
+Assignor = Annotated[
+    str,
+    Field(
+        pattern=r"^(sticky|range|round_robin|tenant|static|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
+        examples=["sticky", "range", "round_robin", "tenant", "static", "shop.spread:by_rack"],
+    ),
+]
+Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
+MessageBytes = Annotated[int, Field(ge=1, le=GIB)]  # a column of Arrow holds at most 2 GiB
+Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]
+MillisecondsOrNone = Annotated[int, Field(ge=0, le=10 * 366 * 24 * HOUR_MS)]
+LeaseSeconds = Annotated[float, Field(ge=1, le=3_600)]
+Weight = Annotated[float, Field(gt=0, le=1_000_000)]
+
+
+class Effect(StrEnum):
+    """Who must react when an option changes on a running topology, and how.
+
+    The one word on it: `pxrs up`, docs/options.md, `Topology.apply` and the consumers themselves
+    all go by what an option declares here. An option may need several of them.
+    """
+
+    COORDINATOR = "coordinator"
+    BUFFERS = "buffers"
+    CONSUMERS = "consumers"
+    WORKERS = "workers"
+    NEW_CONSUMERS = "new consumers"
+    START = "start"
+    PRODUCERS = "producers"
+    NEW_COORDINATOR = "new coordinator"
+    FIXED = "fixed"
+
+    @property
+    def told(self) -> str:
+        """The same for people: how it takes effect."""
+        return _TOLD[self]
+
+
+_TOLD = {
+    Effect.COORDINATOR: "live, in the coordinator",
+    Effect.BUFFERS: "live, in the buffers",
+    Effect.CONSUMERS: "live, in the consumers",
+    Effect.WORKERS: "live, in the consumers, between two messages",
+    Effect.NEW_CONSUMERS: "replaces consumers one by one",
+    Effect.START: "`pxrs up` starts the consumers anew",
+    Effect.PRODUCERS: "for producers that begin",
+    Effect.NEW_COORDINATOR: "after `pxrs restart coordinator`",
+    Effect.FIXED: "fixed",
+}
+
+
+def option(
+    default: Any,
+    text: str,
+    *changes: Effect,
+    apart: tuple[str, ...] = (),
+    ordered: bool = False,
+    **bounds: Any,
+) -> Any:
+    """Declare one option, and who must react to its `changes`.
+
+    To a value that stands `apart`, and from it, no running topology can change. The order of an
+    `ordered` table has a meaning: another order is another value.
+    """
+    assert changes, "an option says who must react to its change"
+    who = [change.value for change in changes]
+    extra: dict[str, Any] = {"change": who, "apart": list(apart), "ordered": ordered}
+    return Field(default, description=text, json_schema_extra=extra, **bounds)
+
+
+class Options(BaseModel):
+    """The base class of all options: frozen, strict; a wrong value raises ConfigError."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+    if not TYPE_CHECKING:  # type checkers see the options as arguments
+
+        def __init__(self, /, **options: Any) -> None:
+            try:
+                self.__pydantic_validator__.validate_python(options, self_instance=self)
+            except ValidationError as error:
+                raise refusal(type(self), error) from None
+
+        # Said of pydantic's own: inside a larger configuration, problems are collected, not raised.
+        __init__.__pydantic_base_init__ = True
+
+    def __repr_args__(self) -> Any:
+        """What differs from the defaults, without secrets: a repr that people can read."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != field.default:
+                yield name, without_secrets(value)

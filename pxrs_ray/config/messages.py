@@ -1,0 +1,126 @@
+"""Turns what validation found into one ConfigError that says, for each problem, what to write.
+
+A problem names where it stands (file and line, or environment variable), the option, the value
+without secrets, and what is allowed; an unknown option comes with the nearest known name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
+
+Place = tuple[str | int, ...]
+
+VALUE_CHARS_MAX = 80
+NEAR = 0.5
+KNOWN_TOLD_MAX = 12
+
+
+def refusal(
+    model: type[BaseModel], error: ValidationError, origins: Mapping[Place, str] | None = None
+) -> ConfigError:
+    """Make the ConfigError of `error`; `origins` tells by place which file line or variable."""
+    told = [_told(model, problem, origins or {}) for problem in error.errors(include_url=False)]
+    if len(told) == 1:
+        return ConfigError(told[0])
+    return ConfigError(f"{len(told)} wrong options:\n  " + "\n  ".join(told))
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Say which known name is meant, or which there are."""
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    told = ", ".join(sorted(known)[:KNOWN_TOLD_MAX])
+    return f"known are {told}" + (", ..." if len(known) > KNOWN_TOLD_MAX else "")
+
+
+def _told(model: type[BaseModel], problem: ErrorDetails, origins: Mapping[Place, str]) -> str:
+    place: Place = problem["loc"]
+    ends = range(len(place), 0, -1)
+    origin = next((origins[place[:end]] for end in ends if place[:end] in origins), "")
+    path = ".".join(str(part) for part in place)
+    where = f"{origin}: " if origin else ""
+    if problem["type"] == "value_error":  # one of our own sentences, which names its options
+        text = str(problem["ctx"]["error"])
+        return f"{where}{path}: {text}" if path else f"{where}{text}"
+    owner = _model_at(model, place[:-1])
+    if problem["type"] == "extra_forbidden":
+        return f"{where}{path}: unknown option; {_meant(owner, str(place[-1]))}"
+    if problem["type"] == "model_type":
+        return f"{where}{path} = {_shown(problem['input'])}: must be a table of options"
+    if place[-1] == "[key]":
+        path = ".".join(str(part) for part in place[:-2])
+        return (
+            f"{where}{path}: the name {_shown(problem['input'])} must begin with a letter or "
+            "digit, and go on with letters, digits, '.', '_' and '-', 100 at most"
+        )
+    allowed = _allowed(owner, str(place[-1])) or _as_sentence(problem["msg"])
+    if problem["type"] == "missing":
+        return f"{where}{path}: is missing; {allowed}"
+    return f"{where}{path} = {_shown(problem['input'])}: {allowed}"
+
+
+def _meant(owner: type[BaseModel] | None, name: str) -> str:
+    if owner is None:
+        return "nothing is known here"
+    for table in owner.model_fields:
+        inner = _model_at(owner, (table, ""))
+        if inner is not None and name in inner.model_fields:
+            return f"it is an option of one of the {table}: write it under [{table}.NAME]"
+    return nearest(name, list(owner.model_fields))
+
+
+def _shown(value: object) -> str:
+    text = repr(without_secrets(value))
+    return text if len(text) <= VALUE_CHARS_MAX else text[: VALUE_CHARS_MAX - 3] + "..."
+
+
+def _as_sentence(message: str) -> str:
+    return message.replace("Input should be", "must be").replace("String should", "must")
+
+
+def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
+    """The model whose options stand at `place`: goes into options and into tables by name."""
+    here: Any = model
+    for part in place:
+        fields = getattr(here, "model_fields", None)
+        if fields is None:  # a table by name: dict[str, model]
+            here = get_args(here)[-1] if get_args(here) else None
+        else:
+            here = fields[part].annotation if part in fields else None
+    return here if hasattr(here, "model_fields") else None
+
+
+def _allowed(owner: type[BaseModel] | None, name: str) -> str:
+    if owner is None or name not in owner.model_fields:
+        return ""
+    schema = owner.model_json_schema()["properties"][name]
+    kinds = [_kind(one) for one in schema.get("anyOf", [schema])]
+    return "must be " + " or ".join(kinds)
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(repr(value) for value in schema["enum"])
+    if schema.get("type") in ("integer", "number"):
+        noun = "a whole number" if schema["type"] == "integer" else "a number"
+        low = schema.get("minimum")
+        high = schema.get("maximum", schema.get("exclusiveMaximum"))
+        below = " to below " if "exclusiveMaximum" in schema else " to "
+        if low is None:
+            return noun
+        return f"{noun} of at least {low:g}" if high is None else f"{noun} from {low}{below}{high}"
+    if schema.get("type") == "string":
+        examples = " or ".join(repr(text) for text in schema.get("examples", []))
+        return f"a text like {examples}" if examples else "a text"
+    nouns = {"boolean": "true or false", "array": "a list", "object": "a table", "null": "left out"}
+    return nouns.get(str(schema.get("type")), "a table")

@@ -1,0 +1,190 @@
+"""The options of queues, and those of their options that a topology sets for all.
+
+What is said in `QueueOptions` once stands in the topology and holds for each queue that does not
+say otherwise itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import field_validator
+
+from pxrs_ray.config.declare import (
+    MIB,
+    PARTITIONS_MAX,
+    Bytes,
+    Durability,
+    Effect,
+    Hash,
+    LostLogPolicy,
+    MessageBytes,
+    Milliseconds,
+    Options,
+    Strategy,
+    option,
+)
+from pxrs_ray.config.redact import without_secrets
+
+if TYPE_CHECKING:
+    from pxrs_ray.data.log_limits import LogLimits
+    from pxrs_ray.partitioning import PartitioningSpec
+    from pxrs_ray.sources.open_source import SourceSpec
+
+
+class QueueOptions(Options):
+    """What a topology says of its queues, and a queue may say otherwise."""
+
+    strategy: Strategy = option("modulo", "How a key finds its partition.", Effect.FIXED)
+    hash: Hash = option("xxh64", "The hash function under the strategy.", Effect.FIXED)
+    hash_seed: int = option(42, "The hash's seed; 42 is Spark's.", Effect.FIXED, ge=0, lt=1 << 64)
+    durability: Durability = option(
+        "interval",
+        "When an append is acknowledged: memory (never on disk), interval (synced every "
+        "fsync_interval_ms), always (synced before it); a queue stays in memory, or on disk.",
+        Effect.BUFFERS,
+        apart=("memory",),
+    )
+    fsync_interval_ms: Milliseconds = option(
+        50, "The longest time between two syncs to disk.", Effect.BUFFERS
+    )
+    message_bytes_max: MessageBytes = option(
+        16 * MIB,
+        "The largest message: key, payload and headers; producers take it when they begin.",
+        Effect.BUFFERS,
+        Effect.PRODUCERS,
+    )
+    partition_bytes_max: Bytes | None = option(
+        None,
+        "What one partition's log may hold; None is 64 GiB on disk and 256 MiB in memory. Beyond "
+        "it, what all groups have passed is dropped, and where that is not enough producers wait "
+        "or get PartitionFull.",
+        Effect.BUFFERS,
+    )
+    tail_bytes_max: Bytes = option(
+        16 * MIB, "What one partition keeps in memory of its newest messages.", Effect.BUFFERS
+    )
+    segment_bytes_max: Bytes = option(
+        128 * MIB, "A segment file is closed at this size.", Effect.BUFFERS
+    )
+    retention_ms: Milliseconds | None = option(
+        None, "Drop segments older than this; None keeps.", Effect.BUFFERS
+    )
+    retention_bytes: Bytes | None = option(
+        None, "Drop segments beyond this; None keeps.", Effect.BUFFERS
+    )
+    retention_passed: bool = option(
+        False, "Drop segments as soon as all groups have passed them.", Effect.BUFFERS
+    )
+    drop_unread: bool = option(
+        False, "Let retention drop what a group has not passed yet.", Effect.BUFFERS
+    )
+    lost_log_policy: LostLogPolicy = option(
+        "stop",
+        "What a partition does whose log came back without data it should have.",
+        Effect.BUFFERS,
+    )
+
+
+class QueueConfig(QueueOptions):
+    """One queue. In a `PxrsConfig` it is resolved: what it left out is what the topology says."""
+
+    partitions: int = option(
+        16, "How many partitions; never changes afterwards.", Effect.FIXED, ge=1, le=PARTITIONS_MAX
+    )
+
+    tenant_span: int = option(
+        1,
+        "With strategy 'tenant': over how many partitions one tenant's messages spread; with 1 "
+        "they are in order.",
+        Effect.FIXED,
+        ge=1,
+        le=PARTITIONS_MAX,
+    )
+    labels: dict[str, int] | None = option(
+        None,
+        "With strategy 'label': each label's number of partitions, in this order, all of them.",
+        Effect.FIXED,
+        ordered=True,
+        examples=[{"gpu": 4, "cpu": 12}],
+    )
+
+    source: str | None = option(
+        None,
+        "Where the messages are when they are not ours: file:///path?key=field, "
+        "redis://host/0?stream=name&key=field, or module:function; see docs/sources.md.",
+        Effect.FIXED,
+        pattern=r"^(file:///.+|rediss?://.+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
+        examples=["file:///data/orders.jsonl?key=account", "shop.sources:open_orders"],
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _source_without_password(cls, source: str | None) -> str | None:
+        # The configuration is kept in the registry, and shown: a secret has no place in it.
+        if source is not None and without_secrets(source) != source:
+            raise ValueError(
+                "source: a password may not stand here, for the registry keeps this text: write "
+                "redis://user@host/0?...&password_env=NAME (a variable of the nodes where "
+                "consumers run) or &password_file=/path"
+            )
+        return source
+
+    def source_spec(self) -> SourceSpec | None:
+        """The same, as readers of an external queue take it."""
+        from pxrs_ray.sources.open_source import SourceSpec
+
+        if self.source is None:
+            return None
+        return SourceSpec(self.source, self.spread())
+
+    def spread(self) -> PartitioningSpec:
+        """How messages spread over the partitions, as producers and readers take it."""
+        from pxrs_ray.partitioning import PartitioningSpec
+
+        return PartitioningSpec(
+            self.partitions,
+            self.strategy,
+            self.hash,
+            self.hash_seed,
+            self.tenant_span,
+            tuple((self.labels or {}).items()),
+        )
+
+    def spread_problems(self) -> Iterator[str]:
+        """What of strategy, labels and tenant_span does not fit together, once it is resolved."""
+        if (self.strategy == "label") != (self.labels is not None):
+            yield f"strategy = {self.strategy!r}: 'label' and labels are only of use together"
+        if self.tenant_span > 1 and self.strategy != "tenant":
+            yield f"tenant_span = {self.tenant_span}: only of use with strategy = 'tenant'"
+        if self.tenant_span > self.partitions:
+            yield (
+                f"tenant_span = {self.tenant_span}: must be at most partitions, which is "
+                f"{self.partitions}"
+            )
+        sizes = list((self.labels or {}).values())
+        if self.labels is not None and (sum(sizes) != self.partitions or min(sizes) < 1):
+            yield (
+                f"labels = {self.labels}: must share out exactly {self.partitions} partitions, at "
+                "least 1 each"
+            )
+
+    def log_limits(self) -> LogLimits:
+        """The same, as the partition logs take it."""
+        from pxrs_ray.data.log_limits import Durability as LogDurability
+        from pxrs_ray.data.log_limits import LogLimits, LossPolicy
+
+        return LogLimits(
+            durability=LogDurability(self.durability),
+            on_loss=LossPolicy(self.lost_log_policy),
+            partition_bytes_max=self.partition_bytes_max,
+            hot_bytes_max=self.tail_bytes_max,
+            segment_bytes_max=self.segment_bytes_max,
+            frame_bytes_max=max(64 * MIB, self.message_bytes_max * 65 // 64 + MIB),
+            sync_interval_ms=self.fsync_interval_ms,
+            retention_ms=self.retention_ms,
+            retention_bytes=self.retention_bytes,
+            retention_passed=self.retention_passed,
+            drop_unread=self.drop_unread,
+        )

@@ -1,0 +1,192 @@
+"""`Delivery`: a message as a handler gets it, with everything that identifies this attempt.
+
+A handler that acts on the outside world passes on `context.fencing_token` (a receiver refuses a
+lower epoch for the same topology and partition) or `context.idempotency_key`. The key is the same
+each time this message is delivered, by any consumer, and never that of another message: a topology
+or a queue that is made anew under an old name has another `topology_id`. A handler that acts on
+something that compares no tokens calls `context.holds()` right before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.group.member_lease import UNBOUND, Title
+from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
+from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a delivery comes from. `attempt` is 1 for the first, counted across hand-overs.
+
+    `topology_id` is random, made once with the topology's registry; a queue that is made anew
+    after it was removed has another one.
+    """
+
+    topology_id: str
+    queue: str
+    group: str
+    member: MemberId
+    incarnation: Incarnation
+    partition: PartitionId
+    offset: Offset
+    epoch: Epoch
+    attempt: int
+    title: Title = field(default=UNBOUND, repr=False, compare=False)
+
+    def holds(self) -> bool:
+        """Whether the partition is ours at this moment; once it is not, the tokens are void.
+
+        False when the lease is over (cut off, frozen, the coordinator away for longer than a
+        lease), when the partition was lost, and in a copy of this in another process.
+        """
+        return self.title()
+
+    @property
+    def fencing_token(self) -> tuple[PartitionId, Epoch, Offset]:
+        """Rises with each ownership change of the partition, and with each message in it.
+
+        It is to be compared with others of the same `topology_id`, queue and group.
+        """
+        return (self.partition, self.epoch, self.offset)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Names this message's processing by this group, whatever happens in between."""
+        return f"{self.topology_id}/{self.queue}/{self.group}/{self.partition}/{self.offset}"
+
+    def __str__(self) -> str:
+        return (
+            f"offset {self.offset} of partition {self.partition} of {self.queue} for group "
+            f"{self.group}, attempt {self.attempt} by {self.member}#{self.incarnation} under "
+            f"epoch {self.epoch}"
+        )
+
+
+@dataclass(slots=True)
+class DeliveryContext:
+    """What all deliveries of one partition under one epoch share, and the present attempt.
+
+    `sink` is the queue and offset under which a fenced sink records a re-delivered quarantined
+    message.
+    """
+
+    queue: str
+    group: str
+    member: MemberId
+    incarnation: Incarnation
+    partition: PartitionId
+    epoch: Epoch
+    attempt: int = 1
+    sink: tuple[str, Offset] | None = None
+    topology_id: str = field(kw_only=True)
+    title: Title = field(default=UNBOUND, kw_only=True, repr=False, compare=False)
+
+
+class Delivery:
+    """One message being delivered. Key and payload are bytes; `context` holds the rest."""
+
+    __slots__ = ("_desk", "headers", "id", "key", "offset", "payload", "timestamp_ms")
+
+    def __init__(self, message: Message, desk: DeliveryContext) -> None:
+        self.offset = message.offset
+        self.key = message.key
+        self.payload = message.payload
+        self.timestamp_ms = message.timestamp_ms
+        self.headers = message.headers
+        self.id = message.id
+        self._desk = desk
+
+    @property
+    def partition(self) -> PartitionId:
+        """The partition that the message is in."""
+        return self._desk.partition
+
+    @property
+    def context(self) -> Context:
+        """Everything about this attempt."""
+        return context_at(self._desk, self.offset)
+
+    def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
+        """A block whose rows are in the database exactly once: see `pxrs_ray.sink`.
+
+        `connection` is one of sqlite3, psycopg or oracledb, between transactions. Raises Fenced
+        when the partition has another owner by now, NotHeld when that may be so, for our lease is
+        over, and SinkConflict when it must be tried again.
+        """
+        desk = self._desk
+        queue, offset = desk.sink or (desk.queue, self.offset)
+        place = SinkPlace(desk.topology_id, queue, desk.group, desk.partition, desk.epoch)
+        return transaction(connection, place, offset, offset + 1, holds=desk.title)
+
+    def __repr__(self) -> str:
+        return (
+            f"Delivery(partition={self.partition}, offset={self.offset}, key={self.key!r}, "
+            f"attempt={self._desk.attempt}, payload={len(self.payload)} bytes)"
+        )
+
+
+class DeliveredBatch:
+    """Consecutive messages of one partition, in columns, for a batch handler."""
+
+    __slots__ = ("_desk", "batch")
+
+    def __init__(self, batch: Batch, desk: DeliveryContext) -> None:
+        self.batch = batch
+        self._desk = desk
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return deliveries(self.batch, self._desk)
+
+    @property
+    def context(self) -> Context:
+        """Everything about this attempt; the offset is that of the first message."""
+        return context_at(self._desk, self.batch.base_offset)
+
+    def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
+        """As `Delivery.transaction`, for all messages at once.
+
+        Where a former delivery got some of them into the database, this batch holds only the
+        others from here on, which may be nothing.
+        """
+        desk, batch = self._desk, self.batch
+        place = SinkPlace(desk.topology_id, desk.queue, desk.group, desk.partition, desk.epoch)
+        first, end = batch.base_offset, batch.end_offset
+        return transaction(connection, place, first, end, self._narrow, holds=desk.title)
+
+    def _narrow(self, missing: Sequence[tuple[Offset, Offset]]) -> None:
+        if list(missing) != [(self.batch.base_offset, self.batch.end_offset)]:
+            self.batch = self.batch.pick(missing)
+
+    def __repr__(self) -> str:
+        return f"DeliveredBatch({self.batch!r}, attempt={self._desk.attempt})"
+
+
+def context_at(desk: DeliveryContext, offset: Offset) -> Context:
+    """The context of the delivery at `offset`."""
+    return Context(
+        desk.topology_id,
+        desk.queue,
+        desk.group,
+        desk.member,
+        desk.incarnation,
+        desk.partition,
+        offset,
+        desk.epoch,
+        desk.attempt,
+        desk.title,
+    )
+
+
+def deliveries(batch: Batch, desk: DeliveryContext) -> Iterator[Delivery]:
+    """Each message of `batch` as a delivery."""
+    for message in batch:
+        yield Delivery(message, desk)

@@ -1,0 +1,92 @@
+"""What a handler may look like, and how to call one. Pure: whoever calls it brings the threads.
+
+A handler is a function of one message, a function of one batch, either of them `async`, or a
+class with a method `handle` (or `handle_batch`). A batch is meant where the one parameter is
+annotated `DeliveredBatch`, the method is called `handle_batch`, or `mode="batch"` says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pxrs_ray.errors import HandlerError
+
+MODES = ("auto", "message", "batch")
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerShape:
+    """A loaded handler: the object with its other methods, and what is called with messages."""
+
+    target: Any
+    function: Callable[[Any], Any]
+    wants_batch: bool
+    is_async: bool
+
+
+def check_mode(mode: str) -> None:
+    """Raise HandlerError unless `mode` is one that there is."""
+    if mode not in MODES:
+        raise HandlerError(f"handler mode must be one of {', '.join(MODES)}, not {mode!r}")
+
+
+def check_shape(handler: object) -> None:
+    """Raise HandlerError for what cannot be a handler."""
+    if inspect.isclass(handler):
+        if not hasattr(handler, "handle") and not hasattr(handler, "handle_batch"):
+            raise HandlerError(
+                f"handler class {handler.__qualname__} needs a method handle(message) or "
+                "handle_batch(batch)"
+            )
+    elif not callable(handler) and not hasattr(handler, "handle"):
+        raise HandlerError(f"a handler must be callable or an import path, not {handler!r}")
+
+
+def import_handler(path: str) -> object:
+    """What 'package.module:name' names. Raises HandlerError."""
+    module_name, separator, name = path.partition(":")
+    if not separator:
+        raise HandlerError(f"handler path {path!r} must look like 'package.module:name'")
+    try:
+        found: object = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise HandlerError(
+            f"handler {path!r} cannot be imported here ({error}): is its package installed on this "
+            "node, or part of the job's working_dir?"
+        ) from error
+    return found
+
+
+def shape_of(handler: Any, mode: str = "auto") -> HandlerShape:
+    """How to call `handler`; a class is made an object of. Raises HandlerError."""
+    check_shape(handler)
+    target = handler() if inspect.isclass(handler) else handler
+    function: Any = target
+    wants_batch = mode == "batch"
+    if hasattr(target, "handle_batch"):
+        function, wants_batch = target.handle_batch, True
+    elif hasattr(target, "handle"):
+        function = target.handle
+    if mode == "auto" and not wants_batch:
+        wants_batch = _takes_batch(function)
+    return HandlerShape(target, function, wants_batch, _is_async(function))
+
+
+def _is_async(function: Any) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async one
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _takes_batch(function: Callable[..., object]) -> bool:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    note = parameters[0].annotation if parameters else None
+    return "DeliveredBatch" in (note if isinstance(note, str) else getattr(note, "__name__", ""))

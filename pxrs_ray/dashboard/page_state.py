@@ -1,0 +1,197 @@
+"""What the live page shows at one moment, as plain data that JSON can carry. Pure.
+
+Rules of this file: partitions are columns, not rows, so that 1,024 of them stay small; everything
+that can be computed here is, and the page only draws.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pxrs_ray.data.protocol import BufferStats
+from pxrs_ray.model import Change
+from pxrs_ray.status.answers import GroupStatus, TopologyStatus
+from pxrs_ray.status.places import AT_HOME
+from pxrs_ray.status.rates import Rates
+
+POINTS_KEPT = 600
+EVENTS_KEPT = 100
+SAME_EVENT_MS = 2_000
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PageState:
+    """One look at a topology: `changes` are those since the look before, by group."""
+
+    status: TopologyStatus
+    buffers: Mapping[int, BufferStats]
+    changes: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
+
+
+class Story:
+    """What the page remembers: rates, the last minutes of each group, and its rebalances."""
+
+    def __init__(self) -> None:
+        self._rates = Rates()
+        self._points: dict[str, deque[Plain]] = {}
+        self._events: dict[str, deque[Plain]] = {}
+
+    def tell(self, at_ms: int, look: PageState) -> Plain:
+        """Take in one look; answer what to show now."""
+        status = look.status
+        self._rates.note(at_ms / 1_000, status)
+        for group, changes in look.changes.items():
+            _note_changes(self._events.setdefault(group, deque(maxlen=EVENTS_KEPT)), changes)
+        for group_status in status.groups:
+            self._note_point(at_ms, group_status, status)
+        return {
+            "at_ms": at_ms,
+            "topology": status.topology,
+            "fingerprint": status.fingerprint,
+            "store": {
+                "url": status.store.url,
+                "mean_ms": round(status.store.mean_ms, 2),
+                "problem": status.store.problem,
+            },
+            "problems": [*status.problems, *(p for q in status.queues for p in q.problems)],
+            "queues": [
+                {
+                    "queue": q.queue,
+                    "partitions": q.partitions,
+                    "messages": q.messages,
+                    "bytes": q.bytes,
+                    "rate": round(self._rates.produced(q.queue), 1),
+                }
+                for q in status.queues
+            ],
+            "buffers": [
+                {**_buffer(index, look.buffers.get(index)), **_place(status, index)}
+                for index in range(status.buffers)
+            ],
+            "uneven": [f"pxrs move {step.buffer} {step.target}" for step in status.uneven],
+            "groups": [self._group(group) for group in status.groups],
+        }
+
+    def past(self) -> Plain:
+        """The points of each group so far, for a page that was opened just now."""
+        return {group: list(points) for group, points in self._points.items()}
+
+    def _note_point(self, at_ms: int, group: GroupStatus, status: TopologyStatus) -> None:
+        points = self._points.setdefault(group.group, deque(maxlen=POINTS_KEPT))
+        points.append(
+            {
+                "at_ms": at_ms,
+                "lag": group.lag,
+                "consumed": round(self._rates.consumed(group.group), 1),
+                "produced": round(self._rates.produced(_queue_of(group, status)), 1),
+            }
+        )
+
+    def _group(self, group: GroupStatus) -> Plain:
+        members = [c.member for c in group.consumers]
+        number = {member: index for index, member in enumerate(members)}
+        lag_of = {p.partition: p.lag or 0 for p in group.partitions}
+        return {
+            "group": group.group,
+            "queue": group.queue,
+            "problem": group.problem,
+            "paused": group.paused,
+            "wanted": group.wanted,
+            "lag": group.lag,
+            "lag_ms": group.lag_ms,
+            "point": self._points[group.group][-1],
+            "generation": group.generation,
+            "version": group.version,
+            "assignor": group.assignor,
+            "consumers": [
+                {
+                    "member": c.member,
+                    "incarnation": c.incarnation,
+                    "state": c.state,
+                    "partitions": len(c.partitions),
+                    "lag": sum(lag_of.get(p, 0) for p in c.partitions),
+                    "processed": c.processed,
+                    "lease_ms": c.lease_left_ms,
+                    "pid": c.pid,
+                    "node": c.node[:8],
+                    "reason": c.reason,
+                }
+                for c in group.consumers
+            ],
+            "partitions": {
+                "owner": [number.get(p.owner or "", -1) for p in group.partitions],
+                "phase": [p.phase for p in group.partitions],
+                "epoch": [p.epoch for p in group.partitions],
+                "checkpoint": [p.checkpoint for p in group.partitions],
+                "lag": [p.lag for p in group.partitions],
+                "lag_ms": [p.lag_ms for p in group.partitions],
+                "problem": {p.partition: p.trouble for p in group.partitions if p.trouble},
+            },
+            "events": list(self._events.get(group.group, ())),
+        }
+
+
+def _queue_of(group: GroupStatus, status: TopologyStatus) -> str:
+    # A queue is told without the topology's prefix, the queue of a group with it.
+    names = [q.queue for q in status.queues]
+    return next((n for n in names if group.queue == n or group.queue.endswith(f".{n}")), "")
+
+
+def _buffer(index: int, stats: BufferStats | None) -> Plain:
+    if stats is None:
+        return {"buffer": index, "away": True}
+    return {
+        "buffer": index,
+        "away": False,
+        "memory": stats.rss_bytes,
+        "disk": stats.bytes_kept,
+        "free": stats.disk_free_bytes,
+        "messages": stats.messages,
+        "fenced": stats.fenced,
+        "refused": stats.refused,
+    }
+
+
+def _place(status: TopologyStatus, index: int) -> Plain:
+    place = next((each for each in status.places if each.buffer == index), None)
+    if place is None:
+        return {}
+    return {
+        "host": place.host,
+        "node": place.short_node,
+        "disk_id": place.short_disk,
+        "term": place.term,
+        "lease_ms": place.lease_left_ms,
+        "state": place.text,
+        "well": place.state == AT_HOME,
+    }
+
+
+def _note_changes(events: deque[Plain], changes: Iterable[Change]) -> None:
+    """One event for all changes of one cause that come together."""
+    for change in changes:
+        last = events[-1] if events else None
+        moves = int(change.kind == "claim")
+        same = (
+            last is not None
+            and last["cause"] == change.cause
+            and change.at_ms - last["at_ms"] < SAME_EVENT_MS
+        )
+        if last is not None and same:
+            last["moved"] += moves
+            last["version"] = change.version
+        else:
+            events.append(
+                {
+                    "at_ms": change.at_ms,
+                    "cause": change.cause,
+                    "kind": change.kind,
+                    "moved": moves,
+                    "version": change.version,
+                }
+            )

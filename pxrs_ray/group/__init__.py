@@ -1,0 +1,2 @@
+"""The decisions of a consumer group, without input or output: who owns which partition, in which
+epoch."""

@@ -1,0 +1,1 @@
+"""Formats of other systems that messages are imported from and exported to."""

@@ -1,0 +1,144 @@
+"""`ReadFence`: refuses readers whose ownership of a partition is over, at the log itself.
+
+Rules of this file. Per (queue, group, partition) the highest epoch ever seen counts; an epoch
+below it is refused for ever. What was seen is appended to a small file, so that a restarted
+buffer refuses the same readers; the file is written anew when it has grown. It is not synced: a
+reader that survived a power cut must show an epoch to the coordinator before it can commit. A
+disk that takes nothing holds up no reader: the file is `behind` then, until `catch_up`. Once it is
+closed the file stays as it is: somebody may be copying it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pxrs_ray.closing import Closing
+from pxrs_ray.codec import json_codec
+from pxrs_ray.errors import DiskFull, Fenced
+from pxrs_ray.files import Files
+from pxrs_ray.model import Epoch, PartitionId
+
+logger = logging.getLogger(__name__)
+
+_LINES_MAX = 10_000
+LINE = json_codec("buffer: fence.jsonl, a line", tuple[str, str, int, int])
+Place = tuple[str, str, PartitionId]
+
+
+class ReadFence(Closing):
+    """See the rules at the head of this file. Not thread-safe."""
+
+    def __init__(self, path: Path, files: Files | None = None) -> None:
+        """Read what `path` holds; a line that was cut by a crash is left out. Raises OSError."""
+        self.behind = True
+        self._closed = False
+        self._path = path
+        self._files = files or Files()
+        self._epochs: dict[Place, Epoch] = {}
+        self._lines = self._size = 0
+        self._fd = -1
+        self._files.make_folder(path.parent)
+        try:
+            data = self._files.read_file(path)
+        except FileNotFoundError:
+            data = b""
+        for line in data.splitlines():
+            try:
+                queue, group, partition, epoch = LINE.decode(line)
+            except ValueError:
+                continue
+            self._epochs[queue, group, partition] = epoch
+        self.catch_up()
+
+    def check(self, queue: str, group: str, partition: PartitionId, epoch: Epoch) -> None:
+        """Let a reader of `epoch` pass, and from now on nobody below. Raises Fenced."""
+        current = self._epochs.get((queue, group, partition), -1)
+        if epoch < current:
+            raise Fenced(
+                f"group {group!r} reads partition {partition} of {queue!r} with epoch {epoch}, but "
+                f"epoch {current} has it now: drop the partition"
+            )
+        if epoch > current:
+            self._raise({(queue, group, partition): epoch})
+
+    def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
+        """Refuse everyone below these epochs from now on; never lowers one."""
+        places = {(queue, group, partition): epoch for partition, epoch in epochs.items()}
+        self._raise({p: e for p, e in places.items() if e > self._epochs.get(p, -1)})
+
+    def epochs(self, queue: str, group: str) -> dict[PartitionId, Epoch]:
+        """The highest epoch seen of each partition of a group; those never read are left out."""
+        return {p[2]: epoch for p, epoch in self._epochs.items() if p[:2] == (queue, group)}
+
+    def of_queue(self, queue: str) -> dict[PartitionId, dict[str, Epoch]]:
+        """The highest epoch seen of each group, by partition of a queue."""
+        found: dict[PartitionId, dict[str, Epoch]] = {}
+        for (name, group, partition), epoch in self._epochs.items():
+            if name == queue:
+                found.setdefault(partition, {})[group] = epoch
+        return found
+
+    def drop_group(self, queue: str, group: str) -> None:
+        """Forget what is known of a group that is gone."""
+        self._keep({p: e for p, e in self._epochs.items() if p[:2] != (queue, group)})
+
+    def drop_queue(self, queue: str) -> None:
+        """Forget what is known of a queue that is gone."""
+        self._keep({p: e for p, e in self._epochs.items() if p[0] != queue})
+
+    def _keep(self, epochs: dict[Place, Epoch]) -> None:
+        self._epochs = epochs
+        self.behind = True
+        self.catch_up()
+
+    def _raise(self, epochs: Mapping[Place, Epoch]) -> None:
+        if not epochs:
+            return
+        # Memory first: an older reader is refused even where the disk takes no line.
+        self._epochs.update(epochs)
+        if self._lines > max(_LINES_MAX, 2 * len(self._epochs)):
+            self.behind = True
+        if self.behind:
+            self.catch_up()
+            return
+        data = _lines(epochs)
+        try:
+            self._size += self._files.write(self._fd, [data], self._size)
+            self._lines += len(epochs)
+        except (OSError, DiskFull) as error:
+            self._fell_behind(error)
+
+    def catch_up(self) -> None:
+        """Write the file anew when it is behind; where the disk refuses, it stays behind."""
+        if not self.behind or self._closed:
+            return
+        data = _lines(self._epochs)
+        try:
+            self._files.replace(self._path, data, sync=False)
+            before, self._fd = self._fd, self._files.open(self._path)
+            if before >= 0:
+                os.close(before)
+        except (OSError, DiskFull) as error:
+            self._fell_behind(error)
+            return
+        self.behind = False
+        self._size, self._lines = len(data), len(self._epochs)
+
+    def _fell_behind(self, error: Exception) -> None:
+        if not self.behind:
+            logger.warning("%s is behind what it should hold: %s", self._path, error)
+        self.behind = True
+
+    def close(self) -> None:
+        """Give the file back, and write no more."""
+        self._closed = True
+        fd, self._fd, self.behind = self._fd, -1, True
+        if fd >= 0:
+            os.close(fd)
+
+
+def _lines(epochs: Mapping[Place, Epoch]) -> bytes:
+    return b"".join(LINE.encode((*place, epoch)) + b"\n" for place, epoch in epochs.items())

@@ -1,0 +1,317 @@
+"""`KeyLanes`: works many keys of one partition at once, each key in order.
+
+Rules of this file. Every key is a lane, worked one message at a time; a message without a key is a
+lane of its own. The checkpoint is the lowest offset that is not done; the gap map keeps what is
+done above it. A message that fails holds up its own lane only, with growing pauses, until the
+failure policy takes it; under QUARANTINE its key is parked, with all later messages of it. Lanes
+take turns fairly between tenants. When the gap map might not fit into a row's detail any more, only
+the lowest offset may begin, until it fits again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from itertools import islice
+
+from pxrs_ray.errors import ConfigError
+from pxrs_ray.model import Offset
+from pxrs_ray.processing.done_ranges import written
+from pxrs_ray.processing.fair_queue import FairQueue
+from pxrs_ray.processing.retry_rules import (
+    FailurePolicy,
+    RetryAfter,
+    RetryRules,
+    after_failure,
+    backoff,
+)
+from pxrs_ray.processing.scheduler import Item, Standing, Task, Work
+from pxrs_ray.processing.submit_strategy import originator
+from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
+from pxrs_ray.store.registry import DETAIL_CHARS_MAX
+
+# How far, in offsets, the work may run ahead of the lowest message that is not done.
+WINDOW_RECORDS_MAX = 1 << 20
+PARKED_AT_ONCE = 16
+_SPARE_CHARS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRules:
+    """How lanes are worked: see `GroupConfig` for what each field means to a user."""
+
+    retry: RetryRules
+    timeout_ms: int | None
+    lookahead_records: int
+    lookahead_bytes: int
+    weights: Mapping[str, float]
+    detail_chars: int = DETAIL_CHARS_MAX
+    window: int = WINDOW_RECORDS_MAX
+
+    def __post_init__(self) -> None:
+        if self.lookahead_records < 1 or self.lookahead_bytes < 1 or self.detail_chars < 100:
+            raise ConfigError(f"lanes need room to look ahead, got {self}")
+
+
+@dataclass(eq=False, slots=True)
+class _Lane:
+    name: Hashable
+    tenant: str
+    items: deque[Item] = field(default_factory=deque)
+    work: Work = Work.HANDLE
+    busy: bool = False
+    ready: bool = False
+    trouble: int = 0
+
+
+class KeyLanes:
+    """See the rules at the head of this file, and `WorkScheduler` for the contract."""
+
+    def __init__(self, standing: Standing, rules: LaneRules) -> None:
+        self._rules = rules
+        self._gaps, self._failing, self._suspicion = decode_detail(
+            standing.checkpoint, standing.detail
+        )
+        if standing.attempts and not self._failing:
+            self._failing[standing.checkpoint] = standing.attempts
+        self._end = standing.checkpoint
+        self._pending: dict[Offset, _Lane] = {}
+        self._bytes = 0
+        self._lanes: dict[Hashable, _Lane] = {}
+        self._ready: FairQueue[_Lane] = FairQueue(rules.weights)
+        self._pausing: list[tuple[int, Offset, _Lane]] = []
+        self._running: set[Task] = set()
+        self._chars: int | None = None
+        self._stopped_by: Item | None = None
+        self.parked: set[bytes] = set()
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def offer(self, items: Sequence[Item]) -> None:
+        """Take the next messages; those that are done already are left out."""
+        for item in items:
+            assert item.offset >= self._end, "offers come in the order of offsets"
+            self._end = item.offset + 1
+            if item.offset not in self._gaps:
+                item.attempts = self._failing.get(item.offset, 0)
+                item.suspect = self._suspicion.of(item.offset) if self._suspicion else None
+                self._line_up(item)
+
+    def _line_up(self, item: Item) -> None:
+        name = originator(item)
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = _Lane(name, item.tenant)
+            if item.key in self.parked:
+                lane.work = Work.PARK
+        lane.items.append(item)
+        self._pending[item.offset] = lane
+        self._bytes += item.size_bytes
+        if len(lane.items) == 1:
+            self._make_ready(lane)
+
+    def skip(self, to: Offset) -> None:
+        """The log has nothing before `to` that was not offered."""
+        self._gaps.add(self._end, to)
+        self._failing = {o: n for o, n in self._failing.items() if o not in self._gaps}
+        self._chars = None
+        self._end = max(self._end, to)
+
+    def has_room(self) -> bool:
+        """Whether more messages should be offered."""
+        return (
+            len(self._pending) < self._rules.lookahead_records
+            and self._bytes < self._rules.lookahead_bytes
+            and self._end - self._gaps.low < self._rules.window
+        )
+
+    def park(self, key: bytes) -> None:
+        """Messages of `key` are put aside from now on: so it was when the partition came to us."""
+        assert key not in self._lanes, "keys are parked before their messages are offered"
+        self.parked.add(key)
+
+    def unpark(self, key: bytes) -> bool:
+        """Let `key` flow again; False, and nothing is changed, while messages of it are waiting."""
+        if key in self._lanes:
+            return False
+        self.parked.discard(key)
+        return True
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def take(self, now_ms: int, room: int) -> list[Task]:
+        """Up to `room` tasks, one a lane, in turn between tenants."""
+        if self._stopped_by is not None:
+            return []
+        while self._pausing and self._pausing[0][0] <= now_ms:
+            self._make_ready(heappop(self._pausing)[2])
+        found: list[Task] = []
+        while len(found) < room and len(self._ready):
+            if not self._fits_one_more():
+                lowest = self._pending.get(self._gaps.low)
+                if lowest is not None and lowest.ready:
+                    found.append(self._begin(lowest, now_ms, 1))
+                break
+            _, lane = self._ready.pop()
+            if lane.ready:
+                found.append(self._begin(lane, now_ms, PARKED_AT_ONCE))
+        return found
+
+    def _make_ready(self, lane: _Lane) -> None:
+        if lane.items[0].suspect is not None:
+            self._condemn_if_doomed(lane, lane.items[0], lane.items[0].suspect)
+        lane.ready = True
+        self._ready.put(lane.tenant, lane.items[0].offset, lane)
+
+    def _condemn_if_doomed(self, lane: _Lane, item: Item, suspect: Suspect) -> None:
+        retry = self._rules.retry
+        if lane.work is Work.HANDLE and suspect.is_doomed(item.attempts, retry.attempts_max):
+            item.error = suspect.told()
+            self._condemn(lane, item, retry.policy)
+
+    def _begin(self, lane: _Lane, now_ms: int, parked_max: int) -> Task:
+        assert not lane.busy
+        lane.ready, lane.busy = False, True
+        if lane.work is Work.HANDLE:
+            due_ms = now_ms + self._rules.timeout_ms if self._rules.timeout_ms else None
+            item = lane.items[0]
+            task = Task(Work.HANDLE, (item,), item.attempts + 1, due_ms)
+        elif lane.work is Work.GIVE_UP:
+            task = Task(Work.GIVE_UP, (lane.items[0],), lane.items[0].attempts)
+        else:
+            items = tuple(islice(lane.items, parked_max))
+            task = Task(Work.PARK, items, items[0].attempts)
+        self._running.add(task)
+        return task
+
+    def _fits_one_more(self) -> bool:
+        """Whether the detail still fits when all that runs, and one more, have ended anyhow."""
+        digits = len(written(max(self._end, self._gaps.high) - self._gaps.low))
+        running = sum(len(task.items) for task in self._running) + PARKED_AT_ONCE
+        spare = self._rules.detail_chars - _SPARE_CHARS - running * (digits + 4)
+        most = (2 * len(self._gaps) + 1) * digits + len(self._failing) * (digits + 2)
+        if self._suspicion:
+            most += len(self._suspicion.encode(self._gaps.low))
+        if most <= spare:
+            return True
+        if self._chars is None:
+            self._chars = len(self._detail())
+        return self._chars <= spare
+
+    # --- what happened ----------------------------------------------------------------------------
+
+    def ended(self, task: Task, error: str | None, now_ms: int) -> None:
+        """A task has ended; one that had timed out is not listened to."""
+        if task.over:
+            return
+        task.over = True
+        self._running.discard(task)
+        self._chars = None
+        lane = self._pending[task.item.offset]
+        lane.busy = False
+        if error is None:
+            self._done(lane, task.items)
+        elif task.work is Work.HANDLE:
+            self._acquit(task.item)
+            self._failed(lane, task.item, error, now_ms)
+        else:
+            lane.trouble += 1
+            self._pause(lane, now_ms + backoff(self._rules.retry, lane.trouble))
+
+    def _done(self, lane: _Lane, items: Sequence[Item]) -> None:
+        for item in items:
+            assert lane.items[0] is item
+            lane.items.popleft()
+            del self._pending[item.offset]
+            self._failing.pop(item.offset, None)
+            if item.suspect is not None:
+                self._acquit(item)
+            self._bytes -= item.size_bytes
+            self._gaps.add(item.offset)
+        lane.trouble = 0
+        if lane.work is Work.GIVE_UP:
+            lane.work = Work.HANDLE
+        if lane.items:
+            self._make_ready(lane)
+        else:
+            del self._lanes[lane.name]
+
+    def _acquit(self, item: Item) -> None:
+        """Its call has ended: it is not what killed a process."""
+        if item.suspect is not None:
+            item.suspect = None
+            self._suspicion = self._suspicion.without(item.offset)
+
+    def _failed(self, lane: _Lane, item: Item, error: str, now_ms: int) -> None:
+        item.attempts += 1
+        item.error = error
+        self._failing[item.offset] = item.attempts
+        verdict = after_failure(self._rules.retry, item.attempts)
+        if isinstance(verdict, RetryAfter):
+            self._pause(lane, now_ms + verdict.delay_ms)
+            return
+        self._condemn(lane, item, verdict)
+        if verdict is not FailurePolicy.STOP:
+            self._make_ready(lane)
+
+    def _condemn(self, lane: _Lane, item: Item, policy: FailurePolicy) -> None:
+        """The policy decides about an item that is not tried again."""
+        if policy is FailurePolicy.STOP:
+            self._stopped_by = self._stopped_by or item
+        elif policy is FailurePolicy.QUARANTINE:
+            lane.work = Work.PARK
+            if item.key is not None:
+                self.parked.add(item.key)
+        else:
+            lane.work = Work.GIVE_UP
+
+    def _pause(self, lane: _Lane, until_ms: int) -> None:
+        heappush(self._pausing, (until_ms, lane.items[0].offset, lane))
+
+    def expire(self, now_ms: int) -> list[Task]:
+        """End the wait for handlers that have taken too long: each has failed once more."""
+        if self._rules.timeout_ms is None:
+            return []
+        late = [t for t in self._running if t.due_ms is not None and t.due_ms <= now_ms]
+        for task in sorted(late, key=lambda task: task.item.offset):
+            self.ended(task, f"HandlerTimeout: not done in {self._rules.timeout_ms} ms", now_ms)
+        return late
+
+    # --- how far it is ----------------------------------------------------------------------------
+
+    def due_ms(self) -> int | None:
+        """When a lane's pause is over, or a handler has taken too long."""
+        if self._stopped_by is not None:
+            return None
+        moments = [task.due_ms for task in self._running if task.due_ms is not None]
+        if self._pausing:
+            moments.append(self._pausing[0][0])
+        return min(moments, default=None)
+
+    def standing(self) -> Standing:
+        """Where the partition is."""
+        detail = self._detail()
+        assert len(detail) <= self._rules.detail_chars, "the gap map outgrew its row"
+        return Standing(self._gaps.low, self._failing.get(self._gaps.low, 0), detail)
+
+    def _detail(self) -> str:
+        if not self._suspicion:
+            return self._gaps.encode(self._failing)
+        self._suspicion = self._suspicion.above(self._gaps.low)
+        return encode_detail(self._gaps, self._failing, self._suspicion)
+
+    def redriving_ended(self) -> None:
+        """What is known of re-driving that killed a process is in the quarantine's log by now."""
+        self._suspicion = replace(self._suspicion, redriven=())
+
+    @property
+    def redriven(self) -> tuple[Offset, ...]:
+        """Positions of the quarantine whose re-driving has killed a process."""
+        return self._suspicion.redriven
+
+    @property
+    def stopped_by(self) -> Item | None:
+        """The message that failed for good under the policy to stop."""
+        return self._stopped_by

@@ -1,0 +1,67 @@
+"""Routing: which messages of a batch go to which partition, and columns in that order.
+
+Rules of this file. Pure, and stable: messages of one partition keep the order they had, so the
+order per key is kept. Large inputs are cut into chunks first, because Ray carries batches of one to
+sixteen megabytes best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.model import PartitionId
+from pxrs_ray.partitioning import Partitioner, group_by_partition
+
+Sizes = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A batch in order of partitions: `parts` by partition; `order` says where each came from.
+
+    `parts` leaves out partitions without messages. Message i of the parts, counted over all of
+    them in order, was message `order[i]` of the batch; `order` is None when nothing moved.
+    """
+
+    parts: tuple[tuple[PartitionId, Batch], ...]
+    order: np.ndarray[Any, np.dtype[np.intp]] | None
+
+
+def route(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:
+    """Give each message of `batch` to its partition."""
+    if len(batch) == 1 and scopes is None and partitioner.strategy != "broadcast":
+        partition = partitioner.partition(batch.keys[0].as_py())
+        return Routed(((partition, batch),), None)
+    order, bounds = group_by_partition(batch.keys, partitioner, scopes)
+    columns = batch.columns.take(pa.array(order))
+    sorted_batch = Batch(-1, 0, batch.flags, columns, batch.timestamp_fixed_ms)
+    edges = bounds.tolist()
+    parts = [
+        (partition, sorted_batch.slice(start, end))
+        for partition, (start, end) in enumerate(pairwise(edges))
+        if end > start
+    ]
+    return Routed(tuple(parts), order)
+
+
+def chunks(batch: Batch, sizes: Sizes, records_max: int, bytes_max: int) -> Iterator[Batch]:
+    """Cut a batch into pieces of at most `records_max` messages.
+
+    And of at most `bytes_max` bytes, as `sizes` has them of each message, where a piece is more
+    than one message.
+    """
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(batch):
+        fits = int(np.searchsorted(ends, before + bytes_max, side="right"))
+        end = min(max(fits, start + 1), start + records_max)
+        yield batch.slice(start, end)
+        start = min(end, len(batch))
+        before = int(ends[start - 1])

@@ -1,0 +1,300 @@
+"""`Sender`: what a producer has sent and not yet seen acknowledged. Pure: the caller passes the
+time.
+
+Rules of this file. The frames of a partition are numbered and sent in order, several calls at a
+time. The log takes them in that order and answers a repeat as before, so a call whose answer was
+lost is simply repeated. A frame is given up only when its refusal is final or its deadline has
+passed. Whether it is in the log, only the log can say: the later frames keep their numbers until
+the log says that it waits for one that will never come (a frame was given up, or the log lost what
+it had acknowledged). Then, once nothing of the partition is under way, they are numbered anew in a
+new epoch, whose first frame names the producer's position in the log: when a call of the old epoch
+has arrived meanwhile, the log refuses the frame and says what it has. A call that arrives even
+later is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from pxrs_ray.data.frame import NOBODY, mark, pack_header, unpack_header
+from pxrs_ray.data.protocol import Appended, Refused
+from pxrs_ray.errors import (
+    DeadlineExceeded,
+    DiskFull,
+    LogLost,
+    NotFound,
+    PartitionFull,
+    ProducerFenced,
+    PxrsError,
+    SequenceGap,
+)
+from pxrs_ray.model import PartitionId
+from pxrs_ray.producer.in_flight import BACKOFF_FIRST_MS, BACKOFF_MOST_MS, Frame, Lane, Ticket
+from pxrs_ray.producer.in_flight import Call as Call
+from pxrs_ray.producer.in_flight import SenderLimits as SenderLimits
+from pxrs_ray.supervision.passing_trouble import passes
+
+# The log said no, and may say yes later: the frame is surely not in it.
+_WAITED_FOR = (PartitionFull, DiskFull, LogLost, NotFound)
+
+
+class Sender:
+    """See the rules at the head of this file. Not thread-safe."""
+
+    def __init__(self, buffers: int, limits: SenderLimits) -> None:
+        self._buffers = buffers
+        self._limits = limits
+        self._lanes: dict[PartitionId, Lane] = {}
+        self._calls: dict[int, set[Call]] = {index: set() for index in range(buffers)}
+        self.pending_bytes = 0
+        self.pending_frames = 0
+        self.epochs_raised = 0
+        self.fenced: ProducerFenced | None = None
+
+    def numbers(self, partition: PartitionId) -> tuple[int, int]:
+        """The epoch and the sequence that the partition's next frame must bear."""
+        lane = self._lanes.setdefault(partition, Lane())
+        return lane.epoch, lane.next_sequence
+
+    def busy(self) -> bool:
+        """Whether every buffer will answer a call soon: what is small can gather until then."""
+        return all(any(not call.again for call in calls) for calls in self._calls.values())
+
+    def add(
+        self,
+        partition: PartitionId,
+        header: bytes,
+        body: Any,
+        ticket: Ticket,
+        index: int,
+        now_ms: int,
+    ) -> None:
+        """Take a frame that bears `numbers(partition)`; given up at once when another producer of
+        this identity took over.
+        """
+        if self.fenced is not None:
+            ticket.settle(index, self.fenced)
+            return
+        lane = self._lanes[partition]
+        deadline_ms = now_ms + self._limits.append_timeout_ms
+        frame = Frame(partition, header, body, lane.next_sequence, deadline_ms, ticket, index)
+        if lane.follows is not None and lane.next_sequence == 0:
+            self._number(lane, frame)
+        lane.next_sequence += 1
+        lane.frames.append(frame)
+        self.pending_bytes += frame.size_bytes
+        self.pending_frames += 1
+
+    def calls(self, now_ms: int) -> Iterator[Call]:
+        """Every call that should be made now; each must end in `answered` or `failed`."""
+        waiting: dict[int, list[Lane]] = {}
+        for partition, lane in self._lanes.items():
+            if lane.wait_until_ms <= now_ms:
+                lane.wait_until_ms = 0
+            if lane.frames and not lane.hole and not lane.wait_until_ms:
+                waiting.setdefault(partition % self._buffers, []).append(lane)
+        for buffer, lanes in waiting.items():
+            under_way = self._calls[buffer]
+            while len(under_way) < self._limits.calls_max:
+                call = self._fill(buffer, lanes)
+                answer_soon = any(not other.again for other in under_way)
+                small = call.size_bytes < self._limits.call_bytes_min
+                if not call.frames or (answer_soon and small):
+                    break
+                for frame in call.frames:
+                    frame.flying = frame.sent = True
+                under_way.add(call)
+                yield call
+
+    def _fill(self, buffer: int, lanes: list[Lane]) -> Call:
+        """The frames that could go next; they do not fly yet."""
+        call = Call(buffer, [], 0)
+        for lane in lanes:
+            flying = sum(frame.flying for frame in lane.frames)
+            if lane.doubt and flying:
+                continue  # one question at a time: a second call would come before the answer
+            ready = (frame for frame in lane.frames if not frame.flying)
+            for frame in islice(ready, max(0, self._limits.lane_frames_max - flying)):
+                size = call.size_bytes + frame.size_bytes
+                if call.frames and (
+                    size > self._limits.call_bytes_max
+                    or len(call.frames) >= self._limits.call_frames_max
+                ):
+                    return call
+                call.again = call.again or lane.refusal is not None
+                call.asking = call.asking or lane.doubt
+                call.frames.append(frame)
+                call.size_bytes = size
+        return call
+
+    def answered(self, call: Call, answers: Sequence[Appended | Refused], now_ms: int) -> None:
+        """Take in what the buffer said to each frame of `call`."""
+        if not self._land(call):
+            return
+        for frame, answer in zip(call.frames, answers, strict=True):
+            lane = self._lanes[frame.partition]
+            if isinstance(answer, Appended):
+                lane.backoff_ms, lane.refusal = BACKOFF_FIRST_MS, None
+                lane.doubt = lane.hole = False
+                self._settle(lane, frame, answer)
+            else:
+                self._refused(lane, frame, answer, now_ms)
+        if self.fenced is not None:
+            self._end(self.fenced)
+        for partition in {frame.partition for frame in call.frames}:
+            self._close_up(self._lanes[partition])
+
+    def failed(self, call: Call, error: PxrsError, now_ms: int) -> None:
+        """The call's outcome is unknown: make it again, until its frames' deadlines."""
+        if not self._land(call):
+            return
+        for frame in call.frames:
+            lane = self._lanes[frame.partition]
+            lane.refusal = error
+            self._back_off(lane, now_ms)
+        for partition in {frame.partition for frame in call.frames}:
+            self._close_up(self._lanes[partition])
+
+    def _land(self, call: Call) -> bool:
+        """The call is over; False when nobody waits for it any more."""
+        if call.abandoned:
+            return False
+        self._calls[call.buffer].discard(call)
+        for frame in call.frames:
+            frame.flying = False
+        return True
+
+    def _refused(self, lane: Lane, frame: Frame, answer: Refused, now_ms: int) -> None:
+        error = answer.error
+        if isinstance(error, SequenceGap):  # no trouble of its own: an earlier frame was refused
+            # Where the log waits for a frame that we still have, that one is sent again, and this
+            # one after it. A number below our oldest is never sent again: it leaves a hole.
+            oldest = lane.frames[0].sequence if lane.frames else frame.sequence
+            expected = answer.expected_sequence
+            if expected is not None and (expected < oldest or frame.sequence == 0):
+                # The number will never come; or the epoch does not follow what the log has.
+                lane.hole, lane.heard = True, answer.heard
+            return
+        # A frame that was given up may be fenced by an epoch of our own, begun after it was given
+        # up: nobody took over then.
+        if isinstance(error, ProducerFenced) and frame in lane.frames:
+            self.fenced = error
+        lane.refusal = error
+        if (isinstance(error, _WAITED_FOR) or passes(error)) and now_ms < frame.deadline_ms:
+            self._back_off(lane, now_ms)
+        else:
+            self._give_up(lane, frame, error)
+
+    def _back_off(self, lane: Lane, now_ms: int) -> None:
+        if lane.wait_until_ms <= now_ms:
+            lane.wait_until_ms = now_ms + lane.backoff_ms
+            lane.backoff_ms = min(lane.backoff_ms * 2, BACKOFF_MOST_MS)
+
+    def _give_up(self, lane: Lane, frame: Frame, error: PxrsError) -> None:
+        lane.doubt = True
+        self._settle(lane, frame, error)
+
+    def _settle(self, lane: Lane, frame: Frame, answer: Appended | PxrsError) -> None:
+        try:
+            lane.frames.remove(frame)
+        except ValueError:
+            return  # given up before this answer came
+        self.pending_bytes -= frame.size_bytes
+        self.pending_frames -= 1
+        frame.ticket.settle(frame.index, answer)
+
+    def _end(self, error: ProducerFenced) -> None:
+        """Give up everything: another producer of this identity took over."""
+        for lane in self._lanes.values():
+            for frame in list(lane.frames):
+                self._settle(lane, frame, error)
+        for calls in self._calls.values():
+            for call in calls:
+                call.abandoned = True
+            calls.clear()
+
+    def _close_up(self, lane: Lane) -> None:
+        """Number the lane's frames from 0 in a new epoch, when that is due and nothing flies."""
+        # A call that still flies may add to the log: what was heard of it must be the last word
+        # before the frames are numbered anew.
+        if not lane.hole or lane.flying():
+            return
+        for frame in list(lane.frames):
+            if frame.sent:
+                frame.former[lane.epoch] = frame.sequence
+            self._settle_if_there(lane, frame)
+        lane.hole = lane.doubt = False
+        heard = lane.heard
+        lane.follows = mark(heard.epoch, heard.next_sequence) if heard else mark(NOBODY, 0)
+        lane.epoch += 1
+        lane.next_sequence = 0
+        self.epochs_raised += 1
+        for frame in lane.frames:
+            frame.sent = False
+            self._number(lane, frame)
+            lane.next_sequence += 1
+
+    def _settle_if_there(self, lane: Lane, frame: Frame) -> None:
+        """A frame that came in under a former number is in the log already."""
+        heard = lane.heard
+        number = frame.former.get(heard.epoch) if heard is not None else None
+        if heard is not None and number is not None and number < heard.next_sequence:
+            base = dict(heard.places).get(number)
+            messages = unpack_header(frame.header).messages
+            self._settle(lane, frame, Appended(frame.partition, base, messages, repeated=True))
+
+    def _number(self, lane: Lane, frame: Frame) -> None:
+        """Give a frame the lane's next number."""
+        sequence = frame.sequence = lane.next_sequence
+        header = unpack_header(frame.header)._replace(
+            producer_epoch=lane.epoch,
+            sequence=sequence,
+            follows=lane.follows if sequence == 0 else None,
+        )
+        frame.header = pack_header(header)
+
+    def expire(self, now_ms: int) -> None:
+        """Give up every frame whose deadline has passed, and calls that hold only such frames."""
+        for lane in self._lanes.values():
+            while lane.frames and lane.frames[0].deadline_ms <= now_ms:
+                frame = lane.frames[0]
+                self._give_up(lane, frame, self._too_late(frame, lane.refusal))
+                frame.flying = False
+        for calls in self._calls.values():
+            for call in [c for c in calls if all(f.deadline_ms <= now_ms for f in c.frames)]:
+                call.abandoned = True
+                calls.discard(call)
+        for lane in self._lanes.values():
+            self._close_up(lane)
+
+    def _too_late(self, frame: Frame, refusal: PxrsError | None) -> PxrsError:
+        if isinstance(refusal, _WAITED_FOR) and not frame.flying:
+            return refusal
+        return DeadlineExceeded(
+            f"partition {frame.partition} did not acknowledge an append within "
+            f"{self._limits.append_timeout_ms} ms: it may or may not be in the log"
+            + (f" (last trouble: {refusal})" if refusal is not None else "")
+        )
+
+    def next_look_ms(self) -> int | None:
+        """When `calls` or `expire` may have something new without any answer; None: never."""
+        moments = []
+        for lane in self._lanes.values():
+            if lane.frames:
+                moments.append(lane.frames[0].deadline_ms)
+                if lane.wait_until_ms and not lane.flying():
+                    moments.append(lane.wait_until_ms)
+        return min(moments, default=None)
+
+    def trouble(self) -> str:
+        """What holds frames up, for people; '' when nothing does."""
+        held = {p: lane for p, lane in self._lanes.items() if lane.frames}
+        if not held:
+            return ""
+        fullest = max(held, key=lambda p: sum(f.size_bytes for f in held[p].frames))
+        size = sum(f.size_bytes for f in held[fullest].frames)
+        refusal = held[fullest].refusal
+        why = f"its log says: {refusal}" if refusal is not None else "it has not answered yet"
+        return f"partition {fullest} holds most of it, {size} bytes; {why}"

@@ -1,0 +1,1 @@
+"""What people see of a topology, and what is wrong with it: plain data, and rules on it."""

@@ -1,0 +1,1 @@
+"""The registry in etcd, through the package etcd3."""

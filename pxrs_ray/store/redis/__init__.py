@@ -1,0 +1,1 @@
+"""The registry in Redis: each step is one script in the server."""

@@ -1,0 +1,1 @@
+"""The registry in a SQL database: one store, three dialects (SQLite, PostgreSQL, Oracle)."""

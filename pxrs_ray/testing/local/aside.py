@@ -1,0 +1,78 @@
+"""`Aside`: what a group has given up: skipped, sent to dead letters, or put in quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pxrs_ray.clock import Clock
+from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
+from pxrs_ray.consumer.delivery import DeliveryContext, context_at
+from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.processing.retry_rules import FailurePolicy
+from pxrs_ray.testing.local.logs import LocalQueue
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUpMessage:
+    """A message that is not tried again, and what the failure policy made of it."""
+
+    policy: str
+    partition: PartitionId
+    attempts: int
+    error: str
+    message: Message
+
+    @property
+    def offset(self) -> Offset:
+        """Where the message is in its partition."""
+        return self.message.offset
+
+
+class Aside:
+    """See the head of this file. What is here outlives every consumer of the group."""
+
+    def __init__(self, group: str, letters: LocalQueue | None, clock: Clock) -> None:
+        self.given_up: list[GivenUpMessage] = []
+        self.quarantine: dict[tuple[PartitionId, bytes | None], list[GivenUpMessage]] = {}
+        self._group = group
+        self._letters = letters
+        self._clock = clock
+
+    def give_up(
+        self,
+        desk: DeliveryContext,
+        attempts: int,
+        error: str,
+        policy: FailurePolicy,
+        of: Iterable[Message],
+    ) -> None:
+        """Keep these messages where the policy says."""
+        for message in of:
+            entry = GivenUpMessage(policy.value, desk.partition, attempts, error, message)
+            if policy is FailurePolicy.QUARANTINE:
+                parked = self.quarantine.setdefault((desk.partition, message.key), [])
+                if all(other.offset != entry.offset for other in parked):
+                    parked.append(entry)
+            elif policy is FailurePolicy.DEAD_LETTER:
+                self._send(replace(desk, attempt=attempts), message, error)
+            self.given_up.append(entry)
+
+    def _send(self, desk: DeliveryContext, message: Message, error: str) -> None:
+        letters = self._letters
+        assert letters is not None, "a group that sends dead letters has a queue for them"
+        context = context_at(desk, message.offset)
+        letter = letter_of(message, context, error, self._clock.now().wall_ms)
+        partition = letter_partition(letters.config.spread(), message)
+        letters.append_once(partition, letter, letter_identity(message, context))
+
+    def dead_letters(self) -> list[Message]:
+        """The dead letters of this group."""
+        if self._letters is None:
+            return []
+        mine = ("pxrs-group", self._group.encode())
+        return [letter for letter in self._letters.messages() if mine in letter.headers]
+
+    def keys_of(self, partition: PartitionId) -> list[bytes]:
+        """The keys of a partition that are in quarantine."""
+        return [key for at, key in self.quarantine if at == partition and key is not None]

@@ -1,0 +1,301 @@
+"""What works one partition for one member: `InOrderWork` and `CourseWork`, one call at a time.
+
+Rules of this file, those of the workers on Ray. A message that fails is tried again before any
+other of its partition (in order), or of its key (courses). Attempts are counted across hand-overs.
+What ends because the partition is not ours any more is no word on the message. Time passes only
+where the test lets it, so a pause is a moment at which the work goes on (`due_ms`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.scheduling import item_of, retry_rules
+from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.model import Grant, Message, Offset
+from pxrs_ray.processing.done_ranges import DoneRanges
+from pxrs_ray.processing.retry_rules import FailurePolicy, RetryAfter, after_failure
+from pxrs_ray.processing.scheduler import Item, Standing, Task, Work, WorkScheduler
+from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
+from pxrs_ray.supervision.restart_rules import told
+
+
+class Caller(Protocol):
+    """What a partition's work needs of the member that it works for."""
+
+    wants_batch: bool
+
+    def call(
+        self, argument: Delivery | DeliveredBatch, messages: Sequence[Message]
+    ) -> BaseException | None:
+        """Call the handler; answers what it raised. Raises when the member has died in the call."""
+
+    def now_ms(self) -> int:
+        """The present moment."""
+
+    def give_up(
+        self,
+        desk: DeliveryContext,
+        attempts: int,
+        error: str,
+        policy: FailurePolicy,
+        of: Iterable[Message],
+    ) -> None:
+        """Keep what must be kept of messages that are not tried again."""
+
+
+class PartitionWork(ABC):
+    """The work on one partition, from a grant's checkpoint on."""
+
+    def __init__(
+        self, grant: Grant, desk: DeliveryContext, config: GroupConfig, caller: Caller
+    ) -> None:
+        self.partition = grant.partition
+        self.epoch = grant.epoch
+        self.desk = desk
+        self.stopping = False
+        self.busy = False
+        self.queued_bytes = 0
+        self.stopped_by = ""
+        self._config = config
+        self._caller = caller
+        self._batches: deque[tuple[Batch | Offset, int]] = deque()
+
+    def put(self, batch: Batch, size_bytes: int) -> None:
+        """Queue a batch behind those that wait."""
+        self._batches.append((batch, size_bytes))
+        self.queued_bytes += size_bytes
+
+    def skip(self, to: Offset) -> None:
+        """Go on at `to`, after what waits: the log has nothing before it."""
+        self._batches.append((to, 0))
+
+    def _popped(self) -> Batch | Offset:
+        taken, size_bytes = self._batches.popleft()
+        self.queued_bytes -= size_bytes
+        return taken
+
+    def step(self) -> bool:
+        """Do the next thing that may be done now, at most one call; False when there is none."""
+        if self.stopping or self.busy or self.stopped_by:
+            return False
+        self.busy = True
+        try:
+            return self._step()
+        finally:
+            self.busy = False
+
+    @abstractmethod
+    def _step(self) -> bool:
+        """As `step`."""
+
+    @abstractmethod
+    def standing(self) -> Standing:
+        """How far it is."""
+
+    @abstractmethod
+    def due_ms(self) -> int | None:
+        """When it goes on by itself; None: it waits for messages, or for nothing."""
+
+
+class InOrderWork(PartitionWork):
+    """One message after the other, or one batch after the other."""
+
+    def __init__(
+        self, grant: Grant, desk: DeliveryContext, config: GroupConfig, caller: Caller
+    ) -> None:
+        super().__init__(grant, desk, config, caller)
+        self._rules = retry_rules(config)
+        self._next = grant.checkpoint
+        _, self._failing, self._suspicion = decode_detail(grant.checkpoint, grant.detail)
+        self._attempts = self._failing.pop(grant.checkpoint, grant.attempts)
+        self._known_end = max(self._suspicion.end, *(o + 1 for o in self._failing), 0)
+        self._began_ms = caller.now_ms()
+        self._wait_until_ms = 0
+        self._parts: deque[Batch] = deque()
+        self.batch_ended = False
+
+    def standing(self) -> Standing:
+        """How far it is; the attempts are those of the message that is next."""
+        if self._next >= self._known_end:
+            return Standing(self._next, self._attempts)
+        later = {offset: n for offset, n in self._failing.items() if offset > self._next}
+        detail = encode_detail(DoneRanges(self._next), later, self._suspicion.above(self._next))
+        attempts = max(self._attempts, self._failing.get(self._next, 0))
+        return Standing(self._next, attempts, detail)
+
+    def due_ms(self) -> int | None:
+        """When the message that failed is tried again."""
+        if self.stopping or self.stopped_by or not (self._parts or self._batches):
+            return None
+        return self._wait_until_ms
+
+    def _step(self) -> bool:
+        if self._caller.now_ms() < self._wait_until_ms:
+            return False
+        if not self._parts and not self._take():
+            return False
+        part = self._parts[0]
+        suspect = self._suspicion.of(part.base_offset) if len(part) == 1 else None
+        if len(part) == 1:
+            self._attempts = self._failing.get(part.base_offset, self._attempts)
+        if suspect is not None:
+            if suspect.is_doomed(self._attempts, self._rules.attempts_max):
+                self._judged(suspect.told(), self._rules.policy, part)
+                return True
+            due_ms = self._began_ms + suspect.pause_ms
+            if self._caller.now_ms() < due_ms:
+                self._wait_until_ms = due_ms
+                return False
+        self._deliver(part)
+        return True
+
+    def _take(self) -> bool:
+        """Cut the next batch that waits into what is delivered at once."""
+        while self._batches and not self._parts:
+            taken = self._popped()
+            if isinstance(taken, int):
+                self._next = taken
+            elif self._caller.wants_batch:
+                self._parts.extend(self._cut(taken))
+            else:
+                self._parts.extend(taken.slice(at, at + 1) for at in range(len(taken)))
+        return bool(self._parts)
+
+    def _cut(self, batch: Batch) -> Iterable[Batch]:
+        """The batch as it is delivered: a message that is known for something, by itself."""
+        start, base = batch.base_offset, batch.base_offset
+        for offset in range(base, min(batch.end_offset, self._known_end)):
+            suspect = self._suspicion.of(offset)
+            if offset in self._failing or (suspect is not None and suspect.apart):
+                if start < offset:
+                    yield batch.slice(start - base, offset - base)
+                yield batch.slice(offset - base, offset + 1 - base)
+                start = offset + 1
+        if start < batch.end_offset:
+            yield batch.slice(start - base)
+
+    def _deliver(self, part: Batch) -> None:
+        self.desk.attempt = self._attempts + 1
+        messages = list(part)
+        argument: Delivery | DeliveredBatch = DeliveredBatch(part, self.desk)
+        if not self._caller.wants_batch:
+            argument = Delivery(messages[0], self.desk)
+        error = self._caller.call(argument, messages)
+        self._suspicion = self._suspicion.without(part.base_offset)
+        if error is None:
+            self._passed(part)
+        elif self.desk.title():
+            self._attempts += 1
+            verdict = after_failure(self._rules, self._attempts)
+            if isinstance(verdict, RetryAfter):
+                self._failing.pop(part.base_offset, None)
+                self._wait_until_ms = self._caller.now_ms() + verdict.delay_ms
+            else:
+                self._judged(told(error), verdict, part)
+
+    def _judged(self, error: str, verdict: FailurePolicy, part: Batch) -> None:
+        self._caller.give_up(self.desk, self._attempts, error, verdict, list(part))
+        if verdict is FailurePolicy.STOP:
+            self.stopped_by = error
+            return
+        self._suspicion = self._suspicion.without(part.base_offset)
+        self._passed(part)
+
+    def _passed(self, part: Batch) -> None:
+        self._parts.popleft()
+        self._next = part.end_offset
+        self._attempts = 0
+        self.desk.attempt = 1
+        self.batch_ended = not self._parts
+
+
+class CourseWork(PartitionWork):
+    """As a course says: key by key, or pack by pack. Tasks that may run at once run in turn."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        desk: DeliveryContext,
+        config: GroupConfig,
+        caller: Caller,
+        course: WorkScheduler,
+    ) -> None:
+        super().__init__(grant, desk, config, caller)
+        self.course = course
+        fair = config.by_pack or config.fair_tenants or config.tenant_weights
+        self._tenant_header = config.tenant_header if fair else None
+        self._began_ms = caller.now_ms()
+        # Taken, and not begun yet: what killed its process is left alone for a while.
+        self._task: Task | None = None
+
+    def standing(self) -> Standing:
+        """How far it is; what is done above the checkpoint is in the detail."""
+        return self.course.standing()
+
+    def due_ms(self) -> int | None:
+        """When a pause is over."""
+        if self.stopping or self.stopped_by:
+            return None
+        if self._task is not None:
+            return self._pause_ends_ms(self._task)
+        return self.course.due_ms()
+
+    def _step(self) -> bool:
+        while self._batches and self.course.has_room():
+            taken = self._popped()
+            if isinstance(taken, int):
+                self.course.skip(taken)
+            else:
+                self.course.offer([item_of(m, self._tenant_header) for m in taken])
+        now_ms = self._caller.now_ms()
+        self.course.expire(now_ms)
+        self._look_for_a_stop()
+        if self._task is None and not self.stopped_by:
+            self._task = next(iter(self.course.take(now_ms, 1)), None)
+        task = self._task
+        if task is None or self._pause_ends_ms(task) > now_ms:
+            return False
+        self._task = None
+        self._run(task)
+        self._look_for_a_stop()
+        return True
+
+    def _pause_ends_ms(self, task: Task) -> int:
+        suspect: Suspect | None = task.item.suspect if task.work is Work.HANDLE else None
+        return self._began_ms + suspect.pause_ms if suspect is not None else 0
+
+    def _run(self, task: Task) -> None:
+        if task.over:
+            return
+        if task.work is not Work.HANDLE:
+            policy = FailurePolicy(self._config.failure_policy)
+            messages = [item.message for item in task.items]
+            error = task.item.error
+            self._caller.give_up(self.desk, task.attempt, error, policy, messages)
+            self.course.ended(task, None, self._caller.now_ms())
+            return
+        desk = replace(self.desk, attempt=task.attempt)
+        message = task.item.message
+        if self._config.handler_timeout_ms is not None and not self._config.by_pack:
+            task.due_ms = self._caller.now_ms() + self._config.handler_timeout_ms
+        raised = self._caller.call(Delivery(message, desk), [message])
+        now_ms = self._caller.now_ms()
+        self.course.expire(now_ms)
+        if raised is not None and not desk.title():
+            return  # our time was over: no word on the message
+        self.course.ended(task, None if raised is None else told(raised), now_ms)
+
+    def _look_for_a_stop(self) -> None:
+        item: Item | None = self.course.stopped_by
+        if item is not None and not self.stopped_by:
+            self.stopped_by = item.error
+            self._caller.give_up(
+                self.desk, item.attempts, item.error, FailurePolicy.STOP, [item.message]
+            )

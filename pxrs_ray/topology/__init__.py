@@ -1,0 +1,2 @@
+"""The placement of a topology: homes of logs and of the registry, moves between disks, and
+removals."""

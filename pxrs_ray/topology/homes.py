@@ -1,0 +1,314 @@
+"""`Homes`: where each slot and the registry are at home, and when a home changes. Pure.
+
+Rules of this file. A slot is the number of a buffer; its home is a disk, and the node that has the
+disk now. `settle` alone changes homes, and its decision is durable in the document `homes` before
+anybody acts on it. A slot stays with its disk: when that is away the slot waits, and says since
+when. It goes to another disk only when it has nothing to lose (its queues are in memory), when an
+operator gave the disk up, or after the time that the topology sets for it. Each change of a home
+raises its term. No second buffer is admitted while the first may still serve: its lease must be
+over, or its process must be known to be gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pxrs_ray.codec import json_codec
+from pxrs_ray.errors import NotFound, StoreSchemaError, UsageError
+from pxrs_ray.model import Generation
+
+DOCUMENT = "homes"
+FORM = 1
+SHOWN = 8
+
+Slot = int
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the logs of a slot are, and under which term its buffer serves.
+
+    `boot` is the start of the machine that it was found on. `away_since_ms` is the wall clock's
+    time when the disk was first missing, None while it is there. `given_up` says that an operator
+    has accepted the loss of its logs.
+    """
+
+    disk: str
+    node: str
+    host: str
+    term: int = 1
+    boot: str = ""
+    away_since_ms: int | None = None
+    given_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHome:
+    """`queue_id` was made once, with the queue. `made` are the slots that have made its logs:
+    there, from then on, a log that is not found is lost."""
+
+    queue_id: str
+    made: tuple[Slot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryHome:
+    """The disk, and the node, of a registry that is a file."""
+
+    disk: str
+    node: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"host {self.host} (disk {self.disk[:SHOWN]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """The document. What a newer version of the code wrote has a higher `form`."""
+
+    form: int = FORM
+    slots: dict[Slot, Home] = field(default_factory=dict)
+    queues: dict[str, QueueHome] = field(default_factory=dict)
+    registry: RegistryHome | None = None
+
+    def with_slot(self, slot: Slot, home: Home) -> Homes:
+        """A slot has this home."""
+        return replace(self, slots={**self.slots, slot: home})
+
+    def with_queue(self, queue: str, queue_id: str) -> Homes:
+        """A queue is to be made under this id; one that has an id keeps it."""
+        if queue in self.queues:
+            return self
+        return replace(self, queues={**self.queues, queue: QueueHome(queue_id)})
+
+    def with_made(self, queue: str, slots: Iterable[Slot]) -> Homes:
+        """These slots have made their logs of a queue."""
+        known = self.queues[queue]
+        made = tuple(sorted({*known.made, *slots}))
+        return replace(self, queues={**self.queues, queue: replace(known, made=made)})
+
+    def without_queue(self, queue: str) -> Homes:
+        """A queue is gone; one of that name is another one."""
+        return replace(self, queues={q: h for q, h in self.queues.items() if q != queue})
+
+    def with_given_up(self, slot: Slot) -> Homes:
+        """The loss of what lies on the disk of a slot is accepted."""
+        return self.with_slot(slot, replace(self.slots[slot], given_up=True))
+
+    def is_made(self, queue: str, slot: Slot) -> bool:
+        """Whether a log that a slot does not find is lost, and not new."""
+        return queue in self.queues and slot in self.queues[queue].made
+
+
+HOMES = json_codec("registry: homes", Homes)
+
+
+def homes_from(text: str) -> Homes:
+    """What a document says; '' is a topology that knows of no home yet. Raises StoreSchemaError."""
+    if not text:
+        return Homes()
+    found: Homes = HOMES.decode_text(text)
+    if found.form > FORM:
+        raise StoreSchemaError(
+            f"the registry's document {DOCUMENT!r} has form {found.form}, this code knows up to "
+            f"{FORM}: use the newer version of pxrs-ray that wrote it"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
+    (`unknown`); `slots` are those whose logs lie there, each with the generation of the newest
+    coordinator that its folder has noted. `free_bytes` is what its disk had left when somebody
+    looked."""
+
+    node: str
+    host: str
+    disk: str = ""
+    boot: str = ""
+    cpus: float = 1.0
+    draining: bool = False
+    slots: Mapping[Slot, Generation] = field(default_factory=dict)
+    unknown: bool = False
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSeen:
+    """What is known of the buffer of a slot now.
+
+    `answers`: it has answered within its lease. `lease_over`: no process has a lease of this slot
+    any more. `runs`: there is an actor of it, as far as Ray knows. `in_memory`: it keeps nothing.
+    """
+
+    answers: bool = False
+    lease_over: bool = False
+    runs: bool = False
+    in_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """`homes` is to be made durable first. Then the buffers of `starts` are started at their homes,
+    instead of any that was elsewhere; those in `waits` have none, for the reason given."""
+
+    homes: Homes
+    starts: tuple[Slot, ...] = ()
+    waits: Mapping[Slot, str] = field(default_factory=dict)
+
+
+def settle(
+    homes: Homes,
+    seen: Mapping[Slot, SlotSeen],
+    nodes: Sequence[NodeSeen],
+    now_ms: int,
+    replace_after_ms: int | None = None,
+) -> Settled:
+    """Decide where every slot of `seen` is at home now."""
+    living = {node.node: node for node in nodes}
+    starts, waits = [], {}
+    for slot in sorted(seen):
+        home = homes.slots.get(slot)
+        if home is None:
+            found = _first_home(slot, homes, nodes)
+        else:
+            found = _home_of(slot, home, seen[slot], homes, living, now_ms, replace_after_ms)
+        if found is None:
+            waits[slot] = "no node has a disk for it"
+            continue
+        if found != home:
+            homes = homes.with_slot(slot, found)
+        if found.away_since_ms is not None:
+            waits[slot] = _told(found, living, now_ms)
+        elif not seen[slot].runs or home is None or found.term != home.term:
+            starts.append(slot)
+    return Settled(homes, tuple(starts), waits)
+
+
+def place_to_move_to(
+    homes: Homes, slot: Slot, nodes: Sequence[NodeSeen], wanted: str | None = None
+) -> NodeSeen:
+    """Where a slot goes that leaves its home: the emptiest other node, or the one that is `wanted`
+    by its host's address, its id, or the beginning of that.
+
+    Raises NotFound when there is none, UsageError for one that does not do.
+    """
+    home = homes.slots.get(slot)
+    if home is None:
+        raise NotFound(f"there is no buffer {slot}: there are {sorted(homes.slots)}")
+    others = [node for node in nodes if node.node != home.node]
+    if wanted is None:
+        place = _emptiest(homes, others, but=slot)
+        if place is None:
+            raise NotFound(
+                f"buffer {slot} is on host {home.host}, and no other node that stays has a disk"
+            )
+        return place
+    named = [n for n in nodes if wanted == n.host or (wanted and n.node.startswith(wanted))]
+    if len(named) != 1:
+        there = ", ".join(f"{node.host} ({node.node[:SHOWN]})" for node in nodes)
+        raise NotFound(f"{len(named)} nodes are called {wanted!r}; there are: {there}")
+    if named[0].node == home.node:
+        raise UsageError(f"buffer {slot} is on host {home.host} already")
+    if named[0].draining or not named[0].disk:
+        what = "is being drained" if named[0].draining else "shows no disk"
+        raise UsageError(f"host {named[0].host} {what}: buffer {slot} stays where it is")
+    return named[0]
+
+
+def moved_to(homes: Homes, slot: Slot, node: NodeSeen) -> Homes:
+    """A slot whose logs are on another disk now is at home there, under the next term."""
+    return homes.with_slot(slot, _moved(homes.slots[slot], node))
+
+
+def _home_of(
+    slot: Slot,
+    home: Home,
+    seen: SlotSeen,
+    homes: Homes,
+    living: Mapping[str, NodeSeen],
+    now_ms: int,
+    replace_after_ms: int | None,
+) -> Home:
+    here = living.get(home.node)
+    if here is not None and here.disk in ("", home.disk) and not (seen.lease_over and seen.runs):
+        return _at_home(home)
+    again = _with_its_disk(home, seen, living)
+    if again is not None:
+        return _moved(home, again)
+    if here is not None and here.disk in ("", home.disk):
+        return _at_home(home)
+    since_ms = home.away_since_ms if home.away_since_ms is not None else now_ms
+    overdue = replace_after_ms is not None and now_ms - since_ms >= replace_after_ms
+    safe = seen.lease_over and not seen.answers
+    if safe and (seen.in_memory or home.given_up or overdue):
+        others = [node for node in living.values() if node.disk != home.disk]
+        place = _emptiest(homes, others, but=slot)
+        if place is not None:
+            return _moved(home, place)
+    return replace(home, away_since_ms=since_ms)
+
+
+def _at_home(home: Home) -> Home:
+    return replace(home, away_since_ms=None, given_up=False)
+
+
+def _moved(home: Home, node: NodeSeen) -> Home:
+    disk = home.disk if node.unknown else node.disk
+    return Home(disk, node.node, node.host, home.term + 1, node.boot)
+
+
+def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -> NodeSeen | None:
+    """Another node that has the disk of a home, where nobody can still serve from it.
+
+    A new node of the same host is taken to have it before anybody has looked: a buffer that does
+    not find its disk says so, and serves nothing.
+    """
+    others = [node for node in living.values() if node.node != home.node]
+    shown = [
+        node
+        for node in others
+        if node.disk == home.disk or (node.unknown and node.host == home.host)
+    ]
+    shown.sort(key=lambda n: (n.unknown, n.draining, n.host != home.host, n.host, n.node))
+    for node in shown:
+        # On one host two processes cannot hold the same logs: the file system sees to that.
+        rebooted = node.boot not in ("", home.boot) and home.boot != ""
+        gone = node.host == home.host and (home.node not in living or rebooted)
+        if not seen.answers and (seen.lease_over or gone):
+            return node
+    return None
+
+
+def _first_home(slot: Slot, homes: Homes, nodes: Sequence[NodeSeen]) -> Home | None:
+    """The node where its logs lie already, or else the one with the fewest slots.
+
+    A move that was cut off leaves a copy; what was served from last is known to a newer one.
+    """
+    newest = max(
+        (node.slots[slot] for node in nodes if slot in node.slots and node.disk), default=0
+    )
+    has = [node for node in nodes if node.disk and node.slots.get(slot) == newest]
+    place = _emptiest(homes, has or nodes, but=slot)
+    if place is None:
+        return None
+    return Home(place.disk, place.node, place.host, 1, place.boot)
+
+
+def _emptiest(homes: Homes, nodes: Iterable[NodeSeen], but: Slot) -> NodeSeen | None:
+    """The node with the fewest slots: one that stays, with a disk, and rather one with CPUs."""
+    fit = [node for node in nodes if node.disk and not node.draining]
+    fit = [node for node in fit if node.cpus > 0] or fit
+    has = Counter(home.node for slot, home in homes.slots.items() if slot != but)
+    return min(fit, key=lambda node: (has[node.node], node.host, node.node), default=None)
+
+
+def _told(home: Home, living: Mapping[str, NodeSeen], now_ms: int) -> str:
+    away_s = max(0, now_ms - (home.away_since_ms or now_ms)) // 1_000
+    if any(node.host == home.host and node.disk for node in living.values()):
+        return f"waits for disk {home.disk[:SHOWN]} on host {home.host}, away for {away_s} s"
+    return f"waits for host {home.host}, away for {away_s} s"

@@ -1,0 +1,38 @@
+"""Inner settings for tests: what the configuration says, and what a test says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.options import ScalingConfig
+from pxrs_ray.config.scheduling import lane_rules as lane_rules_of
+from pxrs_ray.config.scheduling import pack_rules as pack_rules_of
+from pxrs_ray.config.scheduling import pack_shape as pack_shape_of
+from pxrs_ray.config.scheduling import retry_rules
+from pxrs_ray.processing.key_ordered import LaneRules
+from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy
+from pxrs_ray.processing.packs import PackShape
+from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.submit_strategy import SubmitStrategy
+from pxrs_ray.scaling import ScalerSettings
+
+DECLARED = GroupConfig(queue="q")
+
+
+def lane_rules(retry: RetryRules | None = None, **changes: Any) -> LaneRules:
+    return replace(lane_rules_of(DECLARED), retry=retry or retry_rules(DECLARED), **changes)
+
+
+def pack_rules(strategy: ProcessingStrategy, **changes: Any) -> PackRules:
+    return replace(pack_rules_of(DECLARED), strategy=strategy, **changes)
+
+
+def pack_shape(submit: SubmitStrategy, *counts: int, **changes: Any) -> PackShape:
+    told = dict(zip(("pack_records", "batch_records"), counts, strict=False))
+    return replace(pack_shape_of(DECLARED), submit=submit, **told, **changes)
+
+
+def scaler_settings(**changes: Any) -> ScalerSettings:
+    return replace(ScalingConfig().settings(), **changes)

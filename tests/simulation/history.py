@@ -1,0 +1,230 @@
+"""What happened, as plain records: what checkers judge, whoever wrote it down.
+
+Rules of this file: frozen data only. A history is a list of these in the order in which they
+happened; one history is about one group of one queue. Simulated runs record everything; a run on
+real Ray records what it can see, and a checker that misses a kind of record judges nothing by it.
+Each record is written down by the one that did it: an append by the log, a commit by the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pxrs_ray.group.events import Assignment, Event, Progress
+from pxrs_ray.model import (
+    Epoch,
+    Generation,
+    Incarnation,
+    Member,
+    MemberId,
+    Offset,
+    Outcome,
+    PartitionId,
+    PartitionRow,
+    Record,
+    Snapshot,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The log took one message in."""
+
+    at_ms: int
+    partition: PartitionId
+    offset: Offset
+    key: bytes
+    message: str
+    producer: str
+    producer_epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A producer was told that its message is in the log at `offset`."""
+
+    at_ms: int
+    partition: PartitionId
+    offset: Offset
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The log served a read of the offsets from `base` up to, not including, `end`."""
+
+    at_ms: int
+    partition: PartitionId
+    epoch: Epoch
+    member: MemberId
+    incarnation: Incarnation
+    base: Offset
+    end: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A handler is called with one message."""
+
+    at_ms: int
+    partition: PartitionId
+    epoch: Epoch
+    member: MemberId
+    incarnation: Incarnation
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """A handler finished one message: its side effects have happened."""
+
+    at_ms: int
+    partition: PartitionId
+    epoch: Epoch
+    member: MemberId
+    incarnation: Incarnation
+    offset: Offset
+    key: bytes
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """A coordinator took the lead and read this from the store."""
+
+    at_ms: int
+    generation: Generation
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A coordinator decided on `event` (None: its start). What it knew then, and what it made.
+
+    `members` are those that share partitions now. `target_before` is who had, or was about to
+    get, each partition before the event, `target` who should own it now. `revoking` is what is
+    asked back now, `seeking` what is to be reset. Ticks are recorded too, also empty ones.
+    """
+
+    at_ms: int
+    monotonic_ms: int
+    generation: Generation
+    event: Event | None
+    records: tuple[Record, ...]
+    members: tuple[Member, ...]
+    assignor: str
+    target_before: Mapping[PartitionId, MemberId]
+    target: Mapping[PartitionId, MemberId]
+    revoking: frozenset[PartitionId]
+    seeking: frozenset[PartitionId]
+    lease_ms: int
+    revoke_deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The store answered one record. `repeat` says that the same record had been sent before.
+
+    `before` and `after` are the partition's row around it, None where no partition is concerned.
+    """
+
+    at_ms: int
+    generation: Generation
+    record: Record
+    outcome: Outcome
+    before: PartitionRow | None
+    after: PartitionRow | None
+    repeat: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a commit (or a release, which `released` tells) leaves the coordinator."""
+
+    at_ms: int
+    generation: Generation
+    member: MemberId
+    incarnation: Incarnation
+    rows: tuple[Progress, ...]
+    outcomes: tuple[Outcome, ...]
+    released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A coordinator of this generation tells an incarnation that it is no member."""
+
+    at_ms: int
+    generation: Generation
+    member: MemberId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAway:
+    """The registry answers nothing from now on, or does again."""
+
+    at_ms: int
+    away: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An assignment leaves the coordinator for its member."""
+
+    at_ms: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Obeyed:
+    """A consumer made this assignment its truth."""
+
+    at_ms: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The faults stopped long ago: this is where things stand.
+
+    `rows` are the stored ones, `ends` the ends of the logs, `members` who lives and works.
+    `pending` names, for people, whatever still waits for something.
+    """
+
+    at_ms: int
+    rows: tuple[PartitionRow, ...]
+    ends: Mapping[PartitionId, Offset]
+    members: tuple[tuple[MemberId, Incarnation], ...]
+    pending: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Something raised what it never should: an assertion, an illegal event, a corrupt store."""
+
+    at_ms: int
+    where: str
+    error: str
+
+
+HistoryEvent = (
+    Appended
+    | Acknowledged
+    | Fetched
+    | Begun
+    | Processed
+    | Led
+    | Decided
+    | Stored
+    | Answered
+    | Refused
+    | RegistryAway
+    | Told
+    | Obeyed
+    | Ended
+    | Failed
+)
+History = Sequence[HistoryEvent]

@@ -1,0 +1,248 @@
+"""What goes wrong: one method a fault, drawn by the weights of the scenario, and the healing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pxrs_ray.group.events import Configure, Died, Rebalance, Seek
+from pxrs_ray.testing.faults import Faults
+from tests.simulation.history import RegistryAway
+from tests.simulation.simulator.cluster import Cluster
+from tests.simulation.simulator.consumer import ConsumerProcess
+from tests.simulation.simulator.producer import ProducerProcess
+from tests.simulation.simulator.scenario import Network
+from tests.simulation.simulator.world import Process
+
+MEMBERS_MAX = 6
+
+
+class Chaos:
+    """Breaks things until it is told to heal them all."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.counts: dict[str, int] = {}
+        self._dice = cluster.world.random
+        self._over = False
+        weights = self.world.scenario.weights
+        self._names = [name for name, weight in weights.items() if weight > 0]
+        self._weights = [weights[name] for name in self._names]
+        self._next()
+
+    def heal(self) -> None:
+        """Stop breaking things, and end every fault that would not end of itself."""
+        self._over = True
+        cluster, world = self.cluster, self.world
+        world.network = Network()
+        cluster.calm = True
+        self._set_down(False)
+        cluster.store.faults = Faults()
+        cluster.store.deliver_late()
+        for process in (*cluster.coordinators, *cluster.consumers, *cluster.producers):
+            process.cut_from.clear()
+            process.thaw()
+        # Two of a name would fence each other for ever: the older one ends, as a node's would.
+        for consumer in cluster.consumers:
+            if consumer.alive and cluster.is_replaced(consumer):
+                consumer.crash()
+        for producer in cluster.producers:
+            producer.sending = False
+        if not cluster.wanted:
+            cluster.add_member()
+        self._calm_down()
+
+    def _calm_down(self) -> None:
+        """Configure the group for the end, until the coordinator that leads has taken it."""
+        cluster = self.cluster
+        cluster.settings = replace(cluster.settings, assignor="sticky", paused=False)
+        core = cluster.newest_coordinator().core
+        if core is None or core.settings.paused or core.settings.assignor != "sticky":
+            self._configure(Configure(assignor="sticky", paused=False))
+            self.world.at(100, self._calm_down)
+
+    def _next(self) -> None:
+        if self._over or not self._names:
+            return
+        (name,) = self._dice.choices(self._names, self._weights)
+        fault: Callable[[], None] = getattr(self, name)
+        self.counts[name] = self.counts.get(name, 0) + 1
+        fault()
+        delay_ms = 1 + int(self._dice.expovariate(1 / self.world.scenario.fault_interval_ms))
+        self.world.at(delay_ms, self._next)
+
+    # --- consumers ------------------------------------------------------------------------------
+
+    def _consumer(self) -> ConsumerProcess | None:
+        live = self.cluster.live_consumers()
+        return self._dice.choice(live) if live else None
+
+    def consumer_crash(self) -> None:
+        """A consumer process is killed."""
+        consumer = self._consumer()
+        if consumer is not None:
+            self.cluster.crash_consumer(consumer)
+
+    def consumer_freeze(self) -> None:
+        """A consumer process stands still, for less or more than its lease."""
+        consumer = self._consumer()
+        if consumer is not None:
+            self._freeze(consumer)
+
+    def _freeze(self, process: Process) -> None:
+        lease_ms = self.world.scenario.lease_ms
+        process.freeze()
+        self.world.at(self._dice.randint(lease_ms // 4, 3 * lease_ms), process.thaw)
+
+    def consumer_cut(self) -> None:
+        """A consumer cannot reach the coordinator, or the log."""
+        consumer = self._consumer()
+        if consumer is not None:
+            role = self._dice.choice(("coordinator", "coordinator", "log"))
+            consumer.cut_from.add(role)
+            lease_ms = self.world.scenario.lease_ms
+            self.world.at(
+                self._dice.randint(lease_ms // 2, 3 * lease_ms),
+                lambda: consumer.cut_from.discard(role),
+            )
+
+    def false_death(self) -> None:
+        """The coordinator is told of a death that did not happen."""
+        consumer = self._consumer()
+        if consumer is not None:
+            self.cluster.tell_coordinators(
+                Died(consumer.name, consumer.session.incarnation, "seems dead")
+            )
+
+    def twin(self) -> None:
+        """A frozen process is replaced, and thaws."""
+        consumer = self._consumer()
+        if consumer is not None and consumer.name in self.cluster.wanted:
+            self._freeze(consumer)
+            self.cluster.start_consumer(self.cluster.wanted[consumer.name])
+
+    def hang(self) -> None:
+        """A handler takes very long."""
+        consumer = self._consumer()
+        if consumer is not None:
+            consumer.hang_ms = self._dice.randint(500, 5_000)
+
+    def leave(self) -> None:
+        """A member goes, in good order."""
+        consumer = self._consumer()
+        if consumer is not None and len(self.cluster.wanted) > 1:
+            self.cluster.wanted.pop(consumer.name, None)
+            consumer.run(consumer.leave)
+
+    def join(self) -> None:
+        """A new member comes."""
+        if len(self.cluster.wanted) < MEMBERS_MAX:
+            self.cluster.add_member()
+
+    # --- coordinators and the store -------------------------------------------------------------
+
+    def coordinator_crash(self) -> None:
+        """The coordinator is killed."""
+        self.cluster.newest_coordinator().crash()
+
+    def coordinator_freeze(self) -> None:
+        """The coordinator stands still; perhaps somebody starts another one."""
+        coordinator = self.cluster.newest_coordinator()
+        self._freeze(coordinator)
+        if self.world.chance(0.5):
+            self.cluster.start_coordinator()
+
+    def second_coordinator(self) -> None:
+        """A second coordinator starts beside a living one."""
+        self.cluster.start_coordinator()
+
+    def store_outage(self) -> None:
+        """The store answers nothing for a while."""
+        self._set_down(True)
+        self.world.at(self._dice.randint(100, 4_000), lambda: self._set_down(False))
+
+    def _set_down(self, down: bool) -> None:
+        self.cluster.store.down = down
+        self.world.record(RegistryAway(self.world.now_ms, down))
+
+    def store_trouble(self) -> None:
+        """The store loses requests and answers, does halves, and does things late."""
+        share = self._dice.choice((0.05, 0.2))
+        self.cluster.store.faults = Faults(share, share, share, share)
+        self.world.at(
+            self._dice.randint(300, 3_000), lambda: setattr(self.cluster.store, "faults", Faults())
+        )
+
+    # --- everything else ------------------------------------------------------------------------
+
+    def network_trouble(self) -> None:
+        """The network is bad for a while."""
+        self.world.network = Network(lost=0.3, doubled=0.3, slow=0.5, slow_ms_max=800)
+
+        def better() -> None:
+            if not self._over:
+                self.world.network = self.world.scenario.network
+
+        self.world.at(self._dice.randint(200, 1_000), better)
+
+    def clock_jump(self) -> None:
+        """All wall clocks are stepped, forwards or back."""
+        self.world.wall_offset_ms += self._dice.choice((-3_600_000, -500, 500, 86_400_000))
+
+    def seek(self) -> None:
+        """Somebody moves checkpoints."""
+        log = self.cluster.log
+        partitions = range(self.world.scenario.partitions)
+        chosen = self._dice.sample(partitions, self._dice.randint(1, len(partitions)))
+        offsets = {p: self._dice.randint(0, log.end(p)) for p in chosen}
+        self._ask(Seek(offsets))
+
+    def pause(self) -> None:
+        """Somebody pauses the group, and lets it go on."""
+        self._configure(Configure(paused=True))
+        self.world.at(
+            self._dice.randint(100, 1_000), lambda: self._configure(Configure(paused=False))
+        )
+
+    def configure(self) -> None:
+        """Somebody changes how partitions are shared out."""
+        assignor = self._dice.choice(("sticky", "sticky", "range", "round_robin", "tenant"))
+        members = sorted(self.cluster.wanted)
+        weights = {m: self._dice.choice((0.5, 1.0, 3.0)) for m in members[:1]}
+        self._configure(Configure(assignor=assignor))
+        self._configure(Configure(weights=weights))
+
+    def rebalance(self) -> None:
+        """Somebody asks for the partitions to be shared out anew."""
+        self._ask(Rebalance())
+
+    def producer_crash(self) -> None:
+        """A producer is killed, and its successor starts with a higher epoch."""
+        number = self._dice.randrange(len(self.cluster.producers))
+        old = self.cluster.producers[number]
+        if self.world.chance(0.5):
+            old.crash()
+        else:
+            self._freeze(old)
+        self.cluster.producers[number] = ProducerProcess(
+            self.world, self.cluster.log, old.name, old.epoch + 1
+        )
+
+    def log_restart(self) -> None:
+        """The buffer's process ends and comes back."""
+        self.cluster.log.restart()
+
+    def _configure(self, change: Configure) -> None:
+        """Configure, and keep what was taken for later coordinators, as the real shell does."""
+        coordinator = self.cluster.newest_coordinator()
+
+        def known(_: object) -> None:
+            if coordinator.core is not None:
+                self.cluster.settings = coordinator.core.settings
+
+        coordinator.run(lambda: coordinator.receive(change, known))
+
+    def _ask(self, event: Seek | Rebalance) -> None:
+        coordinator = self.cluster.newest_coordinator()
+        coordinator.run(lambda: coordinator.receive(event, lambda _: None))

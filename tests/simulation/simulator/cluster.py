@@ -1,0 +1,171 @@
+"""Everybody of one simulated group, and who replaces whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pxrs_ray.group.events import Died, Dismiss, Event
+from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, PartitionId
+from pxrs_ray.testing.faults import FaultyStore
+from tests.simulation.history import Ended
+from tests.simulation.simulator.consumer import ConsumerProcess
+from tests.simulation.simulator.coordinator import CoordinatorProcess
+from tests.simulation.simulator.log import LogProcess
+from tests.simulation.simulator.producer import ProducerProcess
+from tests.simulation.simulator.store import GROUP, RecordingStore
+from tests.simulation.simulator.world import Action, Process, World, send
+
+SUPERVISE_MS = 40
+
+
+class Cluster(Process):
+    """The machines: they start processes, notice deaths, and know names."""
+
+    role = "cluster"
+
+    def __init__(self, world: World, seed: int, folder: Path) -> None:
+        super().__init__(world, "cluster")
+        scenario = world.scenario
+        self.settings = GroupSettings(
+            lease_ms=scenario.lease_ms,
+            revoke_deadline_ms=scenario.revoke_deadline_ms,
+            prepare_ms=scenario.prepare_ms,
+        )
+        self.registry = RecordingStore(world)
+        self.store = FaultyStore(self.registry, seed)
+        self.log = LogProcess(world, folder)
+        self.coordinators: list[CoordinatorProcess] = []
+        self.consumers: list[ConsumerProcess] = []
+        self.producers: list[ProducerProcess] = []
+        self.wanted: dict[MemberId, Member] = {}
+        self._incarnations: dict[MemberId, Incarnation] = {}
+        self._members_made = 0
+        self.calm = False
+        self.start_coordinator()
+        for _ in range(scenario.members):
+            self.add_member()
+        for number in range(scenario.producers):
+            self.producers.append(ProducerProcess(world, self.log, f"producer-{number}", 0))
+        self.every(SUPERVISE_MS, self._supervise)
+
+    # --- who is who -----------------------------------------------------------------------------
+
+    def newest_coordinator(self) -> CoordinatorProcess:
+        """Who answers to the coordinator's name."""
+        return self.coordinators[-1]
+
+    def find_coordinator(self) -> CoordinatorProcess:
+        """Who a client finds under the coordinator's name: sometimes, still an older one."""
+        older = [c for c in self.coordinators[:-1] if c.alive]
+        if older and not self.calm and self.world.chance(self.world.scenario.stale_name):
+            return self.world.random.choice(older)
+        return self.newest_coordinator()
+
+    def next_incarnation(self, member: MemberId) -> Incarnation:
+        """A number above every one that was given to this id."""
+        self._incarnations[member] = self._incarnations.get(member, 0) + 1
+        return self._incarnations[member]
+
+    def live_consumers(self) -> list[ConsumerProcess]:
+        """The consumer processes that have not ended."""
+        return [consumer for consumer in self.consumers if consumer.alive]
+
+    def is_replaced(self, consumer: ConsumerProcess) -> bool:
+        """Whether a younger process works for the same member as this live one."""
+        youngest = next(c for c in reversed(self.consumers) if c.alive and c.name == consumer.name)
+        return youngest is not consumer
+
+    # --- starting and ending --------------------------------------------------------------------
+
+    def start_coordinator(self) -> CoordinatorProcess:
+        """Start a coordinator, whatever became of the one before."""
+        coordinator = CoordinatorProcess(self, len(self.coordinators))
+        self.coordinators.append(coordinator)
+        return coordinator
+
+    def add_member(self) -> None:
+        """Want one more member."""
+        dice, scenario = self.world.random, self.world.scenario
+        name = f"m{self._members_made}"
+        self._members_made += 1
+        grace_ms = scenario.grace_ms if self.world.chance(scenario.grace_share) else 0
+        member = Member(name, 1, dice.choice((1.0, 1.0, 1.0, 2.0)), grace_ms)
+        self.wanted[name] = member
+        self.start_consumer(member)
+
+    def start_consumer(self, member: Member) -> None:
+        """Start a process for `member`, whatever became of the one before."""
+        self.consumers.append(ConsumerProcess(self, member))
+
+    def crash_consumer(self, consumer: ConsumerProcess) -> None:
+        """End a consumer process; perhaps somebody notices."""
+        consumer.crash()
+        if self.world.chance(self.world.scenario.death_noticed):
+            self.tell_coordinators(Died(consumer.name, consumer.session.incarnation, "killed"))
+
+    def tell_coordinators(self, event: Event) -> None:
+        """Let every coordinator know; nobody waits for an answer."""
+        for coordinator in self.coordinators:
+            if coordinator.alive:
+                send(self, coordinator, _receiving(coordinator, event))
+
+    def _supervise(self) -> None:
+        """Start anew what has ended and is still wanted."""
+        if not self.newest_coordinator().alive:
+            self.start_coordinator()
+        at_work = {consumer.name for consumer in self.consumers if consumer.alive}
+        for name, member in self.wanted.items():
+            if name not in at_work and self.world.chance(0.2):
+                self.start_consumer(member)
+
+    def close(self) -> None:
+        """Give back what the run held."""
+        self.log.close()
+
+    # --- effects of coordinators ----------------------------------------------------------------
+
+    def fence(self, source: Process, epochs: Mapping[PartitionId, Epoch]) -> None:
+        """Tell the log which epochs are over; nobody notices when this is lost."""
+        send(source, self.log, lambda: self.log.fence(epochs))
+
+    def dismiss(self, source: Process, effect: Dismiss) -> None:
+        """End the process of this incarnation; nobody notices when this is lost."""
+        if self.world.chance(self.world.scenario.dismiss_lost):
+            return
+        for consumer in self.consumers:
+            session = consumer.session
+            if (session.member, session.incarnation) == (effect.member, effect.incarnation):
+                send(source, consumer, consumer.crash)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def ended(self) -> Ended:
+        """Where everything stands; `pending` is empty when nothing waits for anything."""
+        snapshot = self.registry.load(GROUP)
+        rows = snapshot.partitions if snapshot else ()
+        ends = {p: self.log.end(p) for p in range(self.world.scenario.partitions)}
+        live = self.live_consumers()
+        members = sorted((c.name, c.session.incarnation) for c in live if c.joined)
+        pending = [f"{p.name} has unsent messages" for p in self.producers if not p.idle()]
+        core = self.newest_coordinator().core
+        if core is None:
+            pending.append("nobody leads")
+        else:
+            pending.extend(f"partition {p} is asked back" for p in core.state.revoking)
+            pending.extend(f"partition {p} waits for its next owner" for p in core.state.preparing)
+            if self.newest_coordinator().queue.durable != core.records_emitted:
+                pending.append("records wait for the store")
+            if core.state.members.keys() != {name for name, _ in members}:
+                pending.append(f"members are {sorted(core.state.members)}")
+        for row in rows:
+            if (row.owner, row.incarnation) not in members:
+                pending.append(f"partition {row.partition} has no live owner: {row}")
+            elif row.checkpoint != ends[row.partition]:
+                pending.append(f"partition {row.partition} is at {row.checkpoint}: {row}")
+        return Ended(self.world.now_ms, rows, ends, tuple(members), tuple(pending))
+
+
+def _receiving(coordinator: CoordinatorProcess, event: Event) -> Action:
+    return lambda: coordinator.receive(event, lambda _: None)

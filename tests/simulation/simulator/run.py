@@ -1,0 +1,84 @@
+"""One run: trouble, then healing, then everything has to come to rest within a bounded time."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.simulation.checkers import CHECKERS, Violation, check
+from tests.simulation.checkers.messages import DoneOnce, InOrder
+from tests.simulation.checkers.ownership import CheckpointsHold
+from tests.simulation.history import Failed, History
+from tests.simulation.simulator.chaos import Chaos
+from tests.simulation.simulator.cluster import Cluster
+from tests.simulation.simulator.scenario import Scenario, draw
+from tests.simulation.simulator.world import World
+
+LOOK_MS = 100
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection inside: a run keeps most of what it makes; looking takes a tenth."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one seed gave: the history to be checked, and how often which fault happened."""
+
+    seed: int
+    scenario: Scenario
+    history: History
+    faults: Mapping[str, int]
+    settled_ms: int
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Every promise that was broken."""
+        # What is done out of order lies above the checkpoint: there each key's order is promised.
+        strict = (InOrder, DoneOnce, CheckpointsHold) if self.scenario.lanes else ()
+        with uncollected():
+            return check(self.history, tuple(c for c in CHECKERS if c not in strict))
+
+
+def run(seed: int, overrides: Mapping[str, float] | None = None) -> Run:
+    """Simulate the run of `seed`."""
+    scenario = draw(seed, overrides)
+    world = World(seed, scenario)
+    with uncollected(), TemporaryDirectory(prefix="pxrs-simulated-") as folder:
+        cluster = Cluster(world, seed, Path(folder))
+        with closing(cluster):
+            chaos = Chaos(cluster)
+            try:
+                _play(cluster, chaos)
+            except Exception as error:
+                where = traceback.format_tb(error.__traceback__)[-1]
+                world.record(Failed(world.now_ms, where, f"{type(error).__name__}: {error}"))
+    return Run(seed, scenario, world.history, chaos.counts, world.now_ms - scenario.trouble_ms)
+
+
+def _play(cluster: Cluster, chaos: Chaos) -> None:
+    world, scenario = cluster.world, cluster.world.scenario
+    world.run_until(scenario.trouble_ms)
+    chaos.heal()
+    _come_to_rest(cluster, world.now_ms + scenario.settle_ms)
+    world.record(cluster.ended())
+
+
+def _come_to_rest(cluster: Cluster, end_ms: int) -> None:
+    """Let time pass until nothing is pending, twice in a row: something may be about to happen."""
+    world, quiet = cluster.world, 0
+    while quiet < 2 and world.now_ms < end_ms:
+        world.run_until(world.now_ms + LOOK_MS)
+        quiet = quiet + 1 if not cluster.ended().pending else 0

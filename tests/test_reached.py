@@ -1,0 +1,126 @@
+"""Every function, class and constant of the product is reached from the product, or is documented.
+
+A name counts as reached when it stands anywhere else in the product or in `examples`, also as a
+string that names an attribute, or when README or `docs` name it. So this finds no dead code that
+shares its name with living code; what it finds is dead.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("pxrs_ray", "actors", "spark")
+# What ships for tests only.
+TESTING = ROOT / "pxrs_ray" / "testing"
+
+# What nobody in the product calls, and why it is there all the same.
+REASONS = {
+    "Producer.send_async": "for who sends from an event loop",
+    "Producer.flush_async": "for who sends from an event loop",
+    "Producer.get_message": "the producer of the documents reads back by offset",
+    "Producer.latest_offset": "the producer of the documents reads back by offset",
+    "Group.trigger_rebalance": "the coordinator of the documents is asked to rebalance",
+    "PartitionChangeEvent.gained": "beside `lost`, for who listens",
+    "Batch.from_wire": "the inverse of `to_wire`: what judges a frame in every test of frames",
+    "hash_column": "the hashes of a whole column, for who partitions elsewhere as we do",
+    "CREW": "a form that is kept is registered by being made",
+    "AS_JSON": "a form that is kept is registered by being made",
+    "INDEX": "a form that is kept is registered by being made",
+    "FILE_HEADER": "a form that is kept is registered by being made",
+    "SUSPICION": "a form that is kept is registered by being made",
+    "SubmitStrategy.SEQUENTIAL_BY_TENANT": "named by its value, in a configuration",
+}
+# Methods that the base classes of others call: asyncio's protocols, click's groups, rich's console.
+FOREIGN = {
+    "connection_made",
+    "connection_lost",
+    "data_received",
+    "list_commands",
+    "get_command",
+    "render",
+    "model_config",
+}
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if TESTING not in path.parents:
+                yield path, ast.parse(path.read_text())
+
+
+def words(tree: ast.AST) -> Iterator[str]:
+    """Every name that is read below here, also in a string that is nothing but names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"[\w.:]+", str(node.value)):
+            yield from re.findall(r"\w+", str(node.value))
+
+
+def defined(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, ast.stmt]]:
+    """What is defined in a module, and in its classes: the qualified name, and where."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if not node.decorator_list or isinstance(node, ast.ClassDef) or _is_plain(node):
+                yield inside + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from defined(node, f"{inside}{node.name}.")
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield inside + target.id, node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not inside:
+            yield node.target.id, node
+
+
+def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether nobody else is told of it by its decorators, as a validator or a command is."""
+    plain = {"property", "classmethod", "staticmethod", "abstractmethod", "contextmanager"}
+    return all(isinstance(d, ast.Name) and d.id in plain for d in node.decorator_list)
+
+
+def unreached() -> Iterator[tuple[str, str]]:
+    trees = list(modules())
+    examples = [ast.parse(path.read_text()) for path in (ROOT / "examples").rglob("*.py")]
+    read = Counter(word for _, tree in trees for word in words(tree))
+    read.update(word for tree in examples for word in words(tree))
+    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        read.update(re.findall(r"\w+", path.read_text()))
+    for path, tree in trees:
+        for qualified, node in defined(tree):
+            name = qualified.rpartition(".")[2]
+            if name.startswith("__") or name in FOREIGN:
+                continue
+            if read[name] <= sum(word == name for word in words(node)):
+                yield qualified, f"{path.relative_to(ROOT)}:{node.lineno} {qualified}"
+
+
+def test_everything_is_reached_from_the_product_or_documented() -> None:
+    dead = [told for qualified, told in unreached() if qualified not in REASONS]
+    assert not dead, "nothing in the product reaches:\n" + "\n".join(dead)
+
+
+def test_each_exception_is_one() -> None:
+    assert not REASONS.keys() - {qualified for qualified, _ in unreached()}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def f(): f()", ["f"]),
+        ("class A:\n    def m(self): return self.n\n    B = 1", ["A", "A.m", "A.B"]),
+        ("@app.command()\ndef told(): ...\nX: int = 1", ["X"]),
+    ],
+)
+def test_what_is_defined_is_seen(source: str, found: list[str]) -> None:
+    assert [qualified for qualified, _ in defined(ast.parse(source))] == found

@@ -1,0 +1,139 @@
+"""Each option that is declared is read by code that does something with it; nothing is said twice.
+
+Read means: taken as an attribute of a configuration, outside of what only checks configurations.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config.declare import Options
+from pxrs_ray.config.options import ScalingConfig
+from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.processing.key_ordered import LaneRules
+from pxrs_ray.processing.pack_rules import PackRules
+from pxrs_ray.processing.packs import PackShape
+from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.producer.accumulator import ProducerLimits
+from pxrs_ray.producer.in_flight import SenderLimits
+from pxrs_ray.scaling import ScalerSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+# `pxrs_ray.actors` and `pxrs_ray.spark` are links into folders that are looked at anyway.
+LINKS = (("pxrs_ray", "actors"), ("pxrs_ray", "spark"))
+KINDS: tuple[type[Options], ...] = (PxrsConfig, QueueConfig, GroupConfig, ScalingConfig)
+
+# What a configuration is called where it is read; `self` is one in its own methods.
+_CONFIGURATION = re.compile(r"(^|_)(config|declared|group|queue|wanted|topology|settings)$")
+_ONLY_CHECKS = re.compile(r"^_fits_together$|^_is_a_range$|_problems$|^__")
+
+
+def product() -> Iterator[Path]:
+    for folder in ("pxrs_ray", "actors", "spark"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            where = file.relative_to(ROOT).parts
+            if "testing" not in where and where[:2] not in LINKS:
+                yield file
+
+
+def reads(text: str, *, of_self: bool) -> set[str]:
+    """The options that this source reads; `of_self` where `self` may be a configuration."""
+    found = set()
+    called: set[ast.AST] = set()  # `group.start(...)` is a method, and no option
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef) and of_self and _ONLY_CHECKS.search(node.name):
+            continue
+        if isinstance(node, ast.Call):
+            called.add(node.func)
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Load)
+            and node not in called
+        ):
+            owner = node.value
+            name = getattr(owner, "attr", "") or getattr(owner, "id", "")
+            if _CONFIGURATION.search(name) or (of_self and name == "self"):
+                found.add(node.attr)
+        waiting.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def unread(options: Iterable[str], sources: Iterable[tuple[str, bool]]) -> set[str]:
+    """Those of the options that none of the sources reads."""
+    read = set()
+    for text, of_self in sources:
+        read |= reads(text, of_self=of_self)
+    return set(options) - read
+
+
+def test_each_option_is_read_by_product_code() -> None:
+    options = {name for kind in KINDS for name in kind.model_fields}
+    sources = [(file.read_text(), file.parent.name == "config") for file in product()]
+    assert len(options) > 80 and len(sources) > 200
+    assert unread(options, sources) == set()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Config:\n    lonely: int = option(1, 'Nobody reads it.')",
+        "def _fits_together(self):\n    return self.lonely > 0",
+        "def f(config):\n    config.lonely = 3",
+        "def f(other):\n    return other.lonely",
+        "def f(group):\n    return group.lonely()",
+    ],
+)
+def test_an_option_that_is_only_declared_checked_or_set_is_found(source: str) -> None:
+    assert unread(["lonely"], [(source, True)]) == {"lonely"}
+    assert unread(["lonely"], [(source, True), ("config.lonely", False)]) == set()
+
+
+# What the inner dataclasses call an option, where they call it something else.
+RENAMED = {
+    "lease_ms": "lease_ttl_seconds",
+    "hot_bytes_max": "tail_bytes_max",
+    "sync_interval_ms": "fsync_interval_ms",
+    "on_loss": "lost_log_policy",
+    "calls_max": "inflight_appends_max",
+}
+# These have a default of their own, which must be what is declared: the log and the producer may be
+# used without a topology, and a group's settings by the core's own tools.
+ON_THEIR_OWN = (GroupSettings, LogLimits, ProducerLimits, SenderLimits)
+INNER = (ScalerSettings, RetryRules, LaneRules, PackRules, PackShape)
+
+
+def test_what_is_made_of_the_configuration_has_no_default_beside_it() -> None:
+    own = {
+        (kind.__name__, each.name)
+        for kind in INNER
+        for each in fields(kind)
+        if each.default is not MISSING or each.default_factory is not MISSING
+    }
+    assert own == {("LaneRules", "detail_chars"), ("LaneRules", "window")}, "which are no options"
+
+
+def test_what_has_a_default_of_its_own_has_the_one_that_is_declared() -> None:
+    declared: dict[str, Any] = {}
+    for kind in KINDS:
+        declared |= {name: field.default for name, field in kind.model_fields.items()}
+    seen = 0
+    for kind in ON_THEIR_OWN:
+        for each in fields(kind):
+            option = RENAMED.get(each.name, each.name)
+            if option in declared and each.default is not MISSING:
+                wanted = declared[option] or ""
+                own = each.default or ""
+                assert own == (wanted * 1_000 if option == "lease_ttl_seconds" else wanted), option
+                seen += 1
+    assert seen >= 20
