@@ -156,7 +156,7 @@ def test_plans_change_nothing(shop: Shop, capsys: pytest.CaptureFixture[str]) ->
     assert status == 0 and "about 2.0 s" in out and "CANNOT BE DONE: no room" in out
     assert shop.drained == [] and shop.asked[-1] == (1, "10.0.0.1", 50e6)
     told = json.loads(pxrs(capsys, "plan", "--move", "1", "--json")[1])
-    assert told["moves"][0]["estimate"]["pause_ms"] == 1_010
+    assert told["moves"][0]["estimate"]["pause_ms"] == 2_010
 
 
 def test_a_move_that_loses_something_is_not_begun_unasked(
