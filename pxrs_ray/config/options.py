@@ -39,7 +39,9 @@ class GroupOptions(Options):
     """What a topology says of its groups, and a group may say otherwise."""
 
     lease_ttl_seconds: LeaseSeconds = option(
-        10.0, "A consumer that is silent for this long loses its partitions.", Effect.COORDINATOR
+        10.0,
+        "A consumer that sends no heartbeat for this long loses its partitions.",
+        Effect.COORDINATOR,
     )
     revoke_deadline_ms: Milliseconds = option(
         10_000,
@@ -53,42 +55,58 @@ class ScalingConfig(Options):
     """How many consumers a group has, by its load. See `pxrs_ray.scaling` for what it does."""
 
     consumers_min: int = option(
-        1, "Never fewer; 0 lets an idle group sleep.", Effect.COORDINATOR, ge=0
+        1, "The fewest consumers; with 0 an idle group stops them all.", Effect.COORDINATOR, ge=0
     )
     consumers_max: int = option(
         CONSUMERS_MAX,
-        "Never more (nor more than partitions).",
+        "The most consumers; there are never more than partitions.",
         Effect.COORDINATOR,
         ge=1,
         le=CONSUMERS_MAX,
     )
     target_lag_ms: Milliseconds = option(
-        5_000, "The age that a waiting message may reach.", Effect.COORDINATOR
+        5_000,
+        "The age that a waiting message may reach before consumers are added.",
+        Effect.COORDINATOR,
     )
     drain_ms: Milliseconds = option(
-        20_000, "A backlog is to be worked off in this time.", Effect.COORDINATOR
+        20_000,
+        "How long working off a backlog may take; fewer consumers would take longer.",
+        Effect.COORDINATOR,
     )
     settle_ms: Milliseconds = option(
-        15_000, "A change is judged after this time.", Effect.COORDINATOR
+        15_000,
+        "How long to wait after a change of the number before its effect is measured.",
+        Effect.COORDINATOR,
     )
     calm_ms: Milliseconds = option(
-        60_000, "So long must fewer have been enough to have fewer.", Effect.COORDINATOR
+        60_000,
+        "Remove consumers only after fewer would have been enough for this long.",
+        Effect.COORDINATOR,
     )
     gain_min: float = option(
         0.05,
-        "By this share must more consumers do more to be kept.",
+        "Added consumers stay only if throughput rises by at least this share.",
         Effect.COORDINATOR,
         ge=0,
         le=1,
     )
     remember_ms: Milliseconds = option(
-        600_000, "So long is a size that did not help not tried.", Effect.COORDINATOR
+        600_000,
+        "How long a number of consumers that did not raise throughput is not tried again.",
+        Effect.COORDINATOR,
     )
     idle_ms: Milliseconds = option(
-        120_000, "So long without a message, then asleep.", Effect.COORDINATOR
+        120_000,
+        "With `consumers_min = 0`: stop all consumers after this long without a message.",
+        Effect.COORDINATOR,
     )
     utilisation: float = option(
-        0.8, "The share of its time a consumer should work.", Effect.COORDINATOR, ge=0.1, le=1
+        0.8,
+        "The share of its time that a consumer should be busy.",
+        Effect.COORDINATOR,
+        ge=0.1,
+        le=1,
     )
 
     def settings(self) -> ScalerSettings:
@@ -119,7 +137,7 @@ class GroupConfig(GroupOptions):
     )
     scaling: ScalingConfig | None = option(
         None,
-        "Let the load decide how many consumers there are; left out, it is `consumers`.",
+        "Scale the number of consumers by load. Without this table, `consumers` is the number.",
         Effect.COORDINATOR,
     )
     assignor: Assignor = option(
@@ -143,7 +161,7 @@ class GroupConfig(GroupOptions):
     )
     grace_ms: MillisecondsOrNone = option(
         0,
-        "How long a dead consumer's partitions wait for it to come back; 0 hands them on.",
+        "How long a dead consumer's partitions wait for its return; 0 reassigns them at once.",
         Effect.COORDINATOR,
     )
     commit_mode: CommitMode = option(
@@ -152,10 +170,15 @@ class GroupConfig(GroupOptions):
         Effect.WORKERS,
     )
     commit_interval_ms: Milliseconds = option(
-        200, "Mode interval: the longest time uncommitted.", Effect.CONSUMERS
+        200,
+        'With `commit_mode = "interval"`: the longest time between two commits.',
+        Effect.CONSUMERS,
     )
     commit_records: int = option(
-        10_000, "Mode interval: the most messages uncommitted.", Effect.CONSUMERS, ge=1
+        10_000,
+        'With `commit_mode = "interval"`: the most processed messages that are not committed.',
+        Effect.CONSUMERS,
+        ge=1,
     )
     attempts_max: int = option(
         5,
@@ -219,16 +242,16 @@ class GroupConfig(GroupOptions):
     )
     fair_tenants: bool = option(
         False,
-        "Let tenants take turns within a partition, instead of first come, first served.",
+        "Let tenants take turns within a partition, instead of processing in order of arrival.",
         Effect.WORKERS,
     )
     tenant_weights: dict[str, Weight] = option(
         {},
-        "Turns of a tenant for each turn of one that is not named here; makes tenants fair.",
+        "Turns of a tenant for each turn of one that is not named here; turns `fair_tenants` on.",
         Effect.WORKERS,
     )
     tenant_header: str = option(
-        "tenant", "The header that says whose a message is.", Effect.WORKERS, min_length=1
+        "tenant", "The header that names the tenant of a message.", Effect.WORKERS, min_length=1
     )
     submit_strategy: Submit | None = option(
         None,
@@ -244,10 +267,13 @@ class GroupConfig(GroupOptions):
         1_000, "The most messages of a pack.", Effect.WORKERS, ge=1, le=1_900
     )
     submit_batch_records: int = option(
-        100, "Strategy batch: how many at once.", Effect.WORKERS, ge=1
+        100,
+        'With `submit_strategy = "batch"`: how many messages run at once.',
+        Effect.WORKERS,
+        ge=1,
     )
     pack_timeout_ms: Milliseconds = option(
-        60_000, "What is not done by then has timed out.", Effect.WORKERS
+        60_000, "A message of a pack that is not done by then has timed out.", Effect.WORKERS
     )
     pack_retries: int = option(
         3, "How often a pack is tried again; 0 never gives up.", Effect.WORKERS, ge=0
@@ -269,8 +295,14 @@ class GroupConfig(GroupOptions):
     ray_options: dict[str, Any] = option(
         {}, "Ray's options of the consumer actors: num_cpus, resources, ...", Effect.NEW_CONSUMERS
     )
-    pull_bytes_max: Bytes = option(MIB, "The most that one read brings.", Effect.CONSUMERS)
-    start: Start = option("start", "Where a group that has never committed begins.", Effect.FIXED)
+    pull_bytes_max: Bytes = option(
+        MIB, "The most bytes that one fetch returns for a partition.", Effect.CONSUMERS
+    )
+    start: Start = option(
+        "start",
+        "Where a new group starts: at the first message that is kept, or at the end.",
+        Effect.FIXED,
+    )
 
     @property
     def lease_ms(self) -> int:

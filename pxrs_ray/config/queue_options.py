@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class QueueOptions(Options):
     """What a topology says of its queues, and a queue may say otherwise."""
 
-    strategy: Strategy = option("modulo", "How a key finds its partition.", Effect.FIXED)
+    strategy: Strategy = option("modulo", "How the partition of a key is found.", Effect.FIXED)
     hash: Hash = option("xxh64", "The hash function under the strategy.", Effect.FIXED)
     hash_seed: int = option(42, "The hash's seed; 42 is Spark's.", Effect.FIXED, ge=0, lt=1 << 64)
     durability: Durability = option(
@@ -63,7 +63,7 @@ class QueueOptions(Options):
         Effect.BUFFERS,
     )
     tail_bytes_max: Bytes = option(
-        16 * MIB, "What one partition keeps in memory of its newest messages.", Effect.BUFFERS
+        16 * MIB, "How much of its newest messages a partition keeps in memory.", Effect.BUFFERS
     )
     segment_bytes_max: Bytes = option(
         128 * MIB, "A segment file is closed at this size.", Effect.BUFFERS

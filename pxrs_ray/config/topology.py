@@ -49,14 +49,14 @@ class PxrsConfig(QueueOptions, GroupOptions):
     name: Name = option("pxrs", "The topology's name, unique in a Ray cluster.", Effect.FIXED)
     prefix: str = option(
         "",
-        "Put before the name of each queue and group: '{prefix}.{queue}'.",
+        "A prefix of the name of each queue and group: '{prefix}.{queue}'.",
         Effect.FIXED,
         pattern=rf"^$|{NAME_PATTERN}",
         examples=["", "test", "eu.live"],
     )
     key_prefix: str = option(
         "/pxrs/",
-        "Put before every key in the registry store.",
+        "A prefix of every key in the registry store.",
         Effect.FIXED,
         pattern=r"^/(\S*/)?$",
         examples=["/pxrs/", "/team/queues/"],
@@ -76,7 +76,11 @@ class PxrsConfig(QueueOptions, GroupOptions):
         Path("~/.pxrs"), "Where partition logs and the SQLite registry are kept.", Effect.FIXED
     )
     num_partitions: int = option(
-        16, "The partitions of a queue that names none.", Effect.FIXED, ge=1, le=PARTITIONS_MAX
+        16,
+        "The number of partitions of a queue that sets none.",
+        Effect.FIXED,
+        ge=1,
+        le=PARTITIONS_MAX,
     )
     buffers: int | None = option(
         None, "How many buffer actors; None follows the CPUs.", Effect.FIXED, ge=1, le=1_024
