@@ -314,7 +314,7 @@ def test_each_live_option_of_a_queue_is_set_on_logs_that_are_open(stage: Stage) 
 def limits_of_logs(buffer: Any) -> tuple[int, str]:
     import os
 
-    logs = buffer._library._logs
+    logs = buffer._manager._logs
     return os.getpid(), repr(sorted((at, log.limits) for at, log in logs.items() if at[0] == "q"))
 
 
