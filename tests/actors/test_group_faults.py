@@ -126,7 +126,7 @@ class World:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_supervision, "RELOAD_PAUSE_S", 0.001)
-    monkeypatch.setattr(group_runtime, "TICK_MS_MAX", 5)
+    monkeypatch.setattr(group_runtime, "SWEEP_MS_MAX", 5)
     monkeypatch.setattr(group_runtime, "TICK_MS_MIN", 1)
 
 
