@@ -14,16 +14,18 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray import cloudpickle
 
-from pxrs_ray.config import GroupConfig
 from pxrs_ray.consumer.handler_shape import check_mode, check_shape, import_handler, shape_of
 from pxrs_ray.errors import HandlerError, NotHeld
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.supervisor import LoopThread
+
+if TYPE_CHECKING:
+    from pxrs_ray.config import GroupConfig
 
 HANDLER_BYTES_MAX = 512 * 1024
 
