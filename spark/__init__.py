@@ -18,7 +18,7 @@ from pxrs_ray.extras import extra
 if TYPE_CHECKING:
     from pxrs_ray.spark.columns import WholeRow as WholeRow
     from pxrs_ray.spark.columns import decode_arrow_row as decode_arrow_row
-    from pxrs_ray.spark.partition_column import partition_column as partition_column
+    from pxrs_ray.spark.key_partition import partition_column as partition_column
     from pxrs_ray.spark.progress import FeedReport as FeedReport
     from pxrs_ray.spark.read import read_queue as read_queue
     from pxrs_ray.spark.session import spark_local as spark_local
@@ -33,7 +33,7 @@ _HOMES = {
     "StreamFeed": "stream",
     "WholeRow": "columns",
     "decode_arrow_row": "columns",
-    "partition_column": "partition_column",
+    "partition_column": "key_partition",
     "read_queue": "read",
     "spark_local": "session",
     "spark_on_ray": "session",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,11 @@ def test_no_file_name_occurs_twice_in_a_package(top: str) -> None:
     del names["__init__.py"]
     names.pop("base.py", None)
     assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("package", ["pxrs_ray", "pxrs_ray.spark", "pxrs_ray.testing"])
+def test_no_module_bears_the_name_of_what_its_package_offers(package: str) -> None:
+    """An import of such a module would put it in the place of what is offered."""
+    offered = set(import_module(package).__all__)
+    modules = {name.removeprefix(f"{package}.") for name in FILES if name.startswith(f"{package}.")}
+    assert not offered & modules
