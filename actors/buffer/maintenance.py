@@ -17,10 +17,11 @@ from typing import TypeVar
 
 from pxrs_ray.actors.buffer.log_writer import LogWriter
 from pxrs_ray.actors.buffer.long_poll import Waiting, wake
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.read_fence import ReadFence
-from pxrs_ray.supervision.passing_trouble import Pauses, passes
+from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 
@@ -84,7 +85,7 @@ class Maintenance:
 def patiently(start: Callable[[], T]) -> T:
     """Start, however long the disk's trouble lasts: Ray never restarts an actor that failed to
     start."""
-    pauses = Pauses(START_FIRST_MS, START_MOST_MS)
+    backoff = Backoff(START_FIRST_MS / 1_000, START_MOST_MS / 1_000)
     while True:
         try:
             return start()
@@ -92,4 +93,4 @@ def patiently(start: Callable[[], T]) -> T:
             if not passes(error):
                 raise
             logger.warning("cannot start yet: %s", told(error))
-        time.sleep(pauses.next_ms() / 1_000)
+        time.sleep(backoff.failed())

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import DeadlineExceeded, NotFound, StoreUnavailable
-from pxrs_ray.supervision.passing_trouble import Pauses, passes
+from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import is_asked_for, off_loop
 
@@ -66,7 +67,7 @@ class Startup:
             self._task.cancel()
 
     async def _run(self) -> Exception | None:
-        pauses = Pauses(PAUSE_FIRST_MS, PAUSE_MOST_MS)
+        backoff = Backoff(PAUSE_FIRST_MS / 1_000, PAUSE_MOST_MS / 1_000)
         while True:
             try:
                 if self._tried:
@@ -84,7 +85,7 @@ class Startup:
             else:
                 self.done, self._trouble = True, None
                 return None
-            await asyncio.sleep(pauses.next_ms() / 1_000)
+            await asyncio.sleep(backoff.failed())
 
 
 async def patiently(read: Callable[[bool], T]) -> T:
@@ -93,11 +94,12 @@ async def patiently(read: Callable[[bool], T]) -> T:
     For notes on this node's disk: descriptors come free again, but a disk that is broken for good
     must not keep a topology down whose registry is elsewhere.
     """
-    pauses, end_s = Pauses(PAUSE_FIRST_MS, PAUSE_MOST_MS), time.monotonic() + NOTES_WAIT_S
+    backoff = Backoff(PAUSE_FIRST_MS / 1_000, PAUSE_MOST_MS / 1_000)
+    end_s = time.monotonic() + NOTES_WAIT_S
     while True:
         try:
             return await off_loop(read, True)
         except OSError as error:
             if not passes(error) or time.monotonic() >= end_s:
                 return await off_loop(read, False)
-        await asyncio.sleep(pauses.next_ms() / 1_000)
+        await asyncio.sleep(backoff.failed())

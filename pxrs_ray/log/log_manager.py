@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import LogEnds, QueueSpec
 from pxrs_ray.errors import (
@@ -35,7 +36,7 @@ from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
 from pxrs_ray.model import Offset, PartitionId
-from pxrs_ray.supervision.passing_trouble import Pauses, passes
+from pxrs_ray.supervision.passing_trouble import passes
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class LogManager:
         self._broken: dict[Place, PxrsError] = {}
         self._expected: dict[Place, Offset] = {}
         self._owed: dict[Place, _Owed] = {}
-        self._pauses: dict[Place, tuple[Pauses, int]] = {}
+        self._pauses: dict[Place, tuple[Backoff, int]] = {}
         self._to_make: set[Place] = set()
         self._unconfirmed: set[Place] = set()
         self.files.make_folder(self.folder)
@@ -322,8 +323,9 @@ class LogManager:
             self._pauses.pop(place, None)
             self._share_memory()
             return True
-        pauses, _ = self._pauses.get(place, (Pauses(MEND_FIRST_MS, MEND_MOST_MS), 0))
-        self._pauses[place] = pauses, monotonic_ms + pauses.next_ms()
+        anew = Backoff(MEND_FIRST_MS / 1_000, MEND_MOST_MS / 1_000)
+        backoff, _ = self._pauses.get(place, (anew, 0))
+        self._pauses[place] = backoff, monotonic_ms + round(backoff.failed() * 1_000)
         return False
 
     def _leave(self, place: Place, log: PartitionLog) -> None:

@@ -77,20 +77,3 @@ def passes(error: BaseException) -> bool:
         kind.__module__.startswith("ray.") and kind.__name__ in _PASSING_IN_RAY
         for kind in type(error).__mro__
     )
-
-
-class Pauses:
-    """How long to wait before the next try: it doubles from `first_ms` up to `most_ms`."""
-
-    def __init__(self, first_ms: int, most_ms: int) -> None:
-        self._first_ms, self._most_ms = first_ms, most_ms
-        self._next_ms = first_ms
-
-    def next_ms(self) -> int:
-        """The pause after one more failure."""
-        pause_ms, self._next_ms = self._next_ms, min(2 * self._next_ms, self._most_ms)
-        return pause_ms
-
-    def over(self) -> None:
-        """It went well: the next failure is a first one again."""
-        self._next_ms = self._first_ms
