@@ -12,8 +12,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError
 
+from pxrs_ray.actors.cluster.ray_errors import is_gone
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.declare import Effect
@@ -40,11 +41,11 @@ async def taken_over(replica: ConsumerReplica, config: GroupConfig) -> bool:
         return True  # it is asked when it begins
     try:
         taken: bool = await within(TAKE_WAIT_S, replica.handle.reconfigure.remote(config))
-    except RayActorError:
-        return True  # it is dead: who comes in its place is made of this configuration
     except HandlerError:
         raise
     except (RayError, TimeoutError) as error:
+        if is_gone(error):
+            return True  # it is dead: who comes in its place is made of this configuration
         logger.warning("%s does not take its configuration over: %r", replica.member, error)
         return False
     if taken:
