@@ -22,6 +22,7 @@ from pxrs_ray.actors.consumer.fence_reports import FenceReports
 from pxrs_ray.actors.consumer.fetcher import Fetcher
 from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
+from pxrs_ray.actors.consumer.member_requests import MemberCall
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
@@ -131,9 +132,7 @@ class GroupMember:
     async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
         """Make one of the calls of `MemberApi`; a group that was removed ends this member."""
         try:
-            return await self._link.call(
-                "member", self.spec.group, name, *arguments, timeout_s=timeout_s
-            )
+            return await self._link.call(MemberCall(self.spec.group, name, arguments), timeout_s)
         except NotFound as error:
             self._fail(error)
             raise

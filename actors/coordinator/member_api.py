@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pxrs_ray.actors.consumer.member_requests import MemberCall
 from pxrs_ray.actors.coordinator.consumer_replica import next_incarnation
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
+from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
 from pxrs_ray.group.event_checks import check_call
 from pxrs_ray.group.events import (
@@ -44,6 +46,11 @@ class MemberApi:
         self._host = host
         self._replica_set = replica_set
         self._logs = logs
+
+    @answers_for_group(MemberCall)
+    async def answer(self, name: str, given: tuple[Any, ...]) -> Any:
+        """Carry out one of CALLS."""
+        return await self.call(name, *given)
 
     async def call(self, name: str, *arguments: Any) -> Any:
         """Carry out one of CALLS."""

@@ -72,7 +72,7 @@ def _cluster(wanted: str | None) -> Iterator[Finding]:
     except PxrsError as error:
         yield Finding(Level.PROBLEM, "Ray", str(error), "start Ray, or name it with --address")
         return
-    from pxrs_ray.actors.cluster.blocking_client import running_topologies
+    from pxrs_ray.actors.cluster.named_actors import running_topologies
 
     names = [wanted] if wanted is not None else running_topologies()
     if not names:
@@ -149,7 +149,7 @@ def _nodes(folder: str) -> Iterator[Finding]:
 def _orphans(wanted: str | None, names: list[str]) -> Iterator[Finding]:
     """Consumers that belong to no member, and what is left of topologies without a coordinator."""
     from pxrs_ray.actors.client.topology import Topology
-    from pxrs_ray.actors.cluster.blocking_client import left_over
+    from pxrs_ray.actors.cluster.named_actors import left_over
     from pxrs_ray.status.diagnosis import Finding, Level
 
     for name in names:

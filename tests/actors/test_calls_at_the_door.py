@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import math
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
 from pxrs_ray.actors.consumer.handler import handler_ref
+from pxrs_ray.actors.consumer.member_requests import MemberCall
+from pxrs_ray.actors.coordinator import group_requests
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
-from pxrs_ray.actors.coordinator.group_controller import COMMANDS, STAFF_COMMANDS, GroupController
+from pxrs_ray.actors.coordinator.group_controller import GroupController
+from pxrs_ray.actors.coordinator.group_requests import StartGroup
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.member_api import CALLS, MemberApi
+from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
@@ -84,6 +90,7 @@ class Door:
         self.group.host, self.group.replica_set = self.host, self.replica_set
         self.group._pool = SimpleNamespace(ends=self._ends, offset_at=self._ends)
         self.group.autoscale = SimpleNamespace(pin=self._pin)
+        self.handlers = RequestHandlers(self.group, self.replica_set, self.desk)
         self.pinned: list[Any] = []
 
     def _pin(self, consumers: int | None) -> None:
@@ -98,10 +105,9 @@ class Door:
         rows = list(state.rows), members, dict(state.seeks), self.host.core.settings
         return copy.deepcopy((rows, dict(self.replica_set.replicas), self.pinned))
 
-    async def call(self, kind: str, name: str, arguments: list[Any]) -> BaseException | None:
-        target = self.desk.call if kind == "member" else self.group.command
+    async def ask(self, request: Request[Any]) -> BaseException | None:
         try:
-            await asyncio.wait_for(target(name, *arguments), 0.02)
+            await asyncio.wait_for(self.handlers.answer(request), 0.02)
         except TimeoutError:
             return None  # a watch that waits for news, a pause that waits for members
         except PxrsError as error:
@@ -109,12 +115,25 @@ class Door:
         return None
 
 
-CALLED = [("member", name) for name in sorted(CALLS)]
-CALLED += [("command", name) for name in sorted(COMMANDS | STAFF_COMMANDS | {"__init__", "spec"})]
+def commands() -> dict[str, type[GroupRequest[Any]]]:
+    found = {name: getattr(group_requests, name) for name in dir(group_requests)}
+    kinds = {n: k for n, k in found.items() if isinstance(k, type) and issubclass(k, GroupRequest)}
+    return {name: kind for name, kind in kinds.items() if not kind.__subclasses__()}
 
 
-@pytest.mark.parametrize(("kind", "name"), CALLED)
-def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: str) -> None:
+def request_of(name: str, arguments: list[Any]) -> Request[Any]:
+    """The request of that name with these values, whatever they are."""
+    if name in CALLS:
+        return MemberCall("g", name, tuple(arguments))
+    kind = commands()[name]
+    made = object.__new__(kind)
+    given = ["g", *arguments, *[None] * len(fields(kind))]
+    made.__dict__.update({each.name: given[n] for n, each in enumerate(fields(kind))})
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(CALLS | commands().keys()))
+def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(ARGUMENTS)
     def calls(arguments: list[Any]) -> None:
@@ -128,7 +147,7 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
             try:
                 await door.desk.call("join", "a", "token")
                 before = door.everything()
-                error = await door.call(kind, name, arguments)
+                error = await door.ask(request_of(name, arguments))
                 if error is not None:
                     assert door.everything() == before
                 # The group is well all the same, and was never loaded again.
@@ -150,7 +169,7 @@ def test_options_that_cannot_be_kept_are_refused_before_anything_starts() -> Non
         door.store.create()
         await door.host.start(door.store.lead("g", PARTITIONS, "x"), GroupSettings())
         for options in ({"scheduling_strategy": object()}, {"num_cpus": math.nan}):
-            error = await door.call("command", "start", [handler_ref("m:f"), 1, options])
+            error = await door.ask(StartGroup("g", handler_ref("m:f"), 1, options))
             assert error is not None and "Ray options" in str(error)
         assert not door.replica_set.replicas
         await door.host.close()

@@ -13,6 +13,7 @@ import pytest
 
 from examples.own_store import JsonFileStore
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
+from pxrs_ray.actors.consumer.member_requests import MemberCall
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
@@ -63,10 +64,10 @@ def test_a_leftover_of_an_old_epoch_cannot_commit_though_its_id_owns_the_partiti
     topology = stage.deploy(partitions=1)
     group = topology.group("g", queue="q")
     send(topology, 10)
-    call = BlockingCoordinatorClient(topology.name)
+    coordinator = BlockingCoordinatorClient(topology.name)
 
     def member(method: str, *arguments: Any) -> Any:
-        return call("member", "g", method, *arguments)
+        return coordinator.call(MemberCall("g", method, arguments))
 
     first, assignment = member("join", "me", "token-1")
     assert member("join", "me", "token-1") == (first, assignment), "a repeat changes nothing"

@@ -15,6 +15,7 @@ import ray
 
 from pxrs_ray.actors.client.topology import Topology, deploy
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
+from pxrs_ray.actors.consumer.member_requests import MemberCall
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.model import Outcome
 from tests.benchmarks.harness import figures
@@ -34,7 +35,7 @@ class Committer:
         self._incarnation = 0
 
     async def _call(self, name: str, *arguments: Any) -> Any:
-        return await self._link.call("member", "g", name, *arguments)
+        return await self._link.call(MemberCall("g", name, arguments))
 
     async def join(self) -> None:
         self._incarnation, _ = await self._call("join", self._member, self._member)

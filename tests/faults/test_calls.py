@@ -15,7 +15,7 @@ NAMED = (
     ("hand_over", Plan("consumer.begin", 0, "doubled")),
     ("hand_over", Plan("coordinator.member.release", 0, "delayed")),
     ("commit", Plan("buffer.fetch", 0, "delayed")),
-    ("tenant_move", Plan("coordinator.command.start", 0, "caller killed before")),
+    ("tenant_move", Plan("coordinator.StartGroup", 0, "caller killed before")),
     ("feed", Plan("buffer.append", 1, "delayed")),
 )
 

@@ -32,8 +32,8 @@ def test_history_keep_is_taken_at_once(tmp_path: Path) -> None:
         await world.call("group", "g", "q", {})
         await world.call("apply", world.config.changed(history_keep=3))
         for number in range(60):
-            incarnation, _ = await world.call("member", "g", "join", f"m{number}", f"t{number}")
-            await world.call("member", "g", "leave", f"m{number}", incarnation, "over")
+            incarnation, _ = await world.member("g", "join", f"m{number}", f"t{number}")
+            await world.member("g", "leave", f"m{number}", incarnation, "over")
         history = await world.call("history", "g", 0, 10_000)
         assert len(history.changes) < 30, "60 joins and leaves of 3 that are kept"
 
@@ -73,7 +73,7 @@ def test_what_members_have_changes_while_they_are_members(tmp_path: Path) -> Non
         await world.call("apply", world.config.changed(groups={"g": group}))
         await world.call("group", "g", "q", {})
         for name in ("a", "b", "c"):
-            await world.call("member", "g", "join", name, f"t-{name}")
+            await world.member("g", "join", name, f"t-{name}")
         core = world.coordinator._groups["g"].host.core
         seen = {}
         for tenant in ("acme", "globex", "initech", "umbrella"):

@@ -36,7 +36,7 @@ def play(folder: Path, scene: Callable[[ControlWorld], Coroutine[Any, Any, None]
 
 
 async def join(world: ControlWorld, member: str) -> Assignment:
-    _, assignment = await world.call("member", "g", "join", member, f"token-{member}")
+    _, assignment = await world.member("g", "join", member, f"token-{member}")
     assert assignment is not None
     return assignment
 
@@ -58,9 +58,9 @@ async def work(world: ControlWorld, member: str, to: int) -> None:
     mine = await join(world, member)
     assert set(await read(world, mine)) == {0, 1}
     rows = [(g.partition, g.epoch, to, 0, "") for g in mine.grants]
-    await world.call("member", "g", "commit", member, mine.incarnation, rows)
-    await world.call("member", "g", "leave", member, mine.incarnation, "done")
-    await world.call("member", "g", "release", member, mine.incarnation, rows)
+    await world.member("g", "commit", member, mine.incarnation, rows)
+    await world.member("g", "leave", member, mine.incarnation, "done")
+    await world.member("g", "release", member, mine.incarnation, rows)
 
 
 async def lose_the_end(world: ControlWorld) -> None:
@@ -145,12 +145,12 @@ def test_a_reader_that_its_log_refuses_is_granted_its_partition_anew(tmp_path: P
         world.fault.at, world.fault.kind = 0, "failed before"
         world.life.armed = True
         refused = [(g.partition, g.epoch) for g in mine.grants if g.partition == 0]
-        await world.call("member", "g", "refused", "a", mine.incarnation, refused)
+        await world.member("g", "refused", "a", mine.incarnation, refused)
         [problem] = [p.problem for p in (await world.call("group_status", "g")).partitions[:1]]
         assert "refuses its owner" in problem
         await asyncio.sleep(1.5)  # the next round does it
         seen = (mine.generation, mine.sequence)
-        mine = await world.call("member", "g", "heartbeat", "a", mine.incarnation, seen)
+        mine = await world.member("g", "heartbeat", "a", mine.incarnation, seen)
         assert set(await read(world, mine)) == {0, 1}
         assert not any(p.problem for p in (await world.call("group_status", "g")).partitions)
 
@@ -161,7 +161,7 @@ def test_a_refusal_that_is_over_changes_nothing(tmp_path: Path) -> None:
     async def scene(world: ControlWorld) -> None:
         mine = await join(world, "a")
         before = (await world.call("group_status", "g")).version
-        await world.call("member", "g", "refused", "a", mine.incarnation, [(0, 99), (7, 1)])
+        await world.member("g", "refused", "a", mine.incarnation, [(0, 99), (7, 1)])
         assert (await world.call("group_status", "g")).version == before
 
     play(tmp_path, scene)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ray import cloudpickle
 from ray.exceptions import RayTaskError
 
+from pxrs_ray.actors.consumer.member_requests import MemberCall
 from tests.world.kernel import Process
 from tests.world.sync import Future
 
@@ -27,13 +28,13 @@ TWICE_S = 0.4
 LATE_FAULTS = ("answered late", "delayed", "doubled late")
 # As Ray names nodes; the coordinator and the drivers are on the first.
 NODES = tuple(f"{number + 1:056x}" for number in range(3))
-# Calls that only carry another one: what they carry is what counts.
-CARRIERS = {"member": 1, "command": 1, "call": 0}
+# A call that only carries another one, and where: what it carries is what counts.
+CARRIERS = {"call": 0}
 
 
 @dataclass
 class Call:
-    """One call under way. `kind` names it for people and plans: 'coordinator.member.commit'."""
+    """One call under way. `kind` names it for people and plans: 'coordinator.ScaleGroup'."""
 
     kind: str
     number: int
@@ -91,6 +92,16 @@ class Reference:
 
         self.answer.add_done_callback(tell)
         return done.__await__()
+
+
+def called(method: str, given: Any) -> str:
+    """What a call is called in plans: by what it carries, where it only carries something."""
+    if method == "answer":
+        [request] = given
+        if not isinstance(request, MemberCall):
+            return type(request).__name__
+        return f"member.{request.name}"
+    return f"{method}.{given[CARRIERS[method]]}" if method in CARRIERS else method
 
 
 def pickled(value: Any) -> bytes:

@@ -28,12 +28,14 @@ COORDINATING: tuple[Mutation, ...] = (
         "the arguments of a member's call are checked",
         (
             Change(
-                "actors/coordinator/member_api.py", "        check_call(method, arguments)\n", ""
+                "actors/coordinator/request_handlers.py",
+                "        check_call(handler, arguments)\n",
+                "",
             ),
         ),
         tests=(
             "tests/actors/test_calls_at_the_door.py::"
-            "test_any_call_is_answered_by_a_pxrs_error_or_carried_out[member-commit]",
+            "test_any_call_is_answered_by_a_pxrs_error_or_carried_out[SeekGroup]",
         ),
     ),
     Mutation(
