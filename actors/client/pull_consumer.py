@@ -31,7 +31,7 @@ from pxrs_ray.actors.client.pulled_partitions import (
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.actors.consumer.group_member import GroupMember
-from pxrs_ray.actors.consumer.member_requests import GetGroupSpec, MemberCall
+from pxrs_ray.actors.consumer.member_requests import GetGroupSpec, JoinGroup
 from pxrs_ray.closing import Closing
 from pxrs_ray.consumer.delivery import DeliveredBatch, DeliveryContext
 from pxrs_ray.data.batch import Batch
@@ -66,8 +66,7 @@ class PullConsumer(Closing):
         coordinator = BlockingCoordinatorClient(topology)
         self._spec = coordinator.call(GetGroupSpec(group))
         token = uuid.uuid4().hex
-        joining = MemberCall(group, "join", (self.member, token))
-        incarnation, assignment = coordinator.call(joining)
+        incarnation, assignment = coordinator.call(JoinGroup(group, self.member, token))
         self._thread = LoopThread(f"pxrs-pull-{self.member}")
         self._loop = self._thread.loop
         self._runtime = self._run(self._begin(incarnation, token, assignment))

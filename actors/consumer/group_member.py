@@ -15,27 +15,37 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.actors.consumer.fence_reports import FenceReports
 from pxrs_ray.actors.consumer.fetcher import Fetcher
 from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
-from pxrs_ray.actors.consumer.member_requests import MemberCall
+from pxrs_ray.actors.consumer.member_requests import (
+    CommitProgress,
+    JoinGroup,
+    LeaveGroup,
+    MemberRequest,
+    ReleasePartitions,
+    ReportPrepared,
+    ReportRefused,
+    SendHeartbeat,
+)
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, StoreUnavailable, UnknownMember
-from pxrs_ray.group.events import Assignment, Progress
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UnknownMember
+from pxrs_ray.group.events import Assignment, Reply
+from pxrs_ray.group.member_lease import WAIT_PART
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 from pxrs_ray.supervision.restart_rules import RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor, within
 
+A = TypeVar("A")
+
 logger = logging.getLogger(__name__)
 
-WATCH_WAIT_MS = 10_000
-AT_ONCE_S = 0.001
 RELEASE_GATHER_S = 0.002
 # A loop that failed begins again; after so many faults in a row the member is given up.
 LOOPS = RestartRules(pause_first_s=0.05, pause_most_s=1.0, faults_max=8, quiet_s=10.0)
@@ -62,8 +72,7 @@ class GroupMember:
         self.reading: Fetcher | SourceFetcher = (
             Fetcher(self, hooks) if spec.source is None else SourceFetcher(self, hooks, spec.source)
         )
-        self.lease = MemberLeaseView()
-        self._heartbeat_wake = asyncio.Event()
+        self.lease = MemberLeaseView(spec.config.lease_ttl_seconds)
         self._commit_wake = asyncio.Event()
         self._release_wake = asyncio.Event()
         self._committed = asyncio.Condition()
@@ -76,11 +85,6 @@ class GroupMember:
         self.ended = asyncio.Event()
         self._refusals = FenceReports(self._tell_refused, self.ended)
 
-    @property
-    def lease_s(self) -> float:
-        """How long this member may be silent."""
-        return self.session.lease_ms / 1_000 or self.spec.config.lease_ttl_seconds
-
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, assignment: Assignment | None) -> None:
@@ -88,12 +92,10 @@ class GroupMember:
 
         Nobody knows here when that was decided: the lease begins with the first answer.
         """
-        self._heartbeat_wake.set()
         if assignment is not None:
             self._assigned(assignment)
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "heartbeat": self._heartbeat_loop,
-            "watch": self._watch_loop,
             "commit": self._commit_loop,
             "release": self._release_loop,
             "refusals": self._refusals.loop,
@@ -106,7 +108,7 @@ class GroupMember:
     async def leave(self, cause: str, timeout_s: float) -> bool:
         """Hand everything back and leave; False when that was not over in time."""
         session = self.session
-        await self._call("leave", session.member, session.incarnation, cause, timeout_s=timeout_s)
+        await self._call(LeaveGroup(*self._as(session), cause), timeout_s)
         try:
             await within(timeout_s, self._idle.wait())
         except TimeoutError:
@@ -129,21 +131,23 @@ class GroupMember:
         reading = [self.reading.problem] if self.reading.problem else []
         return [*failed, *reading, *self.supervisor.problems()]
 
-    async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
-        """Make one of the calls of `MemberApi`; a group that was removed ends this member."""
+    async def _call(self, request: MemberRequest[A], wait_s: float | None = None) -> A:
+        """Make a request of the group; one that was removed ends this member."""
         try:
-            return await self._link.call(MemberCall(self.spec.group, name, arguments), timeout_s)
+            return await self._link.call(request, wait_s)
         except NotFound as error:
             self._fail(error)
             raise
 
+    def _as(self, session: ConsumerSession) -> tuple[str, MemberId, Incarnation]:
+        """Who makes a request: of which group, by what name, in which life."""
+        return self.spec.group, session.member, session.incarnation
+
     # --- ownership ------------------------------------------------------------------------------
 
     def _assigned(self, assignment: Assignment) -> None:
-        paused, lease_ms = self.session.paused, self.session.lease_ms
+        paused = self.session.paused
         self._apply(self.session.assign(assignment))
-        if self.session.lease_ms != lease_ms:
-            self._heartbeat_wake.set()
         if paused != self.session.paused:
             self.reading.wake()
 
@@ -171,7 +175,7 @@ class GroupMember:
         if partition not in session.preparing:
             return
         try:
-            await self._call("prepared", session.member, session.incarnation, [partition])
+            await self._call(ReportPrepared(*self._as(session), [partition]))
         except PxrsError as error:
             # Its deadline ends the wait for us just as well.
             logger.warning("%s is ready for partition %d, untold: %s", self.name, partition, error)
@@ -184,8 +188,7 @@ class GroupMember:
             self._refusals.note(partition, epoch)
 
     async def _tell_refused(self, epochs: list[tuple[PartitionId, Epoch]]) -> None:
-        session = self.session
-        await self._call("refused", session.member, session.incarnation, epochs)
+        await self._call(ReportRefused(*self._as(self.session), epochs))
 
     def _note_idle(self) -> None:
         if self.session.holdings:
@@ -194,66 +197,35 @@ class GroupMember:
             self._idle.set()
 
     async def _heartbeat_loop(self) -> None:
-        due_s = time.monotonic() + self.lease_s / 3
+        """Always one request: it renews the lease, and is answered when there is news for us."""
         while not self.ended.is_set():
-            # From one to the next, however long the answer takes: a lease is three of them.
-            left_s = min(self.lease_s / 3, due_s - time.monotonic())
+            session, sent_s = self.session, time.monotonic()
             try:
-                await within(max(AT_ONCE_S, left_s), self._heartbeat_wake.wait())
-            except TimeoutError:
-                pass
-            self._heartbeat_wake.clear()
-            sent_s = time.monotonic()
-            due_s = sent_s + self.lease_s / 3
-            session = self.session
-            try:
-                assignment = await self._call(
-                    "heartbeat",
-                    session.member,
-                    session.incarnation,
-                    session.seen,
-                    timeout_s=self.lease_s / 2,
-                )
+                reply = await self._heartbeat(session)
             except UnknownMember:
                 await self._rejoin(session)
             except DeadlineExceeded:
-                continue
-            except StoreUnavailable:
-                # We are heard; what is new for us waits for the registry, and binds nobody yet.
-                self._heard(session, sent_s)
+                pass
             else:
-                if assignment is not None and session is self.session:
-                    self._assigned(assignment)
-                self._heard(session, sent_s)
+                if session is self.session:
+                    if reply.assignment is not None:
+                        self._assigned(reply.assignment)
+                    # Obeyed: another lease begins, when this left and not when it was answered.
+                    self.lease.answered(sent_s, reply.lease_ms / 1_000)
+                continue
+            if session is self.session:
+                # Not heard. Whatever refuses us at once is not asked without a pause.
+                pause_s = sent_s + self.lease.length_s * WAIT_PART - time.monotonic()
+                await asyncio.sleep(max(0.0, pause_s))
 
-    def _heard(self, session: ConsumerSession, sent_s: float) -> None:
-        """What left at `sent_s` was answered, and obeyed: another lease begins there."""
-        if session is self.session:
-            self.lease.answered(sent_s, self.lease_s)
+    async def _heartbeat(self, session: ConsumerSession) -> Reply:
+        wait_ms = int(self.lease.wait_s() * 1_000)
+        heartbeat = SendHeartbeat(*self._as(session), session.seen, wait_ms)
+        return await self._call(heartbeat, self.lease.length_s / 2)
 
     def holds(self, session: ConsumerSession, partition: PartitionId, epoch: Epoch) -> bool:
         """Whether a partition is surely ours under this epoch now. From any thread."""
         return session.holds(partition, epoch) and not self.lease.is_over()
-
-    async def _watch_loop(self) -> None:
-        while not self.ended.is_set():
-            session = self.session
-            try:
-                assignment = await self._call(
-                    "watch",
-                    session.member,
-                    session.incarnation,
-                    session.seen,
-                    WATCH_WAIT_MS,
-                    timeout_s=WATCH_WAIT_MS / 1_000 + 5,
-                )
-            except UnknownMember:
-                await self._rejoin(session)
-            except DeadlineExceeded:
-                continue
-            else:
-                if assignment is not None and session is self.session:
-                    self._assigned(assignment)
 
     async def _rejoin(self, lost: ConsumerSession) -> None:
         """Drop what the lost membership held, and join again, once for all loops that notice."""
@@ -267,11 +239,9 @@ class GroupMember:
                 self.ended.set()
                 return
             logger.warning("%s lost its membership, joins again", self.name)
-            sent_s = time.monotonic()
             try:
-                incarnation, assignment = await self._call(
-                    "join", lost.member, self._token, lost.incarnation
-                )
+                again = JoinGroup(self.spec.group, lost.member, self._token, lost.incarnation)
+                incarnation, assignment = await self._call(again)
             except DeadlineExceeded:
                 return  # the next loop that notices tries again
             except PxrsError as error:
@@ -283,7 +253,6 @@ class GroupMember:
             self._hooks.rejoined(incarnation)
             if assignment is not None:
                 self._assigned(assignment)
-            self._heard(self.session, sent_s)
 
     # --- progress -------------------------------------------------------------------------------
 
@@ -358,9 +327,7 @@ class GroupMember:
                 await self.lease.renewal()
                 continue
             try:
-                outcomes = await self._call(
-                    "commit", session.member, session.incarnation, _plain(rows)
-                )
+                outcomes = await self._call(CommitProgress(*self._as(session), rows))
             except DeadlineExceeded:
                 continue
             except UnknownMember:
@@ -385,7 +352,7 @@ class GroupMember:
                 await self.lease.renewal()
                 continue
             try:
-                await self._call("release", session.member, session.incarnation, _plain(rows))
+                await self._call(ReleasePartitions(*self._as(session), rows))
             except DeadlineExceeded:
                 continue
             except UnknownMember:
@@ -393,7 +360,3 @@ class GroupMember:
             else:
                 session.released(rows)
             self._note_idle()
-
-
-def _plain(rows: tuple[Progress, ...]) -> list[tuple[int, int, int, int, str]]:
-    return [(r.partition, r.epoch, r.checkpoint, r.attempts, r.detail) for r in rows]

@@ -56,6 +56,9 @@ def check_event(event: Event) -> None:
 
 def _check_rows(rows: Iterable[Progress]) -> None:
     for row in rows:
+        numbers = (row.partition, row.epoch, row.checkpoint, row.attempts)
+        if any(type(number) is not int for number in numbers) or type(row.detail) is not str:
+            raise UsageError(f"a row of progress is {_shown(row)}: four numbers, and a text")
         if not 0 <= row.checkpoint <= NUMBER_MAX:
             raise UsageError(
                 f"partition {row.partition}: checkpoint is {row.checkpoint}, allowed: 0 to "

@@ -139,6 +139,20 @@ class GroupCoordinator:
         """The member's newest assignment. Only as durable as `records_emitted` says."""
         return assignment_of(self.state, self.settings, member)
 
+    def news(self, heartbeat: Heartbeat, lease_ms: int) -> Decision:
+        """What a heartbeat is answered now that came earlier, and was given `lease_ms` then.
+
+        It raises what `handle` raises, and unlike `handle` renews no lease: a member that has died
+        since would go on living for as long as its request waits here.
+        """
+        self.state.check_leading(heartbeat.seen[0], ())
+        slot = self._slot(heartbeat.member, heartbeat.incarnation)
+        if heartbeat.seen >= (self.state.generation, slot.sequence):
+            return Decision(reply=Reply(self.state.generation, lease_ms=lease_ms))
+        newest = self.assignment(heartbeat.member)
+        reply = Reply(self.state.generation, assignment=newest, lease_ms=lease_ms)
+        return Decision(reply=reply, after=self.records_emitted)
+
     def live_slots(self) -> list[MemberState]:
         """The members whose leases run."""
         return [s for s in self.state.members.values() if s.phase is not MemberPhase.AWAY]
@@ -228,11 +242,8 @@ class GroupCoordinator:
 
     def _heartbeat(self, event: Heartbeat, now: Instant) -> Decision:
         self.state.check_leading(event.seen[0], ())
-        slot = self._heard(event.member, event.incarnation, now)
-        if event.seen >= (self.state.generation, slot.sequence):
-            return Decision(reply=Reply(self.state.generation))
-        reply = Reply(self.state.generation, assignment=self.assignment(event.member))
-        return Decision(reply=reply, after=self.records_emitted)
+        self._heard(event.member, event.incarnation, now)
+        return self.news(event, self.settings.lease_ms)
 
     def _leave(self, event: Leave, now: Instant) -> Decision:
         name = event.member

@@ -14,19 +14,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
+from pxrs_ray.actors.consumer import member_requests
 from pxrs_ray.actors.consumer.handler import handler_ref
-from pxrs_ray.actors.consumer.member_requests import MemberCall
+from pxrs_ray.actors.consumer.member_requests import JoinGroup, SendHeartbeat
 from pxrs_ray.actors.coordinator import group_requests
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_controller import GroupController
 from pxrs_ray.actors.coordinator.group_requests import StartGroup
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
-from pxrs_ray.actors.coordinator.member_api import CALLS, MemberApi
+from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.group.events import Progress
 from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.store.memory import MemoryStore
 from tests.actors.test_group_faults import PARTITIONS, Shell
@@ -64,9 +66,10 @@ NASTY: st.SearchStrategy[Any] = st.sampled_from(
 )
 ROWS = st.lists(st.lists(NASTY, max_size=6).map(tuple) | NASTY, max_size=3)
 LISTS = ROWS | st.lists(NASTY, max_size=3) | st.dictionaries(st.text(max_size=3), NASTY, max_size=2)
+PROGRESS = st.lists(st.builds(Progress, NASTY, NASTY, NASTY, NASTY, NASTY), max_size=3).map(tuple)
 # Nearly right calls get furthest.
 ARGUMENTS = st.lists(NASTY | LISTS, max_size=5) | st.tuples(
-    st.sampled_from("ab"), st.integers(0, 2), LISTS
+    st.sampled_from("ab"), st.integers(0, 2), LISTS | PROGRESS
 ).map(list)
 
 
@@ -109,30 +112,29 @@ class Door:
         try:
             await asyncio.wait_for(self.handlers.answer(request), 0.02)
         except TimeoutError:
-            return None  # a watch that waits for news, a pause that waits for members
+            return None  # a heartbeat that waits for news, a pause that waits for members
         except PxrsError as error:
             return error
         return None
 
 
-def commands() -> dict[str, type[GroupRequest[Any]]]:
-    found = {name: getattr(group_requests, name) for name in dir(group_requests)}
+def requests() -> dict[str, type[GroupRequest[Any]]]:
+    modules = (group_requests, member_requests)
+    found = {name: getattr(module, name) for module in modules for name in dir(module)}
     kinds = {n: k for n, k in found.items() if isinstance(k, type) and issubclass(k, GroupRequest)}
     return {name: kind for name, kind in kinds.items() if not kind.__subclasses__()}
 
 
 def request_of(name: str, arguments: list[Any]) -> Request[Any]:
     """The request of that name with these values, whatever they are."""
-    if name in CALLS:
-        return MemberCall("g", name, tuple(arguments))
-    kind = commands()[name]
+    kind = requests()[name]
     made = object.__new__(kind)
     given = ["g", *arguments, *[None] * len(fields(kind))]
     made.__dict__.update({each.name: given[n] for n, each in enumerate(fields(kind))})
     return made
 
 
-@pytest.mark.parametrize("name", sorted(CALLS | commands().keys()))
+@pytest.mark.parametrize("name", sorted(requests()))
 def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(ARGUMENTS)
@@ -145,13 +147,13 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
                 door.store.lead("g", PARTITIONS, "x"), GroupSettings(lease_ms=60_000)
             )
             try:
-                await door.desk.call("join", "a", "token")
+                await door.handlers.answer(JoinGroup("g", "a", "token"))
                 before = door.everything()
                 error = await door.ask(request_of(name, arguments))
                 if error is not None:
                     assert door.everything() == before
                 # The group is well all the same, and was never loaded again.
-                await door.desk.call("heartbeat", "a", 1, (0, 0))
+                await door.handlers.answer(SendHeartbeat("g", "a", 1, (0, 0), 0))
                 assert door.host.problem == "" and not door.controller.ended
             finally:
                 await door.host.close()

@@ -23,7 +23,6 @@ from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.coordinator_request import Request
 from pxrs_ray.actors.cluster.watchdog import Unwatched
-from pxrs_ray.actors.consumer.member_requests import MemberCall
 from pxrs_ray.actors.coordinator import (
     buffer_calls,
     buffer_slots,
@@ -261,10 +260,6 @@ class ControlWorld:
         # As `deploy` says; a life that is not the first finds the registry, or is told.
         self.coordinator._may_begin = True
         return self.coordinator
-
-    async def member(self, group: str, name: str, *arguments: Any) -> Any:
-        """Call it as a member of a group does."""
-        return await self.call(MemberCall(group, name, arguments))
 
     async def call(self, asked_for: str | Request[Any], *arguments: Any) -> Any:
         """Call the coordinator as a driver does: made again, of the next one, until it answers.

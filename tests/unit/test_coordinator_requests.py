@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request, WhileAway
+from pxrs_ray.actors.consumer.member_requests import CommitProgress, ProgressRequest
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.group_controller import GroupController
@@ -26,6 +27,7 @@ from pxrs_ray.actors.coordinator.request_handlers import (
 )
 from pxrs_ray.actors.coordinator.topology_requests import GetStatus, MoveBuffer, OpenGroup
 from pxrs_ray.errors import UsageError
+from pxrs_ray.group.events import Progress
 
 OF_GROUPS = (GroupController, ConsumerReplicas, MemberApi)
 
@@ -73,7 +75,9 @@ def test_it_takes_what_the_request_brings_and_gives_its_answer(kind: type[Reques
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_it_travels(kind: type[Request[Any]]) -> None:
-    given = [f"value {n}" for n, _ in enumerate(fields(kind))]  # type: ignore[arg-type]
+    given: list[Any] = [f"value {n}" for n, _ in enumerate(fields(kind))]  # type: ignore[arg-type]
+    if issubclass(kind, ProgressRequest):
+        given[-1] = (Progress(0, 1, 2), Progress(1, 2, 3, 4, "detail"))
     request = kind(*given)
     assert pickle.loads(pickle.dumps(request)) == request
     assert request.arguments() == tuple(given[issubclass(kind, GroupRequest) :])
@@ -85,6 +89,13 @@ def test_people_read_it_in_a_few_words() -> None:
     assert MoveBuffer(3).told() == "move buffer 3"
     assert OpenGroup("g", None, {}).told() == "open group g"
     assert len(OpenGroup("g" * 500, None, {}).told()) == 100
+
+
+def test_progress_is_plain_on_the_way_and_progress_on_arrival() -> None:
+    rows = tuple(Progress(p, 3, 1_000 + p) for p in range(128))
+    travels = pickle.dumps(CommitProgress("g", "m", 1, rows))
+    assert b"Progress\x94" not in travels.replace(b"CommitProgress", b"")
+    assert pickle.loads(travels).rows == rows
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ray import cloudpickle
 from ray.exceptions import RayTaskError
 
-from pxrs_ray.actors.consumer.member_requests import MemberCall
 from tests.world.kernel import Process
 from tests.world.sync import Future
 
@@ -97,10 +96,7 @@ class Reference:
 def called(method: str, given: Any) -> str:
     """What a call is called in plans: by what it carries, where it only carries something."""
     if method == "answer":
-        [request] = given
-        if not isinstance(request, MemberCall):
-            return type(request).__name__
-        return f"member.{request.name}"
+        return type(given[0]).__name__
     return f"{method}.{given[CARRIERS[method]]}" if method in CARRIERS else method
 
 
