@@ -99,7 +99,7 @@ class ConsumerReplicas:
         least."""
         check_count(consumers)
         async with self._changing:
-            await self._scale(self._running(), consumers)
+            await self._scale(self.running(), consumers)
 
     async def _scale(self, crew: ConsumerSupervisor, consumers: int) -> None:
         missing = consumers - len(crew.replicas)
@@ -122,7 +122,7 @@ class ConsumerReplicas:
         """Start one more consumer, by this name."""
         check_member(Member(member or " ", 1))
         async with self._changing:
-            crew = self._running()
+            crew = self.running()
             if member in crew.replicas or member in self._host.core.state.members:
                 raise AlreadyExists(
                     f"{member} is a consumer of {self.spec.group} already: choose another name"
@@ -133,7 +133,7 @@ class ConsumerReplicas:
     async def remove_consumer(self, member: MemberId) -> None:
         """Drain one consumer and end it."""
         async with self._changing:
-            crew = self._running()
+            crew = self.running()
             if member not in crew.replicas:
                 known = sorted(crew.replicas)
                 raise NotFound(f"no consumer {member!r} in {self.spec.group}; there are {known}")
@@ -142,7 +142,7 @@ class ConsumerReplicas:
     @answers_for_group(RestartConsumer)
     async def restart_consumer(self, member: MemberId) -> None:
         """End one consumer's process, and start it anew; returns when it is on its way."""
-        crew = self._running()
+        crew = self.running()
         if member not in crew.replicas:
             raise NotFound(
                 f"no consumer {member!r} in {self.spec.group}; there are {sorted(crew.replicas)}"
@@ -218,7 +218,8 @@ class ConsumerReplicas:
             unplaced=unplaced(len(add), needs, free),
         )
 
-    def _running(self) -> ConsumerSupervisor:
+    def running(self) -> ConsumerSupervisor:
+        """Who keeps the consumers. Raises UsageError when the group was not started."""
         if self.crew is None:
             raise UsageError(
                 f"group {self.spec.group} has not been started: group.start(handler) comes first"

@@ -306,6 +306,7 @@ class GroupController:
     async def scale(self, consumers: int) -> None:
         """Have exactly this many consumers, whatever the load."""
         check_count(consumers)
+        self.replica_set.running()  # before the load's word is refused for nothing
         self.autoscale.pin(consumers)
         await self.replica_set.scale(consumers)
 
