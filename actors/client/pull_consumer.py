@@ -88,9 +88,7 @@ class PullConsumer(Closing):
             with suppress(PxrsError):  # away, or its group is gone: its other requests tell that
                 spec = await coordinator.call(GetGroupSpec(self._spec.group))
                 if spec != runtime.spec:
-                    runtime.spec = spec
-                    runtime.commit_soon()
-                    runtime.reading.wake()
+                    runtime.reconfigure(spec)
 
     def _run(self, work: Coroutine[Any, Any, T], timeout_s: float = CALL_WAIT_S) -> T:
         try:

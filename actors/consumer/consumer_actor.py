@@ -150,9 +150,7 @@ class Consumer:
         self._letters = DeadLetters(group)
         self._workers.configure(config, anew=Effect.WORKERS in changes)
         if self._runtime is not None:
-            self._runtime.spec = group
-            self._runtime.commit_soon()
-            self._runtime.reading.wake()
+            self._runtime.reconfigure(group)
         return True
 
     async def _look(self) -> None:

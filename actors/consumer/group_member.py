@@ -105,6 +105,12 @@ class GroupMember:
         for place, loop in loops.items():
             self.supervisor.keep(place, loop, self._fail)
 
+    def reconfigure(self, spec: GroupSpec) -> None:
+        """Go on with other options of the group."""
+        self.spec = spec
+        self.commit_soon()
+        self.reading.wake()
+
     async def leave(self, cause: str, timeout_s: float) -> bool:
         """Hand everything back and leave; False when that was not over in time."""
         session = self.session
