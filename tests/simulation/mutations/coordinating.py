@@ -25,7 +25,7 @@ COORDINATING: tuple[Mutation, ...] = (
         tests=(f"{DOOR}::test_a_cause_is_never_refused_and_shown_harmless",),
     ),
     Mutation(
-        "the arguments of a member's call are checked",
+        "the fields of a request are checked",
         (
             Change(
                 "actors/coordinator/request_handlers.py",
