@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-
-import pytest
 
 from tests.hosts.conftest import COUNT, Cluster
 from tests.hosts.world import World
@@ -20,7 +17,7 @@ BACK_S = 15
 TOLD_S = 50
 # A move of little takes 1.5 to 5 s.
 AFTER_S = (0.9, 1.6, 0.3, 2.4, 0.6, 1.2, 2.0, 3.0)
-TIMES = int(os.environ.get("HOSTS_CUTS", "2"))
+TIMES = int(os.environ.get("HOSTS_CUTS", "4"))
 
 
 def begin_move(world: World) -> tuple[int, int, int]:
@@ -57,23 +54,25 @@ def cut_target(world: World, slot: int, target: int) -> None:
     world.hosts.ray_again(target)
 
 
-@pytest.mark.parametrize("cut", [kill_mover, kill_source, kill_receiver, cut_target])
-def test_a_move_is_cut_off(cluster: Cluster, cut: Callable[[World, int, int], None]) -> None:
+CUTS = (kill_mover, kill_source, kill_receiver, cut_target)
+
+
+def test_a_move_is_cut_off(cluster: Cluster) -> None:
     world = cluster.world(registry_at=cluster.hosts[0].address)
     world.start()
     world.settled()
     told = []
+    every = set(range(world.partitions))
     with world.load(0):
-        for after_s in AFTER_S[:TIMES]:
-            world.until(lambda: len(world.handled()) > 60, 30, "work")
+        for number in range(TIMES):
+            cut, begun_s = CUTS[number % len(CUTS)], time.monotonic()
+            world.until(lambda: every <= world.handled_since(begun_s), 20, "work")  # noqa: B023
             slot, there, target = begin_move(world)
-            time.sleep(after_s)
+            time.sleep(AFTER_S[(number + number // len(CUTS)) % len(AFTER_S)])
             cut(world, slot, target)
             told.append(world.desk("end_move", TOLD_S + 5, name=world.name, wait_s=TOLD_S))
-            at_s = time.monotonic()
-            every = set(range(world.partitions))
-            since = world.handled_since
-            world.until(lambda: every <= since(at_s), 20, "every partition goes on")  # noqa: B023
+            cut_s = time.monotonic()
+            world.until(lambda: every <= world.handled_since(cut_s), 20, "work goes on")  # noqa: B023
             assert world.homes()[f"buffer/{slot}"] in (there, target), told
     verdict = world.verdict()
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{told}\n{world.told()}"
