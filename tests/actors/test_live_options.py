@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.client import pull_consumer
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import declared
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.errors import HandlerError
-from tests.actors.conftest import Stage, send
+from tests.actors.conftest import Stage
 from tests.actors.recording import BatchRecorder, HookRecorder, Note, eventually
 
 pytestmark = pytest.mark.ray
@@ -268,30 +267,6 @@ def test_each_live_option_of_a_group_is_taken_over_and_replaces_nobody(stage: St
             scene.apply()
             scene.done()
         assert before.items() <= scene.who().items()
-
-
-def test_a_consumer_in_the_users_own_program_takes_live_options_over(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pull_consumer, "OPTIONS_LOOK_S", 0.2)
-    topology = stage.deploy(partitions=2)
-    group = topology.group("g", queue="q")
-    with group.consumer() as consumer:
-        eventually(lambda: set(consumer.partitions) == {0, 1})
-        [before] = group.status().consumers
-        wanted = topology.config.changed(groups={"g": {"pull_bytes_max": 2_048}})
-        assert topology.apply(wanted)
-        eventually(lambda: consumer._runtime.spec.config.pull_bytes_max == 2_048)
-        send(topology, 20)
-        taken = 0
-        while taken < 20:
-            batch = consumer.poll(10.0)
-            assert batch is not None
-            taken += len(batch)
-        consumer.commit()
-        [after] = group.status().consumers
-        assert (after.member, after.incarnation) == (before.member, before.incarnation)
-        assert group.lag() == 0
 
 
 def consumer_sees(scene: Scene) -> list[GroupConfig]:
