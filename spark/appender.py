@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.cluster.ray_errors import answer_of
+from pxrs_ray.actors.cluster.coordinator_client import answer_of
 from pxrs_ray.data.protocol import Appended, OutFrame, Refused
 from pxrs_ray.errors import (
     DeadlineExceeded,

@@ -24,7 +24,7 @@ from pyspark.storagelevel import StorageLevel
 from ray._private.worker import global_worker
 from ray.exceptions import RayError, RayTaskError
 
-from pxrs_ray.actors.cluster.ray_errors import answer_of
+from pxrs_ray.actors.cluster.coordinator_client import answer_of
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.spark.ledger import FeedState, KnownProgress
 from pxrs_ray.spark.routing import Feed, RoutedRows

@@ -7,9 +7,9 @@ from typing import Any
 
 import ray
 
+from pxrs_ray.actors import names
 from pxrs_ray.actors.client.queue_reader import CALL_WAIT_S, QueueReader
 from pxrs_ray.actors.client.topology import Topology
-from pxrs_ray.actors.cluster.ray_errors import find_buffer
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import NotFound
 from pxrs_ray.model import PartitionId
@@ -32,6 +32,7 @@ def accept_losses(
         raise NotFound(f"of {queue}, {', '.join(f'P{p}' for p in sorted(sound))} has lost nothing")
     calls: dict[PartitionId, Any] = {}
     for partition in sorted(set(partitions) or lost):
-        buffer = find_buffer(topology.name, partition % buffers)
+        name = names.buffer(topology.name, partition % buffers)
+        buffer = ray.get_actor(name, namespace=names.NAMESPACE)
         calls[partition] = buffer.accept_loss.remote(spec.queue, partition)
     return {p: ray.get(call, timeout=CALL_WAIT_S) for p, call in calls.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
@@ -21,7 +22,6 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.actor_process import ALIVE, Whereabouts
 from pxrs_ray.actors.cluster.coordinator_request import Request
-from pxrs_ray.actors.cluster.ray_errors import answer_of
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
 from pxrs_ray.supervision.supervisor import within
@@ -33,6 +33,12 @@ RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.5
 # Whoever lives answers that it does in milliseconds.
 ALIVE_WAIT_S = 2.0
+
+
+def answer_of(error: RayTaskError) -> BaseException:
+    """The exception that the called method raised."""
+    cause = error.cause
+    return cause if isinstance(cause, BaseException) else error
 
 
 class Transport(Protocol):
@@ -59,7 +65,9 @@ class LoopTransport:
 
     async def find(self, name: str, wait_s: float) -> Any | None:
         """See `Transport`."""
-        return await gcs.find(name, wait_s)
+        with suppress(ValueError):  # nobody has the name
+            return await gcs.find(name, wait_s)
+        return None
 
     async def answer(self, coming: Any, wait_s: float) -> Any:
         """See `Transport`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ray
 from ray.exceptions import (
     ActorUnavailableError,
     ActorUnschedulableError,
@@ -17,14 +18,7 @@ from ray.exceptions import (
 )
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.errors import BufferAway, NotFound, PxrsError
-
-
-def answer_of(error: RayTaskError) -> BaseException:
-    """The exception that the called method raised."""
-    cause = error.cause
-    return cause if isinstance(cause, BaseException) else error
 
 
 def ours(error: BaseException) -> PxrsError:
@@ -49,9 +43,9 @@ def is_gone(error: BaseException) -> bool:
 def find_buffer(topology: str, index: int) -> Any:
     """The handle of a running buffer. Raises NotFound, which says how to start one."""
     name = names.buffer(topology, index)
-    found = find_actor(name)
-    if found is None:
+    try:
+        return ray.get_actor(name, namespace=names.NAMESPACE)
+    except ValueError:
         raise NotFound(
             f"no buffer {name!r} runs in this Ray cluster: deploy topology {topology!r} first"
-        )
-    return found
+        ) from None

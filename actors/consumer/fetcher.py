@@ -19,7 +19,7 @@ from ray.exceptions import RayError, RayTaskError
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.fetch_client import FetchClient
 from pxrs_ray.actors.cluster import gcs
-from pxrs_ray.actors.cluster.ray_errors import answer_of
+from pxrs_ray.actors.cluster.coordinator_client import answer_of
 from pxrs_ray.actors.consumer.fetch_backoff import FetchBackoff
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.backoff import Backoff
@@ -72,8 +72,8 @@ class Fetcher:
         if index not in self._buffers:
             try:
                 handle = await gcs.find(names.buffer(self._spec.topology, index), FIND_S)
-                if handle is None:
-                    raise BufferAway(f"no actor has the name of buffer {index} now")
+            except ValueError as error:  # nobody has the name now
+                raise BufferAway(str(error)) from None
             except DeadlineExceeded as error:  # nobody knows: the one that was known may live
                 handle = self._handles.get(index)
                 if handle is None:

@@ -25,12 +25,12 @@ async def open_ways(topology: str, buffers: int) -> None:
     """Call the coordinator and every buffer once; one that is away is not waited for."""
     calls = []
     for index in range(buffers):
-        with suppress(PxrsError):
+        with suppress(PxrsError, ValueError):
             buffer = await gcs.find(names.buffer(topology, index), OPEN_WAIT_S)
-            calls += [buffer.ping.remote()] if buffer is not None else []
-    with suppress(PxrsError):
+            calls.append(buffer.ping.remote())
+    with suppress(PxrsError, ValueError):
         coordinator = await gcs.find(names.coordinator(topology), OPEN_WAIT_S)
-        calls += [coordinator.alive.remote()] if coordinator is not None else []
+        calls.append(coordinator.alive.remote())
     opening = [beside(_quietly, call) for call in calls]
     if opening:
         _, slow = await asyncio.wait(opening, timeout=OPEN_WAIT_S)

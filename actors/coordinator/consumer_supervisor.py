@@ -141,8 +141,9 @@ class ConsumerSupervisor:
     async def reattach(self, replica: ConsumerReplica) -> None:
         """Go on with a consumer that a former coordinator spawned, however far it had come."""
         self.replicas[replica.member] = replica
-        replica.handle = await gcs.find(replica.actor)
-        if replica.handle is None:
+        try:
+            replica.handle = await gcs.find(replica.actor)
+        except ValueError:
             self._task(replica, self._died(replica, "its actor is gone"))
             return
         slot = self._host.core.state.members.get(replica.member)

@@ -12,8 +12,8 @@ from typing import Any
 from ray.exceptions import RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.cluster.coordinator_client import answer_of
 from pxrs_ray.actors.cluster.named_actors import make_actor
-from pxrs_ray.actors.cluster.ray_errors import answer_of
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import PxrsError, StoreUnavailable
 from pxrs_ray.files import Files

@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -76,4 +77,5 @@ async def kill_orphans(topology: str, group: str, known: Callable[[], set[str]])
     there = await gcs.ask("list", partial(consumers_there, topology, group), gcs.MAKE_S)
     for name in sorted(there - known()):
         logger.warning("ending the orphan %s", name)
-        await gcs.kill(await gcs.find(name))
+        with suppress(ValueError):
+            await gcs.kill(await gcs.find(name))

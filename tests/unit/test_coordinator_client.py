@@ -69,7 +69,10 @@ def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
     actors: list[Actor] = []
 
     async def find(name: str, wait_s: float) -> Any:
-        return actors[0].look_up()
+        found = actors[0].look_up()
+        if found is None:
+            raise ValueError(f"nobody is called {name}")
+        return found
 
     async def within(wait_s: float, coming: Any) -> Any:
         if coming is NEVER:
