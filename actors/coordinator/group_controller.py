@@ -34,7 +34,7 @@ from pxrs_ray.group.events import Configure, Dismiss, Rebalance
 from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
-from pxrs_ray.status.standstill import Standstill
+from pxrs_ray.status.stalls import StallDetector
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -119,7 +119,7 @@ class GroupController:
         self._told: dict[PartitionId, Offset] = {}
         self.used_ms = wall_ms()
         self.distrusted = ""
-        self.standstill = Standstill()
+        self.stalls = StallDetector()
 
     # --- life -------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ import typer
 
 from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 from pxrs_ray.cli._ray import running, steady
-from pxrs_ray.cli._show import answer, table, text_of
+from pxrs_ray.cli._show import answer, text_of
 from pxrs_ray.errors import DeadlineExceeded, UsageError
+from pxrs_ray.status.rendering import Table
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.group_quarantine import KeysAside
@@ -56,7 +57,7 @@ def show(
     ]
     head = ("partition", "offset", "attempts", "error", "payload")
     told = [{"entry": entry, "message": message} for entry, message in entries]
-    answer(told, as_json, lambda: table(head, rows))
+    answer(told, as_json, lambda: Table(head, rows))
 
 
 @app.command()
@@ -103,4 +104,4 @@ def skip(
 def _table(found: KeysAside) -> object:
     if not found:
         return "nothing is put aside"
-    return table(found.HEAD, found.rows())
+    return found.view()
