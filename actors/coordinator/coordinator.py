@@ -367,16 +367,10 @@ class Coordinator(TopologyDocuments, Deletion):
         )
 
     def _reports(self) -> list[Report]:
-        sealed = [self._seal_problem] if self._seal_problem else []
-        files = [*self._high_water.problems, *sealed]
-        failed = [Report(Kind.WORK_FAILED, text) for text in problems_here()]
-        return [
-            *gcs.reports(),
-            *(Report(Kind.COORDINATOR_FILE, text) for text in files),
-            *self._homing.reports(),
-            *self._moving.reports(),
-            *failed,
-        ]
+        files = filter(None, (*self._high_water.problems, self._seal_problem))
+        found = [*gcs.reports(), *(Report(Kind.COORDINATOR_FILE, text) for text in files)]
+        found += [*self._homing.reports(), *self._moving.reports()]
+        return found + [Report(Kind.WORK_FAILED, text) for text in problems_here()]
 
     async def group_status(self, group: str) -> GroupStatus:
         """One group, at this moment."""

@@ -119,6 +119,7 @@ def group_status(
         )
 
     return GroupStatus(
+        controller.spec.topology,
         controller.spec.group,
         controller.spec.queue,
         core.state.generation,
@@ -134,7 +135,6 @@ def group_status(
         unknown=unknown,
         records_waiting=sum(record.version > 0 for record in pending),
         registry_away_s=controller.registry_away_s,
-        topology=controller.spec.topology,
     )
 
 

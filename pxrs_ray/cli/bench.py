@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Measure rate and latency of this cluster, with a topology that is removed afterwards."""
+    import tempfile
+
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import answer
     from pxrs_ray.status.rendering import Table

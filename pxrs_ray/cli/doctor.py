@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 NODE_WAIT_S = 20.0
 ANSWER_WAIT_S = 3.0
-ASKED_AT_ONCE = 16
 CLOCK_MS_MAX = 1_000
 DISK_FREE_MIN = 2 << 30
 
@@ -80,18 +78,15 @@ def _cluster(wanted: str | None) -> Iterator[Problem]:
     if not names:
         yield Problem(Kind.SOUND, "topologies", "none runs", "`pxrs up FILE` starts one")
     folder, sound = "~", []
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        # All at once: whatever one of them waits for, the others are not waited for after it.
-        asked = {name: pool.submit(_status_of, name) for name in names}
-        for name, answer in asked.items():
-            try:
-                status, folder = answer.result()
-            except PxrsError as error:
-                remedy = _remedy_of(name, error)
-                yield Problem(Kind.TOPOLOGY_AWAY, f"topology {name}", str(error), remedy)
-            else:
-                sound.append(name)
-                yield from status.problems or [_nothing_wrong(status)]
+    for name in names:
+        try:
+            status, folder = _status_of(name)
+        except PxrsError as error:
+            remedy = _remedy_of(name, error)
+            yield Problem(Kind.TOPOLOGY_AWAY, f"topology {name}", str(error), remedy)
+        else:
+            sound.append(name)
+            yield from status.problems or [_nothing_wrong(status)]
     yield from _nodes(folder)
     yield from _orphans(wanted, sound)
 

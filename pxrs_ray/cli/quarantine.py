@@ -10,7 +10,6 @@ from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 from pxrs_ray.cli._ray import running, steady
 from pxrs_ray.cli._show import answer, text_of
 from pxrs_ray.errors import DeadlineExceeded, UsageError
-from pxrs_ray.status.rendering import Table
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.group_quarantine import KeysAside
@@ -50,6 +49,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the waiting messages of one key, in order, with payloads."""
+    from pxrs_ray.status.rendering import Table
+
     entries = running(topology).group(group).quarantine.show(_one(key, no_key))
     rows = [
         (f"P{m.partition}", e.offset, e.attempts, e.error, text_of(m.payload)[:200])

@@ -144,6 +144,7 @@ class GroupStatus(Shown):
     membership are decided but not yet in the registry: no member knows of them.
     """
 
+    topology: str
     group: str
     queue: str
     generation: int
@@ -159,7 +160,6 @@ class GroupStatus(Shown):
     unknown: tuple[Report, ...] = ()
     records_waiting: int = 0
     registry_away_s: float | None = None
-    topology: str = ""
 
     @property
     def lag(self) -> int:

@@ -41,7 +41,7 @@ def group_problems(group: GroupStatus) -> list[Problem]:
 
 def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem | None:
     """Why a partition's owner gets nowhere; None while it does."""
-    p, on = partition, _on(group.topology)
+    p, on = partition, group.topology
     where = f"group {group.group}, P{p.partition}"
     if p.refused or p.fenced:
         return Problem(
@@ -49,8 +49,9 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             where,
             p.fenced or p.refused,
             "it is granted anew above that epoch by itself, within seconds of its next read; if it "
-            f"stays, `pxrs restart {group.group}/{p.owner}{on}`. Where the registry was restored "
-            "from an older copy, `pxrs recover registry FILE --accept-loss` goes on with it",
+            f"stays, `pxrs restart {group.group}/{p.owner} -t {on}`. Where the registry was "
+            "restored from an older copy, `pxrs recover registry FILE --accept-loss` goes on with "
+            "it",
         )
     if p.problem:
         return Problem(
@@ -58,7 +59,7 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             where,
             f"halted at offset {p.checkpoint}: {p.problem}",
             "mend the handler and `pxrs up FILE`, or pass the message with "
-            f"`pxrs seek {group.group} {p.checkpoint + 1} -p P{p.partition}{on}`",
+            f"`pxrs seek {group.group} {p.checkpoint + 1} -p P{p.partition} -t {on}`",
         )
     if (p.call_s or 0.0) >= CALL_LONG_S and p.owner is not None:
         return Problem(
@@ -66,33 +67,29 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             where,
             f"in the same call since {p.call_s:.0f} s: message {p.call_offset}, attempt "
             f"{p.attempts + 1}, by {p.owner}",
-            f"if it hangs: `pxrs restart {group.group}/{p.owner}{on}` ends its process, and the "
-            "message is tried again",
+            f"if it hangs: `pxrs restart {group.group}/{p.owner} -t {on}` ends its process, and "
+            "the message is tried again",
         )
     if p.stalled:
         return Problem(
             Kind.PARTITION_STALLED,
             where,
             p.stalled,
-            f"`pxrs why P{p.partition} -g {group.group}{on}` and `ray logs` say what its owner "
-            f"does; `pxrs restart {group.group}/{p.owner}{on}` ends that process, and another "
+            f"`pxrs why P{p.partition} -g {group.group} -t {on}` and `ray logs` say what its owner "
+            f"does; `pxrs restart {group.group}/{p.owner} -t {on}` ends that process, and another "
             "consumer goes on from the checkpoint",
         )
     return None
 
 
-def _on(topology: str) -> str:
-    return f" -t {topology}" if topology else ""
-
-
 def _registry(status: TopologyStatus) -> Iterator[Problem]:
-    store, on = status.store, _on(status.topology)
+    store, on = status.store, status.topology
     if store.problem or store.away_s is not None:
         yield Problem(
             Kind.REGISTRY_AWAY,
             "registry",
             status.registry_away or store.problem,
-            f"bring {store.url} back (`pxrs status{on}` says when it answers): work goes on, "
+            f"bring {store.url} back (`pxrs status -t {on}` says when it answers): work goes on, "
             "checkpoints wait, ownership does not change, changes are refused",
         )
     elif store.mean_ms > STORE_SLOW_MS:
@@ -132,45 +129,46 @@ def _of_report(report: Report, where: str, topology: str, queue: str = "QUEUE") 
 
 def _remedy(report: Report, topology: str, queue: str) -> str:
     """What helps against what was reported."""
-    on, buffer = _on(topology), report.buffer
+    on, buffer = topology, report.buffer
     match report.kind:
         case Kind.GCS_AWAY:
             return "bring Ray's head node back: `ray status` says when it answers"
         case Kind.BUFFER_AWAY:
             return (
-                f"`pxrs restart buffer/{buffer}{on}`; one that is frozen is ended and started anew "
-                "by its node within half a lease, one whose node is gone waits for it"
+                f"`pxrs restart buffer/{buffer} -t {on}`; one that is frozen is ended and started "
+                "anew by its node within half a lease, one whose node is gone waits for it"
             )
         case Kind.BUFFER_WAITS:
             return (
                 "bring that host back with its disk: everything goes on within seconds. If it "
-                f"never comes, `pxrs accept-loss --buffer {buffer}{on}` gives up what lies there"
+                f"never comes, `pxrs accept-loss --buffer {buffer} -t {on}` gives up what "
+                "lies there"
             )
         case Kind.BUFFER_MOVES:
             return "nothing: it serves until the end of the copy, and then at its new home"
         case Kind.BUFFER_CANNOT_MOVE:
             return (
                 "add a node with a disk: it is tried again by itself, or at once by "
-                f"`pxrs move {buffer}{on}`"
+                f"`pxrs move {buffer} -t {on}`"
             )
         case Kind.LOGS_FOREIGN:
             return "do what is named there"
         case Kind.LOG_HALTED:
             return (
                 "bring the lost disk back, or go on above the gap with "
-                f"`pxrs accept-loss {queue}{on}`"
+                f"`pxrs accept-loss {queue} -t {on}`"
             )
         case Kind.OFFSETS_LOST:
             return "the log goes on above them; feed those messages again if they matter"
     return (
-        f"it is tried again by itself; if it stays, `pxrs restart coordinator{on}` starts what "
+        f"it is tried again by itself; if it stays, `pxrs restart coordinator -t {on}` starts what "
         "tries anew, and no partition moves"
     )
 
 
 def _places(status: TopologyStatus) -> Iterator[Problem]:
     """Whether each buffer has what it serves by, and whether they are spread."""
-    on = _on(status.topology)
+    on = status.topology
     for place in status.places:
         if place.state == DEPOSED:
             yield Problem(
@@ -185,14 +183,14 @@ def _places(status: TopologyStatus) -> Iterator[Problem]:
         shown = ", ".join(f"host {host} has {len(has)}" for host, has in hosts.items())
         bare = sorted({step.target for step in status.uneven} - set(hosts))
         shown += "".join(f", host {host} has none" for host in bare)
-        moves = [f"`pxrs move {s.buffer} {s.target}{on}`" for s in status.uneven]
+        moves = [f"`pxrs move {s.buffer} {s.target} -t {on}`" for s in status.uneven]
         yield Problem(
             Kind.BUFFERS_UNEVEN,
             "buffers",
             f"not spread as evenly as they could be: {shown}. The loss of one host stops more "
             "partitions than it has to",
             ", ".join(moves[:MOVES_SHOWN]) + "; what that means is shown before by "
-            f"`pxrs plan --move {status.uneven[0].buffer}{on}`",
+            f"`pxrs plan --move {status.uneven[0].buffer} -t {on}`",
         )
 
 
@@ -206,21 +204,21 @@ def _needed(group: GroupStatus) -> Iterator[Problem]:
             where,
             f"registry away for {group.registry_away_s:.0f} s: checkpoints wait, ownership does "
             f"not change{waiting if group.records_waiting else ''}",
-            f"bring the registry back: `pxrs status{_on(group.topology)}` names it",
+            f"bring the registry back: `pxrs status -t {group.topology}` names it",
         )
     for report in group.unknown:
         yield _of_report(report, where, group.topology)
 
 
 def _group(group: GroupStatus) -> Iterator[Problem]:
-    where, on = f"group {group.group}", _on(group.topology)
+    where, on = f"group {group.group}", group.topology
     if group.problem:
         yield Problem(
             Kind.GROUP_HALTED,
             where,
             f"halted: {group.problem}",
             "its registry contradicts itself: restore the store, then "
-            f"`pxrs restart coordinator{on}`",
+            f"`pxrs restart coordinator -t {on}`",
         )
     for partition in group.partitions:
         if found := partition_problem(group, partition):
@@ -235,7 +233,7 @@ def _group(group: GroupStatus) -> Iterator[Problem]:
             Kind.GROUP_BEHIND,
             where,
             f"{minutes:,.0f} minutes behind ({group.lag:,} messages)",
-            f"`pxrs plan {group.group} {len(group.consumers) + 1}{on}` shows what one more "
+            f"`pxrs plan {group.group} {len(group.consumers) + 1} -t {on}` shows what one more "
             "consumer would take",
         )
 
@@ -243,7 +241,7 @@ def _group(group: GroupStatus) -> Iterator[Problem]:
 def _consumers(group: GroupStatus) -> Iterator[Problem]:
     for c in group.consumers:
         where = f"group {group.group}, {c.member}"
-        restart = f"`pxrs restart {group.group}/{c.member}{_on(group.topology)}`"
+        restart = f"`pxrs restart {group.group}/{c.member} -t {group.topology}`"
         if c.state == "pending":
             remedy = "add a node, or ask for less in ray_options"
             yield Problem(Kind.CONSUMER_PENDING, where, f"no node has room: {c.reason}", remedy)
@@ -261,7 +259,7 @@ def _consumers(group: GroupStatus) -> Iterator[Problem]:
 
 
 def _owners(group: GroupStatus) -> Iterator[Problem]:
-    where, on = f"group {group.group}", _on(group.topology)
+    where, on = f"group {group.group}", group.topology
     working = [c for c in group.consumers if c.state in (*WORKING, "silent")]
     coming = [c for c in group.consumers if c.state in ("starting", "pending", "away")]
     unowned = [p for p in group.partitions if p.owner is None]
@@ -273,7 +271,7 @@ def _owners(group: GroupStatus) -> Iterator[Problem]:
             where,
             f"{_names(unowned)} without an owner, {len(working)} consumers work",
             "normal for a moment while ownership moves; if it stays, "
-            f"`pxrs why P{unowned[0].partition} -g {group.group}{on}`",
+            f"`pxrs why P{unowned[0].partition} -g {group.group} -t {on}`",
         )
     elif coming and group.lag:
         reasons = "; ".join(f"{c.member}: {c.reason or c.state}" for c in coming[:3])
@@ -282,15 +280,15 @@ def _owners(group: GroupStatus) -> Iterator[Problem]:
             where,
             f"a lag of {group.lag:,}, and its {len(coming)} consumers start ({reasons})",
             "they take their partitions when they are up; if they die again and again, "
-            f"`pxrs history {group.group}{on}` says of what",
+            f"`pxrs history {group.group} -t {on}` says of what",
         )
     elif group.lag and not group.consumers:
         yield Problem(
             Kind.NO_CONSUMER,
             where,
             f"a lag of {group.lag:,} and no consumer",
-            f"`pxrs scale {group.group} 1{on}`, or more of them; one that was never started gets "
-            "its handler from `pxrs up FILE`",
+            f"`pxrs scale {group.group} 1 -t {on}`, or more of them; one that was never started "
+            "gets its handler from `pxrs up FILE`",
         )
 
 
@@ -303,7 +301,7 @@ def _unused(group: GroupStatus) -> Iterator[Problem]:
             f"group {group.group}",
             f"no consumer for {days:,.0f} days; it holds up retention of {group.lag:,} messages of "
             f"{group.queue}",
-            f"start it, or remove it: `pxrs group delete {group.group}{_on(group.topology)}`",
+            f"start it, or remove it: `pxrs group delete {group.group} -t {group.topology}`",
         )
 
 

@@ -85,7 +85,7 @@ def topology_view(status: TopologyStatus, deployed: Mapping[str, Any] | None = N
 
 def _told(found: Sequence[Problem], topology: str) -> list[Line]:
     lines = problem_lines(found)
-    if lines and topology:
+    if lines:
         lines.append(Line(f"what helps: `pxrs doctor -t {topology}`", Tone.DIM))
     return lines
 
