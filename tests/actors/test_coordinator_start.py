@@ -17,7 +17,6 @@ from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.registry_witness import accept_loss
 from pxrs_ray.actors.coordinator.startup import Startup
 from pxrs_ray.config import PxrsConfig
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import (
     DeadlineExceeded,
@@ -31,6 +30,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.group.events import Join
 from pxrs_ray.model import Member
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
+from tests.settings import log_limits
 
 PASSING: tuple[Callable[[], BaseException], ...] = (
     lambda: DeadlineExceeded("buffer 0 did not answer ping in 30 s"),
@@ -245,7 +245,7 @@ def test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open() -> None:
         pool._handles = {0: fake}
         pool._incarnations = {0: "1"}
         fake.refuses["q"] = DiskFull("no room")
-        spec = QueueSpec("q", 1, LogLimits())
+        spec = QueueSpec("q", 1, log_limits())
         with pytest.raises(DiskFull):
             await pool.open_on(0, spec, {}, make=True)
         returned: list[int] = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pxrs_ray.clock import Instant
 from pxrs_ray.group.events import Configure, Heartbeat, Join
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member
 from pxrs_ray.store.memory import MemoryStore
+from tests.settings import group_settings
 
 
 def test_a_lease_that_was_given_is_not_shortened() -> None:
@@ -15,7 +15,7 @@ def test_a_lease_that_was_given_is_not_shortened() -> None:
     store = MemoryStore()
     store.create()
     core = GroupCoordinator(
-        store.lead("g", 1, "test"), GroupSettings(lease_ms=10_000), Instant(0, 0)
+        store.lead("g", 1, "test"), group_settings(lease_ms=10_000), Instant(0, 0)
     )
     core.handle(Join((Member("a", 1),)), Instant(1_000, 0))
     core.handle(Configure(lease_ms=1_000), Instant(2_000, 0))

@@ -6,13 +6,13 @@ from pxrs_ray.clock import Instant
 from pxrs_ray.group.counters import GroupCounters
 from pxrs_ray.group.events import Commit, Died, Event, Join, Progress, Tick
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, PartitionRow, Snapshot
+from tests.settings import group_settings
 
 
 def test_causes_moves_pauses_commits_and_refusals_are_counted() -> None:
     rows = tuple(PartitionRow(p) for p in range(4))
-    settings = GroupSettings(lease_ms=10_000)
+    settings = group_settings(lease_ms=10_000)
     core = GroupCoordinator(Snapshot("g", 1, rows, (), 0), settings, Instant(0, 0))
     tally = GroupCounters()
 
