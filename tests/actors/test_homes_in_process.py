@@ -370,7 +370,7 @@ def test_a_registry_on_a_host_that_is_drained_is_told(
         await found.ping()
         home = (await stored(found)).registry
         assert home is not None and home.node == "here"
-        assert not (await found.status()).problems
+        assert not (await found.status()).reports
         if shared:
             cluster.disks["there"] = home.disk
             found._homing._watch.forget("there")
@@ -386,7 +386,7 @@ def test_a_registry_on_a_host_that_is_drained_is_told(
             assert not told()
             return
         await until(told)
-        assert any("which is drained" in each for each in (await found.status()).problems)
+        assert any("which is drained" in p.text for p in (await found.status()).problems)
         cluster.nodes[0] = NodeSeen("here", "10.0.0.1")
         await until(lambda: not told())
 
