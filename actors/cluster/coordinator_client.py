@@ -31,8 +31,9 @@ A = TypeVar("A")
 FIND_S = 1.0
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.5
-# Whoever lives answers that it does in milliseconds.
-ALIVE_WAIT_S = 2.0
+# Whoever lives answers that it does in milliseconds; a frozen coordinator is named within 3 s, by
+# `pxrs doctor` with all that it asks besides.
+ALIVE_WAIT_S = 1.5
 
 
 def answer_of(error: RayTaskError) -> BaseException:

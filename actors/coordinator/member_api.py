@@ -24,7 +24,7 @@ from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
-from pxrs_ray.errors import AlreadyExists, Fenced
+from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
 from pxrs_ray.group.events import (
     Assignment,
     Commit,
@@ -59,6 +59,8 @@ class MemberApi:
         The newest incarnation of a name wins. Raises Fenced when a member comes back and another
         one has taken its place, AlreadyExists for the name of a consumer actor.
         """
+        if not member:
+            raise UsageError("a member joins under a name, not under ''")
         core = self._host.core
         label = f"session:{token}"
         slot = core.state.members.get(member)

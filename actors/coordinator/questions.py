@@ -32,6 +32,7 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.protocol import BufferStats, QueueSpec
 from pxrs_ray.errors import NotFound
 from pxrs_ray.status.answers import GroupStatus, History, StoreStatus, TopologyStatus
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.supervisor import problems_here
 
 
@@ -89,14 +90,15 @@ class Questions(Deletion):
             self._groups.values(),
             self._thread,
             self._store.describe(),
-            self._problems(),
+            self._reports(),
             self.changes.waiting(),
         )
 
-    def _problems(self) -> list[str]:
-        sealed = [self._seal_problem] if self._seal_problem else []
-        homes = [*self._homing.problems(), *self._moving.problems()]
-        return [*gcs.problems(), *self._high_water.problems, *sealed, *homes, *problems_here()]
+    def _reports(self) -> list[Report]:
+        files = filter(None, (*self._high_water.problems, self._seal_problem))
+        found = [*gcs.reports(), *(Report(Kind.COORDINATOR_FILE, text) for text in files)]
+        found += [*self._homing.reports(), *self._moving.reports()]
+        return found + [Report(Kind.WORK_FAILED, text) for text in problems_here()]
 
     @answers(GetStoreStatus)
     async def store_status(self) -> StoreStatus:

@@ -27,11 +27,11 @@ from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.errors import PxrsError
+from pxrs_ray.errors import PxrsError, UsageError
 from pxrs_ray.group.events import Progress
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.store.memory import MemoryStore
 from tests.actors.test_group_faults import PARTITIONS, Shell
+from tests.settings import group_settings
 
 NASTY: st.SearchStrategy[Any] = st.sampled_from(
     (
@@ -144,7 +144,7 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
             await door.thread.open()
             door.store.create()
             await door.host.start(
-                door.store.lead("g", PARTITIONS, "x"), GroupSettings(lease_ms=60_000)
+                door.store.lead("g", PARTITIONS, "x"), group_settings(lease_ms=60_000)
             )
             try:
                 await door.handlers.answer(JoinGroup("g", "a", "token"))
@@ -164,12 +164,25 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
     calls()
 
 
+def test_a_member_without_a_name_is_refused() -> None:
+    async def main() -> None:
+        door = Door()
+        await door.thread.open()
+        door.store.create()
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
+        assert isinstance(await door.ask(JoinGroup("g", "", "token")), UsageError)
+        await door.host.close()
+        await door.thread.close()
+
+    asyncio.run(main())
+
+
 def test_options_that_cannot_be_kept_are_refused_before_anything_starts() -> None:
     async def scene() -> None:
         door = Door()
         await door.thread.open()
         door.store.create()
-        await door.host.start(door.store.lead("g", PARTITIONS, "x"), GroupSettings())
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
         for options in ({"scheduling_strategy": object()}, {"num_cpus": math.nan}):
             error = await door.ask(StartGroup("g", handler_ref("m:f"), 1, options))
             assert error is not None and "Ray options" in str(error)
