@@ -160,6 +160,7 @@ class GroupController:
         self.tell_buffers()
         supervisor = Supervisor(f"group {self.key}")
         self._passed = supervisor.keep("telling the logs", self._passed_loop)
+        await self._seal_anew()
         await self.replica_set.restore(self._kept_crew())
         self.autoscale.configure(self.spec.config.scaling)
 
@@ -199,6 +200,13 @@ class GroupController:
             "up FILE`, or with group.start(handler)"
         )
         return crew.without_code()
+
+    async def _seal_anew(self) -> None:
+        """Seal with our key what a former coordinator sealed, before anybody changes it: another
+        node has no other key, and this one's disk keeps only the last few."""
+        place, kept = f"{self.key}/crew", self._documents.get("crew", "")
+        if self._owner.seal.is_older(place, kept):
+            await self._keep_crew(self._owner.seal.opened(place, kept)[0])
 
     async def close(self, *, graceful: bool) -> None:
         """End everything of this group, its consumers included."""
