@@ -21,8 +21,8 @@ from contextlib import suppress
 from pxrs_ray.actors.coordinator.deferred_events import DeferredEvents
 from pxrs_ray.actors.coordinator.group_supervision import (
     WELL_WAIT_S,
+    GroupOwner,
     GroupSupervision,
-    Shell,
     shown,
 )
 from pxrs_ray.actors.coordinator.store_leases import renew_leases
@@ -89,7 +89,7 @@ class GroupRuntime:
         store: RegistryStore,
         thread: StoreThread,
         clock: Clock,
-        controller: Shell,
+        controller: GroupOwner,
         history_keep: int,
     ) -> None:
         self.group = group

@@ -82,7 +82,9 @@ class World:
             snapshot, group_settings(lease_ms=lease_ms, revoke_deadline_ms=revoke_ms)
         )
         self.spec = GroupSpec("t", "t-1", "g", "q", self.partitions, 1, self.config)
-        replica_set: Any = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)
+        replica_set: Any = SimpleNamespace(
+            replicas={}, incarnations={}, spec=self.spec, supervisor=None
+        )
         logs: Any = SimpleNamespace()  # nobody asks the logs for witness here
         self.desk = MemberApi(self.host, replica_set, logs)
 

@@ -22,7 +22,7 @@ from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.store.memory import MemoryStore
-from tests.actors.test_group_faults import PARTITIONS, Shell
+from tests.actors.test_group_faults import PARTITIONS, FakeController
 from tests.settings import group_settings
 
 NASTY: st.SearchStrategy[Any] = st.sampled_from(
@@ -70,7 +70,7 @@ class Door:
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
-        self.controller = Shell(self.store, self.thread)
+        self.controller = FakeController(self.store, self.thread)
         self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self.controller, 100)
         config = GroupConfig(queue="q")
         spec: Any = SimpleNamespace(topology="t", group="g", queue="q", config=config, partitions=4)

@@ -102,7 +102,7 @@ class Scene:
         self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self, 1_000)
         config = GroupConfig(queue="q", commit_interval_ms=20)
         self.spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 0, config, None)
-        replica_set = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)
+        replica_set = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, supervisor=None)
         self.desk = MemberApi(self.host, replica_set, SimpleNamespace())  # type: ignore[arg-type]
         self.runtimes: list[GroupMember] = []
         self.work: list[asyncio.Future[None]] = []
@@ -264,7 +264,7 @@ def test_a_silent_member_is_buried_a_lease_after_the_outage_and_not_in_it() -> N
     play(scene)
 
 
-def test_the_crew_is_not_left_with_a_consumer_that_never_began() -> None:
+def test_the_supervisor_is_not_left_with_a_consumer_that_never_began() -> None:
     """A join that waits for longer than a lease: its member is one when it is told."""
 
     async def scene(world: Scene) -> None:

@@ -34,12 +34,12 @@ def test_the_next_start_on_this_disk_knows_the_keys_of_the_former_ones(tmp_path:
     folder = tmp_path / "shop"
     folder.mkdir()
     first, _ = seal_of(folder, KEY)
-    kept = first.sealed("g/crew", "text")
+    kept = first.sealed("g/replicas", "text")
     for _ in range(KEYS_MAX - 1):
         later, problem = seal_of(folder, new_key())
-        assert later.opened("g/crew", kept) == ("text", True) and problem == ""
-    assert seal_of(folder, new_key())[0].opened("g/crew", kept) == ("text", False), "long ago"
-    assert seal_of(tmp_path / "shop", KEY)[0].opened("g/crew", kept) == ("text", True)
+        assert later.opened("g/replicas", kept) == ("text", True) and problem == ""
+    assert seal_of(folder, new_key())[0].opened("g/replicas", kept) == ("text", False), "long ago"
+    assert seal_of(tmp_path / "shop", KEY)[0].opened("g/replicas", kept) == ("text", True)
     assert (folder / KEY_FILE).stat().st_mode & 0o077 == 0
 
 
