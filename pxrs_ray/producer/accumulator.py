@@ -60,7 +60,7 @@ class ProducerLimits:
     batch_bytes_max: int
     message_bytes_max: int
     frame_bytes_max: int
-    outbox: SenderLimits
+    sender: SenderLimits
     # What no option of a topology sets, but a caller may.
     chunk_records_max: int = 100_000
     chunk_bytes_max: int = 16 << 20
@@ -75,7 +75,7 @@ class ProducerLimits:
             raise ConfigError(f"linger_ms must not be below 0, as {self.linger_ms} is")
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if limit.name not in ("linger_ms", "block_ms", "compression", "outbox") and value < 1:
+            if limit.name not in ("linger_ms", "block_ms", "compression", "sender") and value < 1:
                 raise ConfigError(f"{limit.name} must be at least 1, not {value}")
 
     @property
