@@ -32,7 +32,7 @@ from pxrs_ray.data.message_form import (
     too_large,
 )
 from pxrs_ray.errors import ConfigError
-from pxrs_ray.model import PartitionId
+from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer.receipt import Receipt, Shipment
 from pxrs_ray.producer.routing import chunks, route
@@ -140,7 +140,7 @@ class Accumulator:
         producer_id: bytes | None = None,
     ) -> None:
         self._partitioner = partitioner
-        self._labelled = partitioner.strategy == "label"
+        self._labelled = partitioner.strategy == Strategy.LABEL
         self._sender = sender
         self._limits = limits
         self._message_bytes_max = min(limits.message_bytes_max, limits.room_bytes)
