@@ -242,7 +242,7 @@ class GroupController:
         except PxrsError as error:
             if not passes(error):
                 raise
-            logger.info("%s is told to its logs later: %s", self.spec.group, error)
+            logger.info("the logs hear of %s later: %s", self.spec.group, error)
         else:
             self._told = stands
 
@@ -261,7 +261,7 @@ class GroupController:
                 await self._pool.passed(self.spec.queue, self.spec.group, moved)
                 told = now
             except Exception as error:  # noqa: BLE001 - told again in the next round
-                logger.info("a buffer is away, %s is told later: %s", self.spec.group, error)
+                logger.info("a buffer is away, %s is sent later: %s", self.spec.group, error)
 
     @property
     def registry_away_s(self) -> float | None:

@@ -139,7 +139,8 @@ class Options(BaseModel):
             except ValidationError as error:
                 raise refusal(type(self), error) from None
 
-        # Said of pydantic's own: inside a larger configuration, problems are collected, not raised.
+        # Pydantic sets this flag on its own `__init__`; with it, nested models report errors to the
+        # outer model instead of raising them.
         __init__.__pydantic_base_init__ = True
 
     def __repr_args__(self) -> Any:

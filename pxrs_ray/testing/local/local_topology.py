@@ -184,7 +184,7 @@ class TestTopology:
         found.settle()
 
     def take_over(self, group: str, *, noticed: bool = True) -> None:
-        """Let another consumer take over, while the present one stands still or is cut off.
+        """Let another consumer take over, while the present one is frozen or cut off.
 
         In the middle of a handler that is the handler's consumer: the call goes on, and what it
         does counts no more. Its lease passes first, so that it can know (`context.holds()`); with
