@@ -30,7 +30,7 @@ def accept_losses(
     sound = set(partitions) - lost
     if sound:
         those = ", ".join(f"P{p}" for p in sorted(sound))
-        raise NotFound(f"{those} of {queue} has lost nothing: there is nothing to accept")
+        raise NotFound(f"{those} has lost nothing: queue {queue} has no loss to accept there")
     calls: dict[PartitionId, Any] = {}
     for partition in sorted(set(partitions) or lost):
         name = names.buffer(topology.name, partition % buffers)
