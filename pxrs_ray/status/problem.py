@@ -22,6 +22,7 @@ class Kind(StrEnum):
     """What is wrong."""
 
     REGISTRY_AWAY = "registry_away"
+    REGISTRY_GOES = "registry_goes"
     REGISTRY_SLOW = "registry_slow"
     REGISTRY_NOT_DURABLE = "registry_not_durable"
     REGISTRY_SETTINGS = "registry_settings"

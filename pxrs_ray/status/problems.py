@@ -151,7 +151,7 @@ def _remedy(report: Report, topology: str, queue: str) -> str:
                 "add a node with a disk: it is tried again by itself, or at once by "
                 f"`pxrs move {buffer} -t {on}`"
             )
-        case Kind.LOGS_FOREIGN:
+        case Kind.LOGS_FOREIGN | Kind.REGISTRY_GOES:
             return "do what is named there"
         case Kind.LOG_HALTED:
             return (

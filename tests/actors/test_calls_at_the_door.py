@@ -20,7 +20,7 @@ from pxrs_ray.actors.coordinator.member_api import CALLS, MemberApi
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.errors import PxrsError
+from pxrs_ray.errors import PxrsError, UsageError
 from pxrs_ray.store.memory import MemoryStore
 from tests.actors.test_group_faults import PARTITIONS, FakeController
 from tests.settings import group_settings
@@ -103,7 +103,7 @@ class Door:
         try:
             await asyncio.wait_for(target(name, *arguments), 0.02)
         except TimeoutError:
-            return None  # a watch that waits for news, a pause that waits for members
+            return None  # a heartbeat that waits for news, a pause that waits for members
         except PxrsError as error:
             return error
         return None
@@ -132,7 +132,7 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
                 if error is not None:
                     assert door.everything() == before
                 # The group is well all the same, and was never loaded again.
-                await door.member_api.call("heartbeat", "a", 1, (0, 0))
+                await door.member_api.call("heartbeat", "a", 1, (0, 0), 0)
                 assert door.host.problem == "" and not door.controller.ended
             finally:
                 await door.host.close()
@@ -141,6 +141,19 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
         asyncio.run(scene())
 
     calls()
+
+
+def test_a_member_without_a_name_is_refused() -> None:
+    async def main() -> None:
+        door = Door()
+        await door.thread.open()
+        door.store.create()
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
+        assert isinstance(await door.call("member", "join", ["", "token"]), UsageError)
+        await door.host.close()
+        await door.thread.close()
+
+    asyncio.run(main())
 
 
 def test_options_that_cannot_be_kept_are_refused_before_anything_starts() -> None:

@@ -70,6 +70,10 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         topology_status(store=replace(STORE, away_s=117.0, problem="no answer")),
         "registry away for 117 s",
     ),
+    Kind.REGISTRY_GOES: (
+        reported(Kind.REGISTRY_GOES, "the registry is a file on host h, which is drained"),
+        "which is drained",
+    ),
     Kind.REGISTRY_SLOW: (topology_status(store=replace(STORE, mean_ms=400.0)), "400 ms"),
     Kind.REGISTRY_NOT_DURABLE: (
         topology_status(store=StoreStatus("memory", "memory:", False, 1, 1, 0.1)),
