@@ -127,8 +127,8 @@ class Buffers:
         identity = None
         if name is not None:
             identity = producer_start.begin_producer("t", QUEUE, self.count, name)
-        outbox = sender_limits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
-        given = producer_limits(**{"outbox": outbox, **limits})
+        sender = sender_limits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
+        given = producer_limits(**{"sender": sender, **limits})
         partitioner = Partitioner(self.partitions)
         return Producer(
             "t", QUEUE, self.count, partitioner, given, producer_id=identity, handles=self.handles

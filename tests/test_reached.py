@@ -30,7 +30,7 @@ REASONS = {
     "PartitionChangeEvent.gained": "beside `lost`, for who listens",
     "Batch.from_wire": "the inverse of `to_wire`: what judges a frame in every test of frames",
     "hash_column": "the hashes of a whole column, for who partitions elsewhere as we do",
-    "CREW": "a form that is kept is registered by being made",
+    "REPLICAS": "a form that is kept is registered by being made",
     "AS_JSON": "a form that is kept is registered by being made",
     "INDEX": "a form that is kept is registered by being made",
     "FILE_HEADER": "a form that is kept is registered by being made",

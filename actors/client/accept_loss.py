@@ -29,7 +29,8 @@ def accept_losses(
     lost = {p for p, end in found.items() if end.state == LOST}
     sound = set(partitions) - lost
     if sound:
-        raise NotFound(f"of {queue}, {', '.join(f'P{p}' for p in sorted(sound))} has lost nothing")
+        those = ", ".join(f"P{p}" for p in sorted(sound))
+        raise NotFound(f"{those} has lost nothing: queue {queue} has no loss to accept there")
     calls: dict[PartitionId, Any] = {}
     for partition in sorted(set(partitions) or lost):
         name = names.buffer(topology.name, partition % buffers)

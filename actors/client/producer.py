@@ -69,7 +69,7 @@ class Producer(Closing):
         self._queue, self._buffers = queue, buffers
         self._limits = limits
         self._partitions = partitioner.partitions
-        self._sender = Sender(buffers, self._limits.outbox)
+        self._sender = Sender(buffers, self._limits.sender)
         self._accumulator = Accumulator(partitioner, self._sender, self._limits, producer_id)
         self._appending = AppendClient(topology, handles or {})
         self._lock = threading.Lock()
@@ -328,7 +328,7 @@ class Producer(Closing):
         with self._lock:
             moments = (self._accumulator.due_ms, self._sender.next_look_ms())
         # What is sent from now on, by other threads, has its deadline no sooner than this.
-        soonest = monotonic_ms() + self._limits.outbox.append_timeout_ms
+        soonest = monotonic_ms() + self._limits.sender.append_timeout_ms
         nearest = min((moment for moment in moments if moment is not None), default=soonest)
         try:
             return self._events.get(timeout=max(0, nearest - monotonic_ms()) / 1_000)

@@ -141,7 +141,7 @@ class PullConsumer(Closing):
             self._loop.call_soon_threadsafe(self._runtime.reading.wake)
         runtime = self._runtime
         held = partial(runtime.holds, runtime.session, batch.partition, epoch)
-        desk = DeliveryContext(
+        shared = DeliveryContext(
             self._spec.queue,
             self._spec.group,
             self.member,
@@ -152,7 +152,7 @@ class PullConsumer(Closing):
             topology_id=self._spec.topology_id,
             title=Title(held),
         )
-        return DeliveredBatch(batch, desk)
+        return DeliveredBatch(batch, shared)
 
     def _next(self) -> tuple[Batch, Epoch, int, _Place] | None:
         while self._batches:

@@ -241,7 +241,7 @@ class Consumer:
         """Put a worker on the partition; an older one may still be ending its last message."""
         self._workers.begin(grant)
 
-    def _desk(self, grant: Grant) -> DeliveryContext:
+    def _shared(self, grant: Grant) -> DeliveryContext:
         runtime = self._live()
         held = partial(runtime.holds, runtime.session, grant.partition, grant.epoch)
         return DeliveryContext(
@@ -257,19 +257,21 @@ class Consumer:
         )
 
     def _context(self, grant: Grant) -> Context:
-        return context_at(self._desk(grant), grant.checkpoint)
+        return context_at(self._shared(grant), grant.checkpoint)
 
     def _worker(self, grant: Grant, before: Worker | None) -> Worker:
-        config, handler, desk = self._config, self._handler, self._desk(grant)
+        config, handler, shared = self._config, self._handler, self._shared(grant)
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
         dense = self._spec.group.source is None
         scheduler = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
         if scheduler is None:
-            return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, before)
+            return SequentialWorker(
+                grant, shared, handler, retry_rules(config), self, config, before
+            )
         aside = None
         if config.failure_policy == "quarantine":
             aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
-        return ParallelWorker(grant, desk, handler, scheduler, self, config, before, aside)
+        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""

@@ -50,7 +50,7 @@ class ParallelWorker(Worker):
     def __init__(
         self,
         grant: Grant,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         handler: Handler,
         scheduler: WorkScheduler,
         callbacks: WorkerCallbacks,
@@ -58,7 +58,7 @@ class ParallelWorker(Worker):
         before: Worker | None,
         quarantine: QuarantineLog | None = None,
     ) -> None:
-        super().__init__(grant, desk, handler, callbacks, config, before)
+        super().__init__(grant, shared, handler, callbacks, config, before)
         self._scheduler = scheduler
         self._sought = grant.sought
         self._config = config
@@ -116,7 +116,7 @@ class ParallelWorker(Worker):
     ) -> DeliveryContext:
         """A fenced sink knows what is re-driven by its place in the quarantine, key by key."""
         mark = "-" if key is None else hashlib.blake2b(key, digest_size=12).hexdigest()
-        return replace(self._desk, attempt=attempt, sink=(f"{queue}#{mark}", position))
+        return replace(self._shared, attempt=attempt, sink=(f"{queue}#{mark}", position))
 
     def _unpark(self, key: bytes | None) -> bool:
         assert isinstance(self._scheduler, KeyLanes)
@@ -248,12 +248,12 @@ class ParallelWorker(Worker):
             self.failed = Failure(self._context(task), text, FailurePolicy.STOP)
 
     def _fail(self, item: Item) -> None:
-        context = replace(context_at(self._desk, item.offset), attempt=item.attempts)
+        context = replace(context_at(self._shared, item.offset), attempt=item.attempts)
         self.failed = Failure(context, item.error, FailurePolicy.STOP)
         logger.error("%s failed for good: %s", context, item.error)
 
     def _context(self, task: Task) -> Context:
-        return replace(context_at(self._desk, task.item.offset), attempt=task.attempt)
+        return replace(context_at(self._shared, task.item.offset), attempt=task.attempt)
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class ParallelWorker(Worker):
             self._call(task, self._calling(task), slot)
 
     def _delivery(self, task: Task) -> Delivery:
-        return Delivery(task.item.message, replace(self._desk, attempt=task.attempt))
+        return Delivery(task.item.message, replace(self._shared, attempt=task.attempt))
 
     def _calling(self, task: Task) -> Callable[[], object]:
         return partial(self._handler.call, self._delivery(task))

@@ -338,7 +338,7 @@ class BufferPool(BufferCalls):
             self._away.pop(index, None)
             anew = info.incarnation != self._incarnations.get(index)
             if anew and self._returned is not None and not info.problem:
-                logger.warning("buffer %d of %s is told everything", index, self._topology)
+                logger.warning("buffer %d of %s gets its queues again", index, self._topology)
                 # First, for whatever fails meanwhile has it looked at anew once more.
                 self._incarnations[index] = info.incarnation
                 try:

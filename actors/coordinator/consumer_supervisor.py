@@ -80,7 +80,7 @@ class ConsumerSupervisor:
         self._changed = changed
         self._stopping = False
         self._leaving: list[ConsumerReplica] = []
-        self._supervisor = Supervisor("the crew")
+        self._supervisor = Supervisor("the consumers")
 
     async def add(self, members: Sequence[MemberId]) -> None:
         """Spawn these members; they join together, or as they come when one is slow to start.

@@ -80,11 +80,11 @@ class MemberApi:
         return number, reply.assignment
 
     def _rejoining(self, member: MemberId, actor: str, lost: Incarnation) -> Incarnation:
-        crew = self._replica_set.crew
-        assert crew is not None
+        supervisor = self._replica_set.supervisor
+        assert supervisor is not None
         if not lost:
             raise AlreadyExists(f"{member} is the name of a consumer actor: choose another")
-        return crew.rejoining(member, actor)
+        return supervisor.rejoining(member, actor)
 
     async def heartbeat(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int], wait_ms: int

@@ -66,7 +66,7 @@ class World:
         self._epochs = itertools.count(1)
         self.buffer: Buffer
         self.host: GroupRuntime
-        self.desk: MemberApi
+        self.member_api: MemberApi
 
     async def up(self) -> None:
         self.buffer = Buffer("t", 0, 1, str(self._folder))
@@ -82,9 +82,11 @@ class World:
             snapshot, group_settings(lease_ms=lease_ms, revoke_deadline_ms=revoke_ms)
         )
         self.spec = GroupSpec("t", "t-1", "g", "q", self.partitions, 1, self.config)
-        replica_set: Any = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)
+        replica_set: Any = SimpleNamespace(
+            replicas={}, incarnations={}, spec=self.spec, supervisor=None
+        )
         logs: Any = SimpleNamespace()  # nobody asks the logs for witness here
-        self.desk = MemberApi(self.host, replica_set, logs)
+        self.member_api = MemberApi(self.host, replica_set, logs)
 
     async def down(self) -> None:
         for consumer in self.consumers:
@@ -122,7 +124,7 @@ class World:
 
     async def consumer(self, member: str, handler: object) -> Consumer:
         token = f"{member}-{next(_numbers)}"
-        incarnation, assignment = await self.desk.join(member, token)
+        incarnation, assignment = await self.member_api.join(member, token)
         made = Consumer(ConsumerSpec(self.spec, member, incarnation, by_reference(handler), token))
         self.consumers.append(made)
         await made.begin(incarnation, assignment)
@@ -163,7 +165,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
         async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
             await asyncio.sleep(0.001)
             made[-1].faults(name, arguments)
-            call = getattr(made[-1].desk, name)
+            call = getattr(made[-1].member_api, name)
             try:
                 found = await asyncio.wait_for(call(*arguments), timeout_s)
             except TimeoutError:

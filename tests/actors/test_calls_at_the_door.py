@@ -22,7 +22,7 @@ from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import PxrsError, UsageError
 from pxrs_ray.store.memory import MemoryStore
-from tests.actors.test_group_faults import PARTITIONS, Shell
+from tests.actors.test_group_faults import PARTITIONS, FakeController
 from tests.settings import group_settings
 
 NASTY: st.SearchStrategy[Any] = st.sampled_from(
@@ -65,12 +65,12 @@ ARGUMENTS = st.lists(NASTY | LISTS, max_size=5) | st.tuples(
 
 
 class Door:
-    """One group, with the real desk and the real commands, and nothing behind that has actors."""
+    """One group, with the real `MemberApi` and commands, and nothing behind that has actors."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
-        self.controller = Shell(self.store, self.thread)
+        self.controller = FakeController(self.store, self.thread)
         self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self.controller, 100)
         config = GroupConfig(queue="q")
         spec: Any = SimpleNamespace(topology="t", group="g", queue="q", config=config, partitions=4)
@@ -79,7 +79,7 @@ class Door:
 
         self.replica_set = ConsumerReplicas(spec, self.host, keep)
         logs: Any = SimpleNamespace(refused=lambda ours: asyncio.sleep(0))
-        self.desk = MemberApi(self.host, self.replica_set, logs)
+        self.member_api = MemberApi(self.host, self.replica_set, logs)
         self.group: Any = object.__new__(GroupController)
         self.group.host, self.group.replica_set = self.host, self.replica_set
         self.group._pool = SimpleNamespace(ends=self._ends, offset_at=self._ends)
@@ -99,7 +99,7 @@ class Door:
         return copy.deepcopy((rows, dict(self.replica_set.replicas), self.pinned))
 
     async def call(self, kind: str, name: str, arguments: list[Any]) -> BaseException | None:
-        target = self.desk.call if kind == "member" else self.group.command
+        target = self.member_api.call if kind == "member" else self.group.command
         try:
             await asyncio.wait_for(target(name, *arguments), 0.02)
         except TimeoutError:
@@ -126,13 +126,13 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
                 door.store.lead("g", PARTITIONS, "x"), group_settings(lease_ms=60_000)
             )
             try:
-                await door.desk.call("join", "a", "token")
+                await door.member_api.call("join", "a", "token")
                 before = door.everything()
                 error = await door.call(kind, name, arguments)
                 if error is not None:
                     assert door.everything() == before
                 # The group is well all the same, and was never loaded again.
-                await door.desk.call("heartbeat", "a", 1, (0, 0), 0)
+                await door.member_api.call("heartbeat", "a", 1, (0, 0), 0)
                 assert door.host.problem == "" and not door.controller.ended
             finally:
                 await door.host.close()

@@ -303,7 +303,7 @@ def test_what_nobody_changes_is_known_after_any_number_of_upgrades(
         first = made(tmp_path)
         await first.ping()
         name = await first.group("g", "a", {})
-        await first._groups[name]._keep_crew(ReplicasDocument(paused=True).to_text())
+        await first._groups[name]._keep_replicas(ReplicasDocument(paused=True).to_text())
         await first.shutdown()
         for _ in range(2 * KEYS_MAX):
             later = made(tmp_path)

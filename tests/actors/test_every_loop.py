@@ -49,7 +49,7 @@ GROUP = "test_group_faults::test_one_fault_fails_one_group_which_heals"
 LOOPS = f"{HERE}test_a_loop_goes_on_and_is_told"
 SUPERVISION = "test_supervision::"
 SILENT = "test_nothing_ends_silently::"
-CREW = "test_crew_in_process::test_who_died_is_replaced_whatever_that_meets"
+SUPERVISOR = "test_supervisor_in_process::test_who_died_is_replaced_whatever_that_meets"
 
 # (file, what the place is called): the test that lets each kind of end be raised there.
 PLACES = {
@@ -74,7 +74,7 @@ PLACES = {
         "on_revoked",
     ): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
     ("actors/coordinator/coordinator.py", "metrics"): LOOPS,
-    ("actors/coordinator/consumer_supervisor.py", ""): CREW,
+    ("actors/coordinator/consumer_supervisor.py", ""): SUPERVISOR,
     ("actors/coordinator/drain_watch.py", ""): LOOPS,
     ("actors/coordinator/drain_watch.py", "watch"): LOOPS,
     ("actors/buffer/fetch_client.py", "asking for one"): LOOPS,
@@ -106,8 +106,8 @@ PLACES = {
     ): f"{SUPERVISION}test_a_loop_of_a_member_begins_again_and_its_work_goes_on",
     (
         "actors/coordinator/consumer_replicas.py",
-        "keeping the crew",
-    ): f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later",
+        "keeping the replicas",
+    ): f"{THREADS}test_replicas_that_could_not_be_kept_are_kept_later",
     ("actors/coordinator/consumer_replicas.py", "ending orphans"): LOOPS,
     ("actors/buffer/start_notice.py", "pxrs-started"): (
         f"{THREADS}test_a_buffer_that_cannot_tell_its_start_starts"
@@ -204,7 +204,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     host = SimpleNamespace(group="g")
-    made: Any = autoscaler.Autoscaler(SimpleNamespace(crew=1), host, None)  # type: ignore[arg-type]
+    made: Any = autoscaler.Autoscaler(SimpleNamespace(supervisor=1), host, None)  # type: ignore[arg-type]
     made._look = answers(fails)
     made.configure(ScalingConfig())
     return made.close

@@ -316,7 +316,7 @@ def test_a_hand_over_that_fails_ends_the_process(
 
 
 @every_kind
-def test_a_crew_that_could_not_be_kept_is_kept_later(kind: str) -> None:
+def test_replicas_that_could_not_be_kept_are_kept_later(kind: str) -> None:
     kept: list[str] = []
     fails = Fails(kind, 2)
 
@@ -335,11 +335,11 @@ def test_a_crew_that_could_not_be_kept_is_kept_later(kind: str) -> None:
             made._changed()
             await asyncio.sleep(0)
         made.incarnations["c"] = 1
-        made.crew = SimpleNamespace(replicas=dict.fromkeys("abc"), handler=None)  # type: ignore[assignment]
-        made.crew.replicas.clear()
+        made.supervisor = SimpleNamespace(replicas=dict.fromkeys("abc"), handler=None)  # type: ignore[assignment]
+        made.supervisor.replicas.clear()
         made._changed()
         await until(lambda: kept)
-        assert any(kind in line for line in made._supervisor.problems()) or not fails.left
+        assert any(kind in line for line in made._loops.problems()) or not fails.left
         await until(lambda: not made._stale)
 
     run(main)

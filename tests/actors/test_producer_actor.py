@@ -133,7 +133,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
             linger_ms=0,
             batch_bytes_max=10_000,
             pending_bytes_max=60_000,
-            outbox=sender_limits(append_timeout_ms=5_000),
+            sender=sender_limits(append_timeout_ms=5_000),
         ) as producer,
     ):
         receipts: list[Receipt] = []
@@ -147,7 +147,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
 
 
 def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
-    limits = producer_limits(outbox=sender_limits(append_timeout_ms=300))
+    limits = producer_limits(sender=sender_limits(append_timeout_ms=300))
     with Producer("nowhere", "q", 1, Partitioner(1), limits) as producer:
         with pytest.raises(NotFound, match="deploy topology 'nowhere' first"):
             producer.latest_offset(0)

@@ -71,14 +71,14 @@ def worker_of(handle: Callable[[Any], object], **options: Any) -> Worker:
     config = GroupConfig(queue="q", **options)
     handler = Handler(handler_ref(_stand_in))
     handler.call = handle
-    grant, desk = Grant(0, 1, 0), DeliveryContext("q", "g", "m", 1, 0, 1, topology_id="t1")
+    grant, shared = Grant(0, 1, 0), DeliveryContext("q", "g", "m", 1, 0, 1, topology_id="t1")
     worker: Worker
     if config.by_lane:
         course = lane_course(config, Standing(0))
-        worker = ParallelWorker(grant, desk, handler, course, WorkerCallbacks(), config, None)
+        worker = ParallelWorker(grant, shared, handler, course, WorkerCallbacks(), config, None)
     else:
         rules = retry_rules(config)
-        worker = SequentialWorker(grant, desk, handler, rules, WorkerCallbacks(), config, None)
+        worker = SequentialWorker(grant, shared, handler, rules, WorkerCallbacks(), config, None)
     worker.start()
     return worker
 

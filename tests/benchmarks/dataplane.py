@@ -108,13 +108,13 @@ class Plane:
 
     def producer(self, **limits: Any) -> Producer:
         """A producer of the queue."""
-        outbox = sender_limits(calls_max=4)
+        sender = sender_limits(calls_max=4)
         return Producer(
             self.topology,
             QUEUE,
             len(self.handles),
             Partitioner(PARTITIONS),
-            producer_limits(**{"outbox": outbox, **limits}),
+            producer_limits(**{"sender": sender, **limits}),
         )
 
     def read(self, mode: str) -> None:

@@ -159,17 +159,17 @@ class Process:
         config, handler = self.world.config, self._handler
         grant = Grant(partition, row.epoch, row.checkpoint, row.attempts, row.detail)
         standing = Standing(row.checkpoint, row.attempts, row.detail)
-        desk = DeliveryContext("q", "g", "m", 1, partition, row.epoch, topology_id="t1")
-        desk.attempt = row.attempts + 1
+        shared = DeliveryContext("q", "g", "m", 1, partition, row.epoch, topology_id="t1")
+        shared.attempt = row.attempts + 1
         if config.by_pack:
             return ParallelWorker(
-                grant, desk, handler, pack_course(config, standing), self, config, None
+                grant, shared, handler, pack_course(config, standing), self, config, None
             )
         if config.by_lane:
             quarantine = aside if config.failure_policy == "quarantine" else None
             lanes = lane_course(config, standing)
-            return ParallelWorker(grant, desk, handler, lanes, self, config, None, quarantine)
-        return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, None)
+            return ParallelWorker(grant, shared, handler, lanes, self, config, None, quarantine)
+        return SequentialWorker(grant, shared, handler, retry_rules(config), self, config, None)
 
     # --- handlers ---------------------------------------------------------------------------------
 

@@ -64,9 +64,9 @@ def test_in_order_waits_for_the_letter_visibly_and_goes_on_when_it_is_sent() -> 
     config = GroupConfig(queue="q", failure_policy="dead_letter", attempts_max=2, backoff_ms=1)
     handler = Handler(handler_ref(_stand_in))
     handler.call = fails_on_1(calls)
-    callbacks, desk = AwayOffice(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    callbacks, shared = AwayOffice(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
     worker = SequentialWorker(
-        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+        Grant(3, 7, 0), shared, handler, retry_rules(config), callbacks, config, None
     )
     worker.start()
     worker.put(batch_of([b"a", b"b", b"c"]), 1)
@@ -86,10 +86,10 @@ def test_a_worker_that_waits_for_its_letter_ends_when_it_is_told_to() -> None:
     config = GroupConfig(queue="q", failure_policy="dead_letter", attempts_max=1, backoff_ms=1)
     handler = Handler(handler_ref(_stand_in))
     handler.call = fails_on_1([])
-    desk = DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    shared = DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
     callbacks = AwayOffice()
     worker = SequentialWorker(
-        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+        Grant(3, 7, 0), shared, handler, retry_rules(config), callbacks, config, None
     )
     worker.start()
     worker.put(batch_of([b"a", b"b"]), 1)

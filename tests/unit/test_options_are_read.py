@@ -16,12 +16,13 @@ import pytest
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Options
 from pxrs_ray.config.options import ScalingConfig
-from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
 from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.partitioning import HASHES, STRATEGIES
 from pxrs_ray.processing.key_ordered import LaneRules
 from pxrs_ray.processing.pack_rules import PackRules
 from pxrs_ray.processing.packs import PackShape
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
 from pxrs_ray.producer.accumulator import ProducerLimits
 from pxrs_ray.producer.in_flight import SenderLimits
 from pxrs_ray.scaling import ScalerSettings
@@ -139,3 +140,13 @@ def test_what_is_made_of_the_configuration_has_no_default_beside_it() -> None:
     assert own == OF_NO_OPTION
     options = {name for kind in KINDS for name in kind.model_fields}
     assert not options & {name for _, name in own}
+
+
+def test_the_values_of_an_option_are_those_of_its_enum() -> None:
+    schema = PxrsConfig.model_json_schema()["$defs"]
+    queue, group = schema["QueueConfig"]["properties"], schema["GroupConfig"]["properties"]
+    assert queue["strategy"]["enum"] == list(STRATEGIES)
+    assert queue["hash"]["enum"] == list(HASHES)
+    assert queue["durability"]["enum"] == list(Durability)
+    assert queue["lost_log_policy"]["enum"] == list(LossPolicy)
+    assert group["failure_policy"]["enum"] == list(FailurePolicy)

@@ -34,18 +34,18 @@ def test_the_next_start_on_this_disk_knows_the_keys_of_the_former_ones(tmp_path:
     folder = tmp_path / "shop"
     folder.mkdir()
     first, _ = seal_of(folder, KEY)
-    kept = first.sealed("g/crew", "text")
+    kept = first.sealed("g/replicas", "text")
     for _ in range(3 * KEYS_MAX):  # of which none came as far as to seal anew
         later, problem = seal_of(folder, new_key())
-        assert later.opened("g/crew", kept) == ("text", True) and problem == ""
-        assert later.is_older("g/crew", kept)
-    anew = later.sealed("g/crew", "text")
-    assert not later.is_older("g/crew", anew)
+        assert later.opened("g/replicas", kept) == ("text", True) and problem == ""
+        assert later.is_older("g/replicas", kept)
+    anew = later.sealed("g/replicas", "text")
+    assert not later.is_older("g/replicas", anew)
     forget_old_keys(folder)
     latest, _ = seal_of(folder, new_key())
-    assert latest.opened("g/crew", anew) == ("text", True) and latest.is_older("g/crew", anew)
-    assert latest.opened("g/crew", kept) == ("text", False), "long ago, and sealed anew since"
-    assert seal_of(tmp_path / "shop", KEY)[0].opened("g/crew", kept) == ("text", True)
+    assert latest.opened("g/replicas", anew) == ("text", True) and latest.is_older("g/replicas", anew)
+    assert latest.opened("g/replicas", kept) == ("text", False), "long ago, and sealed anew since"
+    assert seal_of(tmp_path / "shop", KEY)[0].opened("g/replicas", kept) == ("text", True)
     assert (folder / KEY_FILE).stat().st_mode & 0o077 == 0
 
 

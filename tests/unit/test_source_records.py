@@ -147,9 +147,9 @@ def test_a_bad_record_meets_the_policy_without_its_handler() -> None:
     handler.call = lambda message: calls.append(message.offset)
     handler.check_first(refuse_unsound_records)
     config = GroupConfig(queue="q", failure_policy="skip", attempts_max=2, backoff_ms=1)
-    callbacks, desk = WorkerCallbacks(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    callbacks, shared = WorkerCallbacks(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
     worker = SequentialWorker(
-        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+        Grant(3, 7, 0), shared, handler, retry_rules(config), callbacks, config, None
     )
     worker.start()
     bad = sound(SourceRecord(1, None, b"bytes", error="no key"))

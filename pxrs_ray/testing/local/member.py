@@ -111,7 +111,7 @@ class LocalMember:
 
     def _start(self, grant: Grant) -> None:
         session, partition, epoch = self.session, grant.partition, grant.epoch
-        desk = DeliveryContext(
+        shared = DeliveryContext(
             self.group.queue.name,
             self.group.name,
             session.member,
@@ -125,12 +125,12 @@ class LocalMember:
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
         course = course_for(self.config, standing, wants_batch=self.wants_batch)
         if isinstance(course, KeyLanes):
-            for key in self.group.aside.keys_of(partition):
+            for key in self.group.failed.keys_of(partition):
                 course.park(key)
         self.works[partition] = (
-            InOrderWork(grant, desk, self.config, self)
+            InOrderWork(grant, shared, self.config, self)
             if course is None
-            else CourseWork(grant, desk, self.config, self, course)
+            else CourseWork(grant, shared, self.config, self, course)
         )
         self.notify("on_assigned", partition, grant.checkpoint)
 
@@ -279,14 +279,14 @@ class LocalMember:
 
     def give_up(
         self,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         attempts: int,
         error: str,
         policy: FailurePolicy,
         of: Iterable[Message],
     ) -> None:
         """Keep what is not tried again."""
-        self.group.aside.give_up(desk, attempts, error, policy, of)
+        self.group.failed.give_up(shared, attempts, error, policy, of)
 
     # --- progress ---------------------------------------------------------------------------------
 
