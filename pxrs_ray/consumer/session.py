@@ -215,7 +215,7 @@ class ConsumerSession:
     def to_release(self) -> tuple[Progress, ...]:
         """Draining partitions whose workers have stopped."""
         return tuple(
-            _row(held, held.stopped)
+            _row(held, self._done(held))
             for held in self.holdings.values()
             if held.draining and held.stopped
         )
