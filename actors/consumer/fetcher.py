@@ -121,7 +121,7 @@ class Fetcher:
 
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
         most = 2 * self._runtime.spec.config.pull_bytes_max
-        wanted = self._runtime.session.to_fetch(self._hooks.queued_bytes, most)
+        wanted = self._runtime.session.to_fetch(most)
         mine = {p: at for p, at in wanted.items() if p % self._spec.buffers == index}
         return self._resting.awake(mine)
 

@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pxrs_ray.actors.coordinator.consumer_replica import next_incarnation
+from pxrs_ray.actors.coordinator.consumer_replica import (
+    joining_member,
+    next_incarnation,
+    token_label,
+)
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
@@ -28,7 +32,7 @@ from pxrs_ray.group.events import (
     Release,
     Reply,
 )
-from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Outcome, PartitionId
+from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
 # A heartbeat waits here for so much of its member's lease at most, whatever it asks for.
 WAIT_PART_MOST = 1 / 3
@@ -64,9 +68,9 @@ class MemberApi:
         if not member:
             raise UsageError("a member joins under a name, not under ''")
         core = self._host.core
-        label = f"session:{token}"
         slot = core.state.members.get(member)
-        if slot is not None and label in slot.member.labels and slot.member.incarnation > lost:
+        known = slot is not None and token_label(token) in slot.member.labels
+        if slot is not None and known and slot.member.incarnation > lost:
             number = slot.member.incarnation
         elif member in self._replica_set.replicas:
             number = self._rejoining(member, token, lost)
@@ -74,8 +78,7 @@ class MemberApi:
             raise Fenced(f"{member}#{lost} was replaced by a newer incarnation")
         else:
             number = next_incarnation(self._host, self._replica_set.incarnations, member, lost)
-        config = self._replica_set.spec.config
-        joining = Member(member, number, config.weight_of(member), config.grace_ms, (label,))
+        joining = joining_member(member, number, token, self._replica_set.spec.config)
         reply = await self._host.submit(Join((joining,)))
         return number, reply.assignment
 

@@ -23,7 +23,7 @@ from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
-from pxrs_ray.group.events import Join
+from pxrs_ray.group.events import Dismiss, Join
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.supervision.supervisor import problems_here
 from tests.actors.ends import KINDS
@@ -85,7 +85,7 @@ class World:
         self.places: list[str] = []
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
-        controller = FakeController(self.store, self.thread)
+        controller = self.controller = FakeController(self.store, self.thread)
         self.host = GroupRuntime("t/g", self.store, self.thread, SystemClock(), controller, 100)
         config = GroupConfig(queue="q")
         spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 1, config)
@@ -245,3 +245,31 @@ def test_its_end_is_looked_for_before_it_may_begin(world: Callable[[], World]) -
         await here.down()
 
     run(main)
+
+
+def test_a_death_that_was_reported_starts_no_timer_that_kills(world: Callable[[], World]) -> None:
+    """The core answers it by a dismissal, as it does of one that is silent and may live."""
+
+    async def scene() -> None:
+        here = world()
+        await here.up()
+        timers: list[str] = []
+
+        async def timer(replica: Any, incarnation: int) -> None:
+            timers.append(replica.member)
+
+        here.crew._replace_if_still_silent = timer  # type: ignore[method-assign]
+        controller: Any = here.controller
+        controller.dismissed = lambda group, dismiss: here.crew.dismissed(dismiss)
+        await here.crew.add(["c1", "c2"])
+        await until(here.working)
+        here.actors[0].died.set_result(None)
+        await until(lambda: len(here.actors) == 3 and here.working())
+        assert timers == []
+        # One that is only silent is not spared.
+        dismissed = Dismiss("c2", here.crew.replicas["c2"].incarnation, "lease over", False)
+        here.crew.dismissed(dismissed)
+        await until(lambda: timers == ["c2"])
+        await here.down()
+
+    run(scene)

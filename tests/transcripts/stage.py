@@ -39,6 +39,7 @@ from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.faults import FaultyStore
 from pxrs_ray.testing.manual_clock import ManualClock
 from tests.settings import group_settings
+from tests.works import Works
 
 GROUP, QUEUE = "g", "q"
 TICK_MS = 50
@@ -137,6 +138,7 @@ class Stage:
         self.clock = ManualClock(monotonic_ms=10_000)
         self.store = FaultyStore(MemoryStore(now_ms=lambda: self.clock.now().wall_ms), 1)
         self.sessions: dict[str, ConsumerSession] = {}
+        self.works: dict[str, Works] = {}
         self.frozen: set[str] = set()
         self.controllers: list[FakeController] = []
         self.partitions = 4
@@ -194,7 +196,9 @@ class Stage:
         incarnation = int(given.get("incarnation", 1))
         grace_ms, weight = int(given.get("grace", 0)), float(given.get("weight", 1))
         for name in names:
-            self.sessions[name] = ConsumerSession(name, incarnation)
+            self.sessions[name] = ConsumerSession(
+                name, incarnation, self.works.setdefault(name, Works())
+            )
             self.frozen.discard(name)
         via.submit(Join(tuple(Member(n, incarnation, weight, grace_ms) for n in names)))
 
@@ -220,7 +224,7 @@ class Stage:
     def do_process(self, via: FakeController, words: list[str]) -> None:
         """process A 0=12 1=8: it reads and works up to there, and commits"""
         session = self.sessions[words[0]]
-        _work(session, words[1:])
+        _work(session, self.works[words[0]], words[1:])
         self._commit(via, session, session.to_commit())
 
     def do_commit(self, via: FakeController, words: list[str]) -> None:
@@ -249,9 +253,10 @@ class Stage:
     def do_finish(self, via: FakeController, words: list[str]) -> None:
         """finish A 4=12: it ends what it is asked for, there, and hands it back"""
         session = self.sessions[words[0]]
-        _work(session, words[1:])
+        _work(session, self.works[words[0]], words[1:])
         for held in session.holdings.values():
-            held.stopped = held.draining
+            if held.draining:
+                session.stopped(held.partition, held.epoch)
         rows = session.to_release()
 
         def answered(decision: Decision) -> None:
@@ -352,13 +357,13 @@ class Stage:
         self.say(f"{assignment.member}: {told or 'nothing changes'}")
 
 
-def _work(session: ConsumerSession, words: Iterable[str]) -> None:
+def _work(session: ConsumerSession, works: Works, words: Iterable[str]) -> None:
     """Read (unless it had been read before) and process up to where each word says."""
     for word in words:
         partition, end = map(int, word.split("="))
         held = session.holdings[partition]
         held.fetched = max(held.fetched, end)
-        session.processed(partition, held.epoch, end)
+        works.come(partition, held.epoch, end)
 
 
 def ranges(numbers: Iterable[int]) -> str:

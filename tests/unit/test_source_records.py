@@ -29,6 +29,7 @@ from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.soundness import ERROR_HEADER, runs, sound
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import WorkerCallbacks
+from tests.works import Works
 
 PARTITIONS = 4
 
@@ -101,7 +102,7 @@ class Taken:
 
 
 def reader(spread: PartitioningSpec, partitions: set[int]) -> tuple[SourceFetcher, Taken]:
-    session = ConsumerSession("m", 1)
+    session = ConsumerSession("m", 1, Works())
     grants = tuple(Grant(p, 1, 0) for p in sorted(partitions))
     session.assign(Assignment(1, 1, "m", 1, grants))
     spec = SimpleNamespace(config=SimpleNamespace(pull_bytes_max=1 << 20))

@@ -39,7 +39,7 @@ class LocalMember:
     ) -> None:
         self.group = group
         self.config = group.config
-        self.session = ConsumerSession(member, incarnation)
+        self.session = ConsumerSession(member, incarnation, self)
         self.lease = MemberLease(self.config.lease_ms / 1_000)
         self.works: dict[PartitionId, PartitionWork] = {}
         self.cut_off = False
@@ -198,7 +198,8 @@ class LocalMember:
         """Take note of how far a work is, and commit where the commit mode says so."""
         if self.ended or self.works.get(work.partition) is not work:
             return
-        self._note(work)
+        if self._dirty_since_ms is None and self.session.to_commit():
+            self._dirty_since_ms = self.now_ms()
         self._stopped_if_idle(work)
         mode = self.config.commit_mode
         ended = isinstance(work, InOrderWork) and work.batch_ended
@@ -207,23 +208,26 @@ class LocalMember:
         self.release()
 
     def _is_full(self) -> bool:
-        held = self.session.holdings.values()
-        done = sum(one.processed - one.committed for one in held)
-        return self.config.commit_mode == "interval" and done >= self.config.commit_records
+        if self.config.commit_mode != "interval":
+            return False
+        held = self.session.holdings
+        rows = self.session.to_commit()
+        done = sum(row.checkpoint - held[row.partition].committed.checkpoint for row in rows)
+        return done >= self.config.commit_records
 
-    def _note(self, work: PartitionWork) -> None:
-        at = work.standing()
-        self.session.processed(
-            work.partition, work.epoch, at.checkpoint, attempts=at.attempts, detail=at.detail
-        )
-        held = self.session.holdings.get(work.partition)
-        if held is not None and held.is_dirty() and self._dirty_since_ms is None:
-            self._dirty_since_ms = self.now_ms()
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+        """How far the work on a partition is."""
+        work = self.works.get(partition)
+        return work.standing() if work is not None and work.epoch == epoch else None
+
+    def queued_bytes(self, partition: PartitionId) -> int:
+        """How much waits for the handler."""
+        return self.works[partition].queued_bytes
 
     def _fetch(self) -> None:
         session, group = self.session, self.group
         bytes_max = self.config.pull_bytes_max
-        wanted = session.to_fetch(lambda p: self.works[p].queued_bytes, 2 * bytes_max)
+        wanted = session.to_fetch(2 * bytes_max)
         for partition, (epoch, offset) in wanted.items():
             at = offset
             try:
