@@ -13,7 +13,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -37,8 +37,9 @@ from pxrs_ray.data.protocol import (
     QueueSpec,
     Refused,
 )
-from pxrs_ray.errors import BufferAway, DeadlineExceeded
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, PxrsError
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
+from pxrs_ray.supervision.supervisor import within
 
 if TYPE_CHECKING:
     import socket
@@ -76,6 +77,18 @@ class Reply(Generic[T]):
             raise told from error
         return found
 
+    async def within(self, wait_s: float) -> T:
+        """The answer, on an event loop. Raises DeadlineExceeded when there is none by then."""
+        try:
+            return await within(wait_s, self)
+        except TimeoutError as error:
+            if isinstance(error, PxrsError):
+                raise
+            raise self._silent(wait_s) from None
+
+    def _silent(self, wait_s: float) -> DeadlineExceeded:
+        return DeadlineExceeded(f"it did not answer {self._what} in {wait_s:g} s")
+
     def future(self) -> Future[T]:
         """The answer for a thread, with what carried it raises: `ours` translates that."""
         coming: Future[T] = (
@@ -90,9 +103,7 @@ class Reply(Generic[T]):
             return coming.result(wait_s)
         except Exception as error:
             if not coming.done():
-                raise DeadlineExceeded(
-                    f"the buffer did not answer {self._what} in {wait_s:g} s"
-                ) from None
+                raise self._silent(wait_s) from None
             if (told := ours(error)) is error:
                 raise
             raise told from error
