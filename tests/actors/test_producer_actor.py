@@ -198,7 +198,7 @@ def test_small_messages_take_a_line_and_another_one_after_a_restart(tmp_path: Pa
                 assert time.monotonic() < deadline, "everything still goes through Ray"
                 assert producer.send(b"k", b"%d" % sent).result(WAIT_S).offset == sent
                 sent += 1
-                line = producer._appending._lines.get(0)
+                line = producer._buffers.of(0)._socket
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
         assert [m.payload for m in everything(buffers)] == [b"%d" % n for n in range(sent)]
