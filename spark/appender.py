@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pxrs_ray.actors.buffer.buffer_client import Reply
+from pxrs_ray.actors.buffer.buffer_client import BufferReply
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
-from pxrs_ray.actors.buffer.call_failure import Failure, failure_of
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
 from pxrs_ray.data.protocol import Appended, OutFrame, Refused
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PartitionFull, PxrsError, SequenceGap
 from pxrs_ray.spark.queue_ref import Target
@@ -31,7 +31,7 @@ PASSING = (PartitionFull, SequenceGap, NotFound)
 @dataclass(slots=True)
 class _Call:
     frames: list[OutFrame]
-    reply: Reply[list[Appended | Refused]] | PxrsError
+    reply: BufferReply[list[Appended | Refused]] | PxrsError
 
 
 class Appender:
@@ -70,7 +70,7 @@ class Appender:
 
     def _append(
         self, index: int, frames: list[OutFrame]
-    ) -> Reply[list[Appended | Refused]] | PxrsError:
+    ) -> BufferReply[list[Appended | Refused]] | PxrsError:
         try:
             return self._buffers.of(index).append(self._target.queue, frames, self._wait_ms)
         except PxrsError as error:
@@ -107,13 +107,13 @@ class Appender:
         """One answer a frame; None where the call failed as a whole, with the reason."""
         error = call.reply if isinstance(call.reply, PxrsError) else None
         try:
-            if isinstance(call.reply, Reply):
+            if isinstance(call.reply, BufferReply):
                 left_s = self._stall_s - (time.monotonic() - self._moved_s)
                 return call.reply.result(max(left_s, self._wait_ms / 1_000 + ANSWER_S)), None
         except PxrsError as raised:
             error = raised
         assert error is not None
-        if failure_of(error) is not Failure.AWAY:
+        if failure_of(error) is not CallFailure.AWAY:
             raise error
         self._buffers.failed(index, error)
         return [None] * len(call.frames), error
@@ -132,4 +132,4 @@ class Appender:
 
 
 def _may_pass(error: PxrsError) -> bool:
-    return isinstance(error, PASSING) or failure_of(error) is Failure.AWAY
+    return isinstance(error, PASSING) or failure_of(error) is CallFailure.AWAY

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from pxrs_ray.actors.buffer.buffer_client import FETCH_BYTES_MAX, BufferClient, Reply
+from pxrs_ray.actors.buffer.buffer_client import FETCH_BYTES_MAX, BufferClient, BufferReply
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
-from pxrs_ray.actors.buffer.call_failure import Failure, failure_of, not_served
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_served
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.protocol import Appended, Fetched, LogEnds, OutFrame, QueueSpec, Refused
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
@@ -142,7 +142,7 @@ class BlockingBufferClient:
         self,
         index: int,
         what: str,
-        call: Callable[[BufferClient], Reply[T]],
+        call: Callable[[BufferClient], BufferReply[T]],
         answer_s: float = ANSWER_S,
     ) -> T:
         end_s = time.monotonic() + self._try_for_s
@@ -155,7 +155,7 @@ class BlockingBufferClient:
                 if trouble is None:
                     return found
             except PxrsError as error:
-                if failure_of(error) is not Failure.AWAY:
+                if failure_of(error) is not CallFailure.AWAY:
                     raise
                 self._clients.failed(index, error)
                 trouble = error

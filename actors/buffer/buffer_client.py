@@ -1,10 +1,10 @@
 """`BufferClient`: every call to one buffer, typed, from a process that is not the buffer's.
 
-Rules of this file. A call is made at once and answers a `Reply`: an event loop awaits it, a thread
-waits for its result. What either raises is one of our errors, and `failure_of` says what it means.
-Nothing is repeated here, but for a read whose socket broke: who calls has the deadline. Little goes
-through a local socket where the buffer is on this node; Ray carries what is large, without a copy,
-and everything else.
+Rules of this file. A call is made at once and answers a `BufferReply`: an event loop awaits it, a
+thread waits for its result. What either raises is one of our errors, and `failure_of` says what it
+means. Nothing is repeated here, but for a read whose socket broke: who calls has the deadline.
+Little goes through a local socket where the buffer is on this node; Ray carries what is large,
+without a copy, and everything else.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CALLS_BEFORE_A_SOCKET = 3
 ASK_AGAIN_S = 10.0
 
 
-class Reply(Generic[T]):
+class BufferReply(Generic[T]):
     """The answer to one call, on its way. Take it once: await it, or wait for its `result`."""
 
     __slots__ = ("_coming", "_what")
@@ -137,12 +137,12 @@ class BufferClient:
 
     def append(
         self, queue: str, frames: Sequence[OutFrame], wait_ms: int = 0, *, size_bytes: int = 0
-    ) -> Reply[list[Appended | Refused]]:
+    ) -> BufferReply[list[Appended | Refused]]:
         """See `Buffer.append`. `size_bytes` is what the frames weigh: a little goes by a socket."""
         if self._sockets and size_bytes <= CALL_BYTES_MAX:
             line = self._line()
             if line is not None:
-                return Reply("append", line.call("append", queue, frames, wait_ms))
+                return BufferReply("append", line.call("append", queue, frames, wait_ms))
         return self._through_ray("append", self.handle.append, queue, frames, wait_ms)
 
     def fetch(
@@ -153,7 +153,7 @@ class BufferClient:
         bytes_max: int = FETCH_BYTES_MAX,
         wait_ms: int = 1_000,
         reader: str = "",
-    ) -> Reply[list[Fetched | Refused]]:
+    ) -> BufferReply[list[Fetched | Refused]]:
         """See `Buffer.fetch`."""
         arguments = (queue, group, positions, bytes_max, wait_ms, reader)
         if self._loop is None or not self._sockets:
@@ -161,8 +161,8 @@ class BufferClient:
         line = None if self._much else self._line()
         if line is None:
             coming = self._through_ray("fetch", self.handle.fetch, *arguments)
-            return Reply("fetch", self._noting_its_size(coming))
-        return Reply("fetch", self._fetched(line.call("fetch", *arguments), arguments))
+            return BufferReply("fetch", self._noting_its_size(coming))
+        return BufferReply("fetch", self._fetched(line.call("fetch", *arguments), arguments))
 
     async def _fetched(
         self, answer: asyncio.Future[Any], arguments: tuple[Any, ...]
@@ -178,7 +178,7 @@ class BufferClient:
         return found
 
     async def _noting_its_size(
-        self, coming: Reply[list[Fetched | Refused]]
+        self, coming: BufferReply[list[Fetched | Refused]]
     ) -> list[Fetched | Refused]:
         found = await coming
         self._much = reply_bytes(found) > REPLY_BYTES_MAX
@@ -186,7 +186,7 @@ class BufferClient:
 
     def begin_producer(
         self, queue: str, producer: str, number: int, token: str
-    ) -> Reply[Generation | None]:
+    ) -> BufferReply[Generation | None]:
         """See `Buffer.begin_producer`."""
         return self._through_ray(
             "begin_producer", self.handle.begin_producer, queue, producer, number, token
@@ -194,33 +194,35 @@ class BufferClient:
 
     # ---- looking
 
-    def ends(self, queue: str) -> Reply[dict[PartitionId, LogEnds]]:
+    def ends(self, queue: str) -> BufferReply[dict[PartitionId, LogEnds]]:
         """See `Buffer.ends`."""
         return self._through_ray("ends", self.handle.ends, queue)
 
-    def offset_at(self, queue: str, timestamp_ms: int) -> Reply[dict[PartitionId, Offset]]:
+    def offset_at(self, queue: str, timestamp_ms: int) -> BufferReply[dict[PartitionId, Offset]]:
         """See `Buffer.offset_at`."""
         return self._through_ray("offset_at", self.handle.offset_at, queue, timestamp_ms)
 
     def timestamps(
         self, queue: str, offsets: Mapping[PartitionId, Offset]
-    ) -> Reply[dict[PartitionId, int]]:
+    ) -> BufferReply[dict[PartitionId, int]]:
         """See `Buffer.timestamps`."""
         return self._through_ray("timestamps", self.handle.timestamps, queue, offsets)
 
-    def get_message(self, queue: str, partition: PartitionId, offset: Offset) -> Reply[Message]:
+    def get_message(
+        self, queue: str, partition: PartitionId, offset: Offset
+    ) -> BufferReply[Message]:
         """See `Buffer.get_message`."""
         return self._through_ray("get_message", self.handle.get_message, queue, partition, offset)
 
-    def stats(self) -> Reply[BufferStats]:
+    def stats(self) -> BufferReply[BufferStats]:
         """See `Buffer.stats`."""
         return self._through_ray("stats", self.handle.stats)
 
-    def slot_files(self) -> Reply[list[FileState]]:
+    def slot_files(self) -> BufferReply[list[FileState]]:
         """See `Buffer.slot_files`."""
         return self._through_ray("slot_files", self.handle.slot_files)
 
-    def read_piece(self, piece: Piece) -> Reply[Bytes]:
+    def read_piece(self, piece: Piece) -> BufferReply[Bytes]:
         """See `Buffer.read_piece`."""
         return self._through_ray("read_piece", self.handle.read_piece, piece)
 
@@ -228,69 +230,71 @@ class BufferClient:
 
     def open(
         self, spec: QueueSpec, expected_ends: Mapping[PartitionId, Offset], make: bool
-    ) -> Reply[dict[PartitionId, LogEnds]]:
+    ) -> BufferReply[dict[PartitionId, LogEnds]]:
         """See `Buffer.open`."""
         return self._through_ray("open", self.handle.open, spec, expected_ends, make)
 
     def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
-    ) -> Reply[None]:
+    ) -> BufferReply[None]:
         """See `Buffer.passed`."""
         return self._through_ray("passed", self.handle.passed, queue, group, checkpoints)
 
     def truncate(
         self, queue: str, offsets: Mapping[PartitionId, Offset]
-    ) -> Reply[dict[PartitionId, LogEnds | Refused]]:
+    ) -> BufferReply[dict[PartitionId, LogEnds | Refused]]:
         """See `Buffer.truncate`."""
         return self._through_ray("truncate", self.handle.truncate, queue, offsets)
 
-    def accept_loss(self, queue: str, partition: PartitionId) -> Reply[LogEnds]:
+    def accept_loss(self, queue: str, partition: PartitionId) -> BufferReply[LogEnds]:
         """See `Buffer.accept_loss`."""
         return self._through_ray("accept_loss", self.handle.accept_loss, queue, partition)
 
-    def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> Reply[None]:
+    def fence(
+        self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]
+    ) -> BufferReply[None]:
         """See `Buffer.fence`."""
         return self._through_ray("fence", self.handle.fence, queue, group, epochs)
 
-    def fences(self, queue: str, group: str) -> Reply[dict[PartitionId, Epoch]]:
+    def fences(self, queue: str, group: str) -> BufferReply[dict[PartitionId, Epoch]]:
         """See `Buffer.fences`."""
         return self._through_ray("fences", self.handle.fences, queue, group)
 
-    def belong(self, claim: Identity, adopt: bool) -> Reply[Identity]:
+    def belong(self, claim: Identity, adopt: bool) -> BufferReply[Identity]:
         """See `Buffer.belong`."""
         return self._through_ray("belong", self.handle.belong, claim, adopt)
 
-    def drop_group(self, queue: str, group: str) -> Reply[None]:
+    def drop_group(self, queue: str, group: str) -> BufferReply[None]:
         """See `Buffer.drop_group`."""
         return self._through_ray("drop_group", self.handle.drop_group, queue, group)
 
-    def drop_queue(self, queue: str) -> Reply[None]:
+    def drop_queue(self, queue: str) -> BufferReply[None]:
         """See `Buffer.drop_queue`."""
         return self._through_ray("drop_queue", self.handle.drop_queue, queue)
 
-    def forget(self, queues: Sequence[str]) -> Reply[None]:
+    def forget(self, queues: Sequence[str]) -> BufferReply[None]:
         """See `Buffer.forget`."""
         return self._through_ray("forget", self.handle.forget, queues)
 
     # ---- the life of the buffer
 
-    def ping(self, grant: BufferGrant | None = None) -> Reply[BufferInfo]:
+    def ping(self, grant: BufferGrant | None = None) -> BufferReply[BufferInfo]:
         """See `Buffer.ping`."""
         return self._through_ray("ping", self.handle.ping, grant)
 
-    def inherit(self, will: RecoveryPlan) -> Reply[None]:
+    def inherit(self, will: RecoveryPlan) -> BufferReply[None]:
         """See `Buffer.inherit`."""
         return self._through_ray("inherit", self.handle.inherit, will)
 
-    def stop(self) -> Reply[None]:
+    def stop(self) -> BufferReply[None]:
         """See `Buffer.close`: the buffer's own end, and not this client's."""
         return self._through_ray("close", self.handle.close)
 
     # ---- what carries them
 
-    def _through_ray(self, what: str, method: Any, *arguments: object) -> Reply[Any]:
+    def _through_ray(self, what: str, method: Any, *arguments: object) -> BufferReply[Any]:
         try:
-            return Reply(what, method.remote(*arguments))
+            return BufferReply(what, method.remote(*arguments))
         except Exception as error:
             if (told := ours(error)) is error:
                 raise

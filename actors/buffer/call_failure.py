@@ -38,7 +38,7 @@ from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.restart_rules import first_line
 
 
-class Failure(Enum):
+class CallFailure(Enum):
     """What a failed call means to its caller; see the rules at the head of this file."""
 
     AWAY = "away"
@@ -74,12 +74,12 @@ def ours(error: BaseException) -> PxrsError:
     return (LogAway if passes(cause) else LogError)(text)
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> CallFailure:
     """What a failure means: of a call, or the error of a `Refused`."""
     found = ours(error)
     if isinstance(found, _AWAY):
-        return Failure.AWAY
-    return Failure.ANSWER if isinstance(found, _ANSWERS) else Failure.REFUSED
+        return CallFailure.AWAY
+    return CallFailure.ANSWER if isinstance(found, _ANSWERS) else CallFailure.REFUSED
 
 
 def not_served(answer: object) -> PxrsError | None:
@@ -89,6 +89,6 @@ def not_served(answer: object) -> PxrsError | None:
     """
     parts = answer.values() if isinstance(answer, Mapping) else answer
     for part in parts if isinstance(parts, Iterable) else ():
-        if isinstance(part, Refused) and failure_of(part.error) is Failure.AWAY:
+        if isinstance(part, Refused) and failure_of(part.error) is CallFailure.AWAY:
             return part.error
     return None

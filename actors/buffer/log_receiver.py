@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pxrs_ray.actors.buffer.buffer_client import BufferClient, Reply
+from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
 from pxrs_ray.errors import LogAway
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import make_disk_id
@@ -46,7 +46,7 @@ class LogReceiver:
         """
         buffer = BufferClient(source)
         listing = buffer.slot_files().result(CALL_WAIT_S)
-        under_way: deque[tuple[Piece, Reply[Bytes]]] = deque()
+        under_way: deque[tuple[Piece, BufferReply[Bytes]]] = deque()
         taken = 0
         for piece in self._arriving.missing(listing, last=last):
             under_way.append((piece, buffer.read_piece(piece)))
@@ -58,7 +58,7 @@ class LogReceiver:
             raise LogAway(f"{lacking[0]} changed while it was copied: it is still written")
         return taken
 
-    def _take(self, piece: Piece, coming: Reply[Bytes]) -> int:
+    def _take(self, piece: Piece, coming: BufferReply[Bytes]) -> int:
         found = coming.result(CALL_WAIT_S)
         self._arriving.take(piece, found)
         return len(found.data)

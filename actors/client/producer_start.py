@@ -12,9 +12,9 @@ import random
 import time
 import uuid
 
-from pxrs_ray.actors.buffer.buffer_client import Reply
+from pxrs_ray.actors.buffer.buffer_client import BufferReply
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
-from pxrs_ray.actors.buffer.call_failure import Failure, failure_of
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.message_form import checked_name
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
@@ -70,7 +70,7 @@ def _ask(
     clients: BufferClients, buffers: set[int], queue: str, producer: str, number: int, token: str
 ) -> dict[int, Generation | PxrsError | None]:
     """What each buffer says; raises what no waiting mends."""
-    calls: dict[int, Reply[Generation | None]] = {}
+    calls: dict[int, BufferReply[Generation | None]] = {}
     found: dict[int, Generation | PxrsError | None] = {}
     for index in buffers:
         try:
@@ -89,6 +89,6 @@ def _ask(
 def _may_pass(clients: BufferClients, index: int, error: PxrsError) -> PxrsError:
     """The error of a buffer that is worth asking again: it may not have opened the queue yet."""
     clients.failed(index, error)
-    if failure_of(error) is Failure.AWAY or isinstance(error, NotFound) or passes(error):
+    if failure_of(error) is CallFailure.AWAY or isinstance(error, NotFound) or passes(error):
         return error
     raise error

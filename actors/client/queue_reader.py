@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
-from pxrs_ray.actors.buffer.call_failure import Failure, failure_of, not_served, ours
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_served, ours
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.actors.cluster.join import join
 from pxrs_ray.data.batch import batches
@@ -117,7 +117,7 @@ class QueueReader:
         if trouble is None:
             self._away_since_s.pop(index, None)
             return found
-        if failure_of(trouble) is not Failure.AWAY:
+        if failure_of(trouble) is not CallFailure.AWAY:
             raise trouble from error
         self._clients.failed(index, error or trouble)
         now_s = time.monotonic()

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pxrs_ray.actors.buffer.buffer_client import BufferClient, Reply
+from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
 from pxrs_ray.actors.buffer.buffer_clients import find_buffer_on_loop
-from pxrs_ray.actors.buffer.call_failure import Failure, failure_of
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
 from pxrs_ray.actors.consumer.fetch_backoff import FetchBackoff
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.backoff import Backoff
@@ -107,7 +107,7 @@ class Fetcher:
             try:
                 fetched = await self._fetch_what_can_be(index, positions, wake)
             except Exception as error:
-                if failure_of(error) is not Failure.AWAY:
+                if failure_of(error) is not CallFailure.AWAY:
                     raise
                 logger.info("buffer %d is away: %s", index, error)
                 self._forget(index)
@@ -131,7 +131,7 @@ class Fetcher:
         try:
             return await self._fetch(index, positions, wake, FETCH_WAIT_MS)
         except Exception as error:  # whatever it is, it is of one of them
-            if failure_of(error) is Failure.AWAY:
+            if failure_of(error) is CallFailure.AWAY:
                 raise
             if len(positions) == 1:
                 self._cannot_read(next(iter(positions)), error)
@@ -141,7 +141,7 @@ class Fetcher:
             try:
                 found += await self._fetch(index, {partition: at}, asyncio.Event(), 0) or []
             except Exception as error:
-                if failure_of(error) is Failure.AWAY:
+                if failure_of(error) is CallFailure.AWAY:
                     raise
                 self._cannot_read(partition, error)
         return found
@@ -228,12 +228,12 @@ class Fetcher:
         if isinstance(refused.error, OffsetOutOfRange) and start is not None and offset < start:
             self._skip(partition, epoch, offset, start)
             return
-        if failure_of(refused.error) is Failure.AWAY:
+        if failure_of(refused.error) is CallFailure.AWAY:
             # Asked again, it waits for its lease as a long poll waits for messages.
             logger.info("partition %d is not served now: %s", partition, refused.error)
             return
         self._cannot_read(partition, refused.error)
 
 
-async def _result(coming: Reply[list[Fetched | Refused]]) -> list[Fetched | Refused]:
+async def _result(coming: BufferReply[list[Fetched | Refused]]) -> list[Fetched | Refused]:
     return await coming

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from pxrs_ray.actors.buffer.buffer_client import BufferClient, Reply
+from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
 from pxrs_ray.actors.coordinator.buffer_slots import BufferSlots
-from pxrs_ray.errors import BufferAway, DeadlineExceeded
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, SlotWaits
 from pxrs_ray.model import PartitionId
 
 T = TypeVar("T")
@@ -25,7 +25,9 @@ PING_WAIT_S = 5.0
 class BufferCalls(BufferSlots):
     """See the rules at the head of this file."""
 
-    async def _all(self, call: Callable[[BufferClient], Reply[T]], again: bool = False) -> list[T]:
+    async def _all(
+        self, call: Callable[[BufferClient], BufferReply[T]], again: bool = False
+    ) -> list[T]:
         """Call every buffer; raises when one does not answer, after all have tried.
 
         With `again` those that failed are looked at anew, as when they had started anew.
@@ -71,7 +73,7 @@ class BufferCalls(BufferSlots):
     async def _ask(
         self,
         index: int,
-        call: Callable[[BufferClient], Reply[T]],
+        call: Callable[[BufferClient], BufferReply[T]],
         timeout_s: float | None = None,
     ) -> T:
         """The answer of a buffer.
@@ -83,6 +85,8 @@ class BufferCalls(BufferSlots):
             return await call(client).within(CALL_WAIT_S if timeout_s is None else timeout_s)
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"buffer {index} of {self._topology}: {error}") from error
+        except SlotWaits:
+            raise
         except BufferAway as error:
             raise BufferAway(
                 f"{self.told(index)} is away, and is started anew by itself: try again ({error})"

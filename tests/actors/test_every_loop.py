@@ -210,7 +210,7 @@ async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     pool = buffer_pool.BufferPool("t", 1, "")
-    patch.setattr(pool, "_call", _pinged)
+    patch.setattr(pool, "_ask", _pinged)
     pool._handles[0] = SimpleNamespace()
 
     async def returned(index: int) -> None:

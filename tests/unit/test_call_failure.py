@@ -27,7 +27,7 @@ from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
-from pxrs_ray.actors.buffer.call_failure import Failure, failure_of, not_served, ours
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_served, ours
 from pxrs_ray.actors.buffer.local_socket import SocketClient, SocketServer, connect
 from pxrs_ray.data.protocol import Appended, Fetched, Refused
 from pxrs_ray.errors import (
@@ -42,10 +42,10 @@ from pxrs_ray.errors import (
 )
 
 WAIT_S = 20
-AWAY, ANSWER, REFUSED = Failure
+AWAY, ANSWER, REFUSED = CallFailure
 
 # What a buffer's method raises, or a `Refused` of its answer holds: what it means.
-RAISED_THERE: dict[str, Failure] = {
+RAISED_THERE: dict[str, CallFailure] = {
     "BufferAway": AWAY,
     "DeadlineExceeded": AWAY,
     "LeaseOver": AWAY,
@@ -71,7 +71,7 @@ RAISED_THERE: dict[str, Failure] = {
     "UsageError": REFUSED,
 }
 # No error of the tree, but one that passes is an answer: another partition may be well.
-BY_ACCIDENT: list[tuple[Exception, Failure]] = [
+BY_ACCIDENT: list[tuple[Exception, CallFailure]] = [
     (OSError(24, "Too many open files"), ANSWER),
     (MemoryError(), ANSWER),
     (TimeoutError("of the disk"), ANSWER),
@@ -95,7 +95,7 @@ def through_ray(error: Exception) -> RayTaskError:
 
 
 @pytest.mark.parametrize(("name", "meant"), RAISED_THERE.items())
-def test_what_an_error_of_ours_means(name: str, meant: Failure) -> None:
+def test_what_an_error_of_ours_means(name: str, meant: CallFailure) -> None:
     error: PxrsError = getattr(errors, name)("why")
     assert failure_of(error) is meant
     assert failure_of(through_ray(error)) is meant
@@ -104,7 +104,9 @@ def test_what_an_error_of_ours_means(name: str, meant: Failure) -> None:
 
 
 @pytest.mark.parametrize(("error", "meant"), BY_ACCIDENT, ids=repr)
-def test_what_is_raised_by_accident_is_told_in_one_line(error: Exception, meant: Failure) -> None:
+def test_what_is_raised_by_accident_is_told_in_one_line(
+    error: Exception, meant: CallFailure
+) -> None:
     for carried in (error, through_ray(error), through_ray(error).as_instanceof_cause()):
         assert failure_of(carried) is meant
         told = ours(carried)
@@ -175,7 +177,9 @@ EVERY = [(getattr(errors, name)("why"), meant) for name, meant in RAISED_THERE.i
 
 
 @pytest.mark.parametrize(("error", "meant"), EVERY, ids=repr)
-def test_ray_carries_a_failure_to_threads_and_event_loops(error: PxrsError, meant: Failure) -> None:
+def test_ray_carries_a_failure_to_threads_and_event_loops(
+    error: PxrsError, meant: CallFailure
+) -> None:
     client = BufferClient(Handle(raises(through_ray(error).as_instanceof_cause())))
 
     async def awaited() -> object:
@@ -188,7 +192,7 @@ def test_ray_carries_a_failure_to_threads_and_event_loops(error: PxrsError, mean
 
 
 @pytest.mark.parametrize(("error", "meant"), EVERY, ids=repr)
-def test_a_socket_carries_the_same_failure(error: PxrsError, meant: Failure) -> None:
+def test_a_socket_carries_the_same_failure(error: PxrsError, meant: CallFailure) -> None:
     async def main() -> None:
         async def method(*arguments: object) -> None:
             raise error
@@ -266,7 +270,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("error", "meant"), EVERY, ids=repr)
 def test_who_is_away_is_asked_again_and_who_answers_is_not(
-    error: PxrsError, meant: Failure
+    error: PxrsError, meant: CallFailure
 ) -> None:
     fetched = [Fetched(0, (), 1, 0, 1)]
     for end in (raises(through_ray(error)), lambda: [Refused(0, error)]):
@@ -323,4 +327,4 @@ def test_the_client_has_the_buffers_own_signatures() -> None:
         theirs = list(signature(getattr(Buffer, name)).parameters)
         given = [p.name for p in signature(method).parameters.values() if p.name != "size_bytes"]
         assert given == theirs[: len(given)], name
-        assert "Reply" in str(signature(method).return_annotation), name
+        assert "BufferReply" in str(signature(method).return_annotation), name
