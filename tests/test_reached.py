@@ -24,7 +24,6 @@ TESTING = ROOT / "pxrs_ray" / "testing"
 REASONS = {
     "Producer.send_async": "for who sends from an event loop",
     "Producer.flush_async": "for who sends from an event loop",
-    "Producer.get_message": "the producer of the documents reads back by offset",
     "Producer.latest_offset": "the producer of the documents reads back by offset",
     "Group.trigger_rebalance": "the coordinator of the documents is asked to rebalance",
     "PartitionChangeEvent.gained": "beside `lost`, for who listens",

@@ -39,6 +39,15 @@ def route(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:
     if len(batch) == 1 and scopes is None and partitioner.strategy != Strategy.BROADCAST:
         partition = partitioner.partition(batch.keys[0].as_py())
         return Routed(((partition, batch),), None)
+    return route_columns(batch, partitioner, scopes)
+
+
+def route_columns(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:
+    """As `route`, with the columns of each part always copied anew.
+
+    So a frame depends on its messages alone, also when a batch has only one: a feed that
+    is run again must make the same bytes.
+    """
     order, bounds = group_by_partition(batch.keys, partitioner, scopes)
     columns = batch.columns.take(pa.array(order))
     sorted_batch = Batch(-1, 0, batch.flags, columns, batch.timestamp_fixed_ms)

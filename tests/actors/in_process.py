@@ -174,7 +174,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
                 made[-1].answers(name, arguments)
             return found
 
-    class FetchClient:
+    class Client:
         async def fetch(self, *arguments: Any) -> Any:
             made[-1].faults("fetch", arguments)
             return pickle.loads(pickle.dumps(await made[-1].buffer.fetch(*arguments), protocol=5))
@@ -187,8 +187,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
     monkeypatch.setattr(consumer_module, "on_terminate", lambda tell: lambda: None)
     monkeypatch.setattr(Consumer, "_where", lambda self: (0, ""))
 
-    async def buffer(reading: Fetcher, index: int) -> FetchClient:
-        return FetchClient()
+    async def buffer(reading: Fetcher, index: int) -> Client:
+        return Client()
 
     monkeypatch.setattr(Fetcher, "_buffer", buffer)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.buffer import fetch_client, maintenance
+from pxrs_ray.actors.buffer import maintenance
 from pxrs_ray.actors.client import tenants
 from pxrs_ray.actors.cluster import watchdog
 from pxrs_ray.actors.coordinator import (
@@ -77,7 +77,6 @@ PLACES = {
     ("actors/coordinator/consumer_supervisor.py", ""): SUPERVISOR,
     ("actors/coordinator/drain_watch.py", ""): LOOPS,
     ("actors/coordinator/drain_watch.py", "watch"): LOOPS,
-    ("actors/buffer/fetch_client.py", "asking for one"): LOOPS,
     ("actors/coordinator/group_supervision.py", "its life"): GROUP,
     ("actors/coordinator/group_controller.py", "telling the logs"): LOOPS,
     (
@@ -189,7 +188,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (autoscaler, ["LOOK_PAUSE_S"]),
         (buffer_pool, ["PING_PAUSE_S"]),
         (drain_watch, ["LOOK_PAUSE_S"]),
-        (fetch_client, ["ASK_AGAIN_S"]),
         (home_controller, ["ROUND_PAUSE_S"]),
         (metrics, ["REPORT_EVERY_S"]),
         (store_thread, ["PAUSE_MOST_S", "FRESH_S"]),
@@ -212,7 +210,7 @@ async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     pool = buffer_pool.BufferPool("t", 1, "")
-    patch.setattr(pool, "_call", _pinged)
+    patch.setattr(pool, "_ask", _pinged)
     pool._handles[0] = SimpleNamespace()
 
     async def returned(index: int) -> None:
@@ -249,20 +247,6 @@ async def _leaving(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr(drain_watch, "draining_nodes", lambda: {"n"})
     one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=answers(fails))
     return drain_watch.DrainWatch(lambda: [one]).close
-
-
-async def _fetching(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    async def never() -> list[Any]:
-        return []
-
-    handle = SimpleNamespace(
-        line=SimpleNamespace(remote=answers(fails)),
-        fetch=SimpleNamespace(remote=lambda *arguments: never()),
-    )
-    patch.setattr(fetch_client, "connect", lambda name: None)
-    made = fetch_client.FetchClient(handle)
-    await made.fetch()
-    return made.close
 
 
 async def _look(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
@@ -362,7 +346,6 @@ MADE = {
     "metrics": _metrics,
     "draining": _draining,
     "leaving nodes": _leaving,
-    "asking for a line": _fetching,
     "a look": _look,
     "looks": _look_on,
     "moves of tenants": _moves,

@@ -160,8 +160,8 @@ def test_a_line_that_gets_rubbish_answers_every_call(kind: str) -> None:
         assert answer.result() == 7, "the buffer's end goes on"
         # And the caller's own end: what it cannot read breaks the line, and every call hears it.
         line._calls[5] = waits = type(answer)()
-        line._calls[6] = SimpleNamespace(  # type: ignore[assignment]
-            set_result=Fails(kind, 1), set_exception=lambda error: None
+        line._calls[6] = SimpleNamespace(
+            done=lambda: False, set_result=Fails(kind, 1), set_exception=lambda error: None
         )
         line._numbers = iter((6,))  # type: ignore[assignment]
         line._socket.sendall(_message(6))

@@ -87,7 +87,7 @@ WORKERS = (
         (
             Change(
                 "actors/consumer/fetcher.py",
-                "except Exception as error:  # noqa: BLE001 - whatever it is, it is of one of them",
+                "except Exception as error:  # whatever it is, it is of one of them",
                 "except AssertionError as error:",
             ),
         ),
