@@ -35,7 +35,7 @@ from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.consumer.warm_up import open_ways
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.actors.consumer.worker_pool import WorkerPool
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import who_reacts
 from pxrs_ray.config.scheduling import course_for, retry_rules
@@ -96,7 +96,8 @@ class Consumer:
         self._handler.check_fits(self._config, group.group)
         if spec.group.source is not None:
             self._handler.check_first(refuse_unsound_records)
-        if not self._config.consumer_per_partition:
+        mode = self._config.processing
+        if isinstance(mode, Ordered) and not mode.consumer_per_partition:
             self._handler.one_at_a_time()
         keep_what_is_loaded()
         self.in_hand = CallRecord()

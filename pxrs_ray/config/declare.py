@@ -7,6 +7,7 @@ documentation, and a word on who must react to its change on a running topology 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -131,6 +132,14 @@ class Options(BaseModel):
 
         # Said of pydantic's own: inside a larger configuration, problems are collected, not raised.
         __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def meant_by(cls, name: str, unknown: Mapping[str, Any], origin: str) -> str:
+        """What to say of an option that is not one of these; '' where nothing better is known than
+        the nearest name. `unknown` has the values of all such options beside each other, and
+        `origin` says where it stands: a line of a file, a variable, or '' for an argument.
+        """
+        return ""
 
     def __repr_args__(self) -> Any:
         """What differs from the defaults, without secrets: a repr that people can read."""

@@ -334,7 +334,7 @@ def _check_spread(group: GroupStatus) -> Iterator[Finding]:
             f"group {group.group}, P{fullest}",
             f"has had {skew:.1f} times its share of all messages",
             f"few keys, or one that has most of the messages: `pxrs tail {group.queue}` shows "
-            "them; send with keys that spread, or give the group `parallelism`",
+            'them; send with keys that spread, or give the group `processing = "by_key"`',
         )
 
 

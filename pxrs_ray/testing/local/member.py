@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.config import Ordered
 from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.consumer.handler_shape import HandlerShape
@@ -201,16 +202,20 @@ class LocalMember:
             return
         self._note(work)
         self._stopped_if_idle(work)
-        mode = self.config.commit_mode
+        mode = self._commit_mode()
         ended = isinstance(work, InOrderWork) and work.batch_ended
         if mode == "message" or (mode == "batch" and ended) or self._is_full():
             self.commit()
         self.release()
 
+    def _commit_mode(self) -> str:
+        mode = self.config.processing
+        return mode.commit_mode if isinstance(mode, Ordered) else "interval"
+
     def _is_full(self) -> bool:
         held = self.session.holdings.values()
         done = sum(one.processed - one.committed for one in held)
-        return self.config.commit_mode == "interval" and done >= self.config.commit_records
+        return self._commit_mode() == "interval" and done >= self.config.commit_records
 
     def _note(self, work: PartitionWork) -> None:
         at = work.standing()
