@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
-from pxrs_ray.config.declare import Effect
+from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs, PxrsConfig, QueueConfig
+from pxrs_ray.config.declare import Effect, Options
 from pxrs_ray.config.diff import declared
+from pxrs_ray.config.processing_modes import ProcessingMode
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.errors import HandlerError
 from tests.actors.conftest import Stage
@@ -131,6 +132,17 @@ def together(scene: Scene) -> None:
     raise AssertionError("one after the other")
 
 
+def one_by_one(scene: Scene) -> None:
+    """No two messages of a partition are in work at once."""
+    with pytest.raises(AssertionError, match="one after the other"):
+        together(scene)
+
+
+def again(**options: Any) -> Packs:
+    """Packs of which what has failed is tried again."""
+    return Packs(processing_strategy="retry_failed", **options)
+
+
 def uncommitted(scene: Scene) -> None:
     payloads = scene.send("m")
     eventually(lambda: scene.notes("done", payloads))
@@ -158,8 +170,7 @@ def three(scene: Scene) -> None:
 LIVE = {Effect.COORDINATOR, Effect.BUFFERS, Effect.CONSUMERS, Effect.WORKERS}
 Shows = Callable[[Scene], Any]
 SKIP = {"failure_policy": "skip", "attempts_max": 1}
-BATCH = {"submit_strategy": "batch"}
-PACK = {"processing_strategy": "retry_all"}
+ONE_AT_A_TIME = Ordered(consumer_per_partition=False)
 LATE = {"commit_interval_ms": LONG_MS}
 
 # What each live option of a group is changed to, and what can be seen of it.
@@ -185,7 +196,7 @@ GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {
     "respawn": ({"respawn": False}, None),
     "commit_interval_ms": (LATE, uncommitted),
     "commit_records": ({**LATE, "commit_records": 1}, Scene.done),
-    "commit_mode": ({**LATE, "commit_mode": "message"}, Scene.done),
+    "processing": ({"processing": "by_key"}, together),
     "attempts_max": ({**SKIP, "attempts_max": 3, "backoff_ms": 1}, tried(3)),
     "failure_policy": (SKIP, tried(1)),
     "backoff_ms": ({**SKIP, "attempts_max": 2, "backoff_ms": 400}, pauses(400)),
@@ -194,25 +205,36 @@ GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {
         {**SKIP, "failure_policy": "dead_letter", "dead_letter_queue": "letters"},
         letters,
     ),
-    "handler_timeout_ms": ({**SKIP, "handler_timeout_ms": 50}, too_slow),
-    "parallelism": ({"parallelism": 4}, together),
-    "lookahead_records": ({"parallelism": 4, "lookahead_records": 4}, together),
-    "lookahead_bytes": ({"parallelism": 4, "lookahead_bytes": 9_000}, together),
-    "fair_tenants": ({"fair_tenants": True}, Scene.done),
-    "tenant_weights": ({"tenant_weights": {"a": 2.0}}, Scene.done),
-    "tenant_header": ({"fair_tenants": True, "tenant_header": "who"}, Scene.done),
-    "submit_strategy": ({"submit_strategy": "burst"}, together),
-    "processing_strategy": (PACK, together),
-    "pack_records": ({**PACK, "pack_records": 2}, Scene.done),
-    "submit_batch_records": ({**BATCH, "submit_batch_records": 4}, together),
-    "pack_timeout_ms": ({**PACK, "pack_timeout_ms": 5_000}, Scene.done),
-    "pack_retries": ({**PACK, **SKIP, "pack_retries": 1, "pack_pause_ms": 1}, tried(2)),
-    "pack_pause_ms": ({**PACK, **SKIP, "pack_retries": 1, "pack_pause_ms": 1_400}, pauses(1_400)),
-    "pack_pause_ms_max": ({**PACK, "pack_pause_ms": 1, "pack_pause_ms_max": 2}, Scene.done),
-    "failure_percentage": ({**PACK, **SKIP, "failure_percentage": 0.0}, tried(1)),
     "pull_bytes_max": ({"pull_bytes_max": 1}, Scene.done),
     "scaling": ({"scaling": {"consumers_min": 3}}, three),
     "consumers": ({"consumers": 3}, three),
+}
+
+# What each live option of a mode is changed to, from that mode as it is by default.
+MODES: dict[tuple[type[Options], str], tuple[ProcessingMode, dict[str, Any], Shows | None]] = {
+    (Ordered, "commit_mode"): (Ordered(commit_mode="message"), LATE, Scene.done),
+    (ByKey, "parallelism"): (ByKey(parallelism=4), {}, together),
+    (ByKey, "handler_timeout_ms"): (ByKey(handler_timeout_ms=50), SKIP, too_slow),
+    (ByKey, "lookahead_records"): (ByKey(lookahead_records=4), {}, together),
+    (ByKey, "lookahead_bytes"): (ByKey(lookahead_bytes=9_000), {}, together),
+    (ByKey, "fair_tenants"): (ByKey(fair_tenants=True), {}, Scene.done),
+    (ByKey, "tenant_weights"): (ByKey(tenant_weights={"a": 2.0}), {}, Scene.done),
+    (ByKey, "tenant_header"): (ByKey(fair_tenants=True, tenant_header="who"), {}, Scene.done),
+    (Packs, "submit_strategy"): (Packs(submit_strategy="sequential"), {}, one_by_one),
+    (Packs, "processing_strategy"): (Packs(processing_strategy="retry_all"), {}, together),
+    (Packs, "parallelism"): (Packs(parallelism=1), {}, one_by_one),
+    (Packs, "pack_records"): (Packs(pack_records=2), {}, Scene.done),
+    (Packs, "batch_records"): (Packs(submit_strategy="batch", batch_records=4), {}, together),
+    (Packs, "timeout_ms"): (Packs(timeout_ms=5_000), {}, Scene.done),
+    (Packs, "retries"): (again(retries=1, pause_ms=1), SKIP, tried(2)),
+    (Packs, "pause_ms"): (again(retries=1, pause_ms=1_400), SKIP, pauses(1_400)),
+    (Packs, "pause_ms_max"): (Packs(pause_ms=1, pause_ms_max=2), {}, Scene.done),
+    (Packs, "failure_percentage"): (again(failure_percentage=0.0), SKIP, tried(1)),
+    (Packs, "tenant_header"): (
+        Packs(submit_strategy="sequential_by_tenant", tenant_header="who"),
+        {},
+        Scene.done,
+    ),
 }
 
 # These move partitions, so that consumers hear of it.
@@ -269,6 +291,27 @@ def test_each_live_option_of_a_group_is_taken_over_and_replaces_nobody(stage: St
         assert before.items() <= scene.who().items()
 
 
+def test_each_live_option_of_a_mode_is_taken_over_and_so_is_the_mode(stage: Stage) -> None:
+    """From that mode as it is by default, and back through all modes, by the same processes."""
+    every = {(kind, name) for kind in (Ordered, ByKey, Packs) for name in live(kind, "mode")}
+    assert set(MODES) == every, "every option that is declared as live is tried here"
+    with scene_on(stage) as scene:
+        before = scene.who()
+        for (kind, name), (mode, others, see) in MODES.items():
+            scene.apply(groups={"g": {**others, "processing": kind()}})
+            scene.done()
+            wanted = scene.base.changed(groups={"g": {**others, "processing": mode}})
+            found = scene.topology.apply(wanted)
+            assert f"groups.g.processing.{name}" in [one.option for one in found]
+            assert before == scene.who(), f"{kind.__name__}.{name} replaced a consumer"
+            if see is not None:
+                see(scene)
+            assert [config.processing for config in consumer_sees(scene)] == [mode] * 2
+        scene.apply()
+        scene.done()
+        assert before == scene.who()
+
+
 def consumer_sees(scene: Scene) -> list[GroupConfig]:
     """What the running consumers go by."""
     import ray
@@ -321,14 +364,17 @@ def limits_of_logs(buffer: Any) -> tuple[int, str]:
 def test_what_needs_new_consumers_is_told_so_and_replaces_each(stage: Stage) -> None:
     with scene_on(stage) as scene:
         before = scene.who()
-        wanted = scene.base.changed(groups={"g": {"consumer_per_partition": False}})
+        wanted = scene.base.changed(groups={"g": {"processing": ONE_AT_A_TIME}})
         (found,) = scene.topology.apply(wanted, dry_run=True)
         assert "(replaces consumers one by one)" in str(found)
-        scene.topology.apply(wanted)
-        after = scene.who()
-        assert after.keys() == before.keys()
-        assert not {pid for pid, *_ in before.values()} & {pid for pid, *_ in after.values()}
-        scene.done()
+        for changed in (wanted, scene.base.changed(groups={"g": {"processing": "by_key"}})):
+            # There, and from there to a mode that does not have the option at all.
+            scene.topology.apply(changed)
+            after = scene.who()
+            assert after.keys() == before.keys()
+            assert not {pid for pid, *_ in before.values()} & {pid for pid, *_ in after.values()}
+            scene.done()
+            before = after
 
 
 def test_options_that_the_handler_cannot_serve_are_refused_and_all_works_on(stage: Stage) -> None:
@@ -336,7 +382,7 @@ def test_options_that_the_handler_cannot_serve_are_refused_and_all_works_on(stag
         scene.group.start(BatchRecorder(stage.notes), consumers=2)
         before = scene.who()
         with pytest.raises(HandlerError, match="takes batches"):
-            scene.apply(groups={"g": {"parallelism": 4}})
+            scene.apply(groups={"g": {"processing": "by_key"}})
         scene.done()
         scene.apply()
         scene.done()
