@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pxrs_ray.config import ByKey, GroupConfig
+from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.scheduling import lane_rules
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
 
 BUFFERED_MAX = 12
-LANES = lane_rules(
-    GroupConfig(queue="q", processing=ByKey(), attempts_max=0, backoff_ms=5, backoff_ms_max=50)
-)
+LANES = lane_rules(GroupConfig(queue="q", attempts_max=0, backoff_ms=5, backoff_ms_max=50))
 ANSWER_MS = 150
 IDLE_MS = 60
 
