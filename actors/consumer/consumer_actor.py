@@ -29,7 +29,7 @@ from pxrs_ray.actors.consumer.dead_letter_sender import DeadLetters
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
-from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
+from pxrs_ray.actors.consumer.quarantine_log import OwnQuarantines
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.consumer.warm_up import open_ways
@@ -103,6 +103,7 @@ class Consumer:
         self.in_hand = CallRecord()
         self._supervisor = Supervisor(spec.actor)
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
+        self._quarantines = OwnQuarantines()
         self._given_up: deque[GivenUp] = deque(maxlen=GIVEN_UP_KEPT)
         self._given_up_count = 0
         self._letters = DeadLetters(spec.group)
@@ -269,7 +270,7 @@ class Consumer:
             return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, before)
         aside = None
         if config.failure_policy == "quarantine":
-            aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
+            aside = self._quarantines.of(self._spec.group, grant.partition, grant.epoch)
         return ParallelWorker(grant, desk, handler, scheduler, self, config, before, aside)
 
     def preparing(self, grant: Grant) -> None:

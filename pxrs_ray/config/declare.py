@@ -102,16 +102,19 @@ def option(
     *changes: Effect,
     apart: tuple[str, ...] = (),
     ordered: bool = False,
+    at_first: tuple[Effect, ...] = (),
     **bounds: Any,
 ) -> Any:
     """Declare one option, and who must react to its `changes`.
 
     To a value that stands `apart`, and from it, no running topology can change. The order of an
-    `ordered` table has a meaning: another order is another value.
+    `ordered` table has a meaning: another order is another value. From None to its first value
+    it changes as `at_first` says, where that is given.
     """
     assert changes, "an option says who must react to its change"
     who = [change.value for change in changes]
     extra: dict[str, Any] = {"change": who, "apart": list(apart), "ordered": ordered}
+    extra["at_first"] = [change.value for change in at_first]
     return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 

@@ -93,6 +93,8 @@ def _changes(field: FieldInfo, old: Any, new: Any) -> tuple[Effect, ...]:
     apart = _extra(field)["apart"]
     if old in apart or new in apart:
         return (Effect.FIXED,)
+    if old is None and (first := _extra(field)["at_first"]):
+        return tuple(Effect(who) for who in first)
     # Of another kind: what only one of them has is, in the other, as by default.
     others = [
         who

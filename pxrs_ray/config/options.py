@@ -213,8 +213,10 @@ class GroupConfig(GroupOptions):
     )
     quarantine_queue: Name | None = option(
         None,
-        "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'.",
+        "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'. A running "
+        "group can get its first one.",
         Effect.FIXED,
+        at_first=(Effect.WORKERS,),
     )
     respawn: bool = option(
         True, "Start a new consumer in the place of one that died.", Effect.COORDINATOR

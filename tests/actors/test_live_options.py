@@ -15,7 +15,7 @@ from pxrs_ray.config.declare import Effect, Options
 from pxrs_ray.config.diff import declared
 from pxrs_ray.config.processing_modes import ProcessingMode
 from pxrs_ray.consumer.delivery import Delivery
-from pxrs_ray.errors import HandlerError
+from pxrs_ray.errors import HandlerError, UsageError
 from tests.actors.conftest import Stage
 from tests.actors.recording import BatchRecorder, HookRecorder, Note, eventually
 
@@ -310,6 +310,37 @@ def test_each_live_option_of_a_mode_is_taken_over_and_so_is_the_mode(stage: Stag
         scene.apply()
         scene.done()
         assert before == scene.who()
+
+
+def test_what_is_put_aside_before_and_after_a_change_is_all_put_aside(stage: Stage) -> None:
+    """Under one epoch: workers that are made anew go on numbering where the former ones were."""
+    options = {"processing": "by_key", "failure_policy": "quarantine", "attempts_max": 1}
+    with scene_on(stage, **options) as scene:
+        put_aside = set(scene.done("bad", 30))
+        before = scene.who()
+        scene.apply(groups={"g": {"processing": {"parallelism": 4}, "attempts_max": 2}})
+        for _ in range(2):
+            bad = scene.done("bad", 5)
+            put_aside |= set(bad)
+            assert len(scene.notes("begun", bad)) == 10, "each is tried twice now"
+        keys = [one.key.decode() for one in scene.group.quarantine.list() if one.key]
+        assert sorted(keys) == sorted(put_aside)
+        assert scene.who() == before
+
+
+def test_a_running_group_gets_a_quarantine(stage: Stage) -> None:
+    with scene_on(stage, attempts_max=1) as scene:
+        before = scene.who()
+        scene.done()
+        changed = {"processing": "by_key", "failure_policy": "quarantine"}
+        scene.apply(groups={"g": changed})
+        bad = scene.done("bad", 5)
+        keys = [one.key.decode() for one in scene.group.quarantine.list() if one.key]
+        assert sorted(keys) == sorted(bad) and scene.who() == before
+        # What is put aside must not be forgotten: another place for it, or none, is refused.
+        with pytest.raises(UsageError, match="quarantine_queue"):
+            scene.apply()
+        scene.done()
 
 
 def consumer_sees(scene: Scene) -> list[GroupConfig]:

@@ -125,6 +125,19 @@ def test_a_default_of_a_mode_that_later_code_has_changed_is_not_taken() -> None:
     assert again.groups["g"].processing == ByKey(parallelism=4, lookahead_records=77)
 
 
+def test_a_document_of_before_the_modes_is_refused_in_one_line() -> None:
+    """It has all old options, said or not: nobody wants to read a line for each of them."""
+    document = json.loads(encode(topology()))
+    group = document["values"]["groups"]["g"]
+    del group["processing"]
+    group |= {**VALUES, "parallelism": None}
+    with pytest.raises(
+        ConfigError, match=r"that an earlier version wrote: groups\.g has"
+    ) as caught:
+        decode(json.dumps(document).encode())
+    assert "\n" not in str(caught.value) and "deploy under another name" in str(caught.value)
+
+
 # --- what cannot be written -----------------------------------------------------------------------
 
 
@@ -364,6 +377,14 @@ def test_a_mode_with_one_message_in_hand_comes_and_goes_with_new_consumers() -> 
         assert Effect.NEW_CONSUMERS in changes
         old, new = (topology(processing=one).groups["g"] for one in (before, after))
         assert Effect.NEW_CONSUMERS in who_reacts(old, new)
+
+
+def test_a_group_gets_its_first_quarantine_live_and_keeps_it() -> None:
+    before = topology(processing="by_key")
+    after = topology(processing="by_key", failure_policy="quarantine")
+    assert all(found.allowed for found in before.diff(after))
+    refused = [found.option for found in after.diff(before) if not found.allowed]
+    assert "groups.g.quarantine_queue" in refused
 
 
 def test_every_option_of_a_mode_is_an_option() -> None:
