@@ -298,7 +298,7 @@ def test_each_live_option_of_a_mode_is_taken_over_and_so_is_the_mode(stage: Stag
     with scene_on(stage) as scene:
         before = scene.who()
         for (kind, name), (mode, others, see) in MODES.items():
-            scene.apply(groups={"g": {**others, "processing": kind()}})
+            scene.apply(groups={"g": {"processing": kind()}})
             scene.done()
             wanted = scene.base.changed(groups={"g": {**others, "processing": mode}})
             found = scene.topology.apply(wanted)
