@@ -100,8 +100,11 @@ def read_environment(
             continue
         here = table
         for part in place[:-1]:
-            here[part] = here.get(part, {}) if part != MODE_OF else _with_mode(here.get(part, {}))
+            inner = here.get(part, {})
+            here[part] = _with_mode(inner) if part == MODE_OF else inner
             here = here[part]
+            if not isinstance(here, dict):
+                raise ConfigError(f"{variable}: another variable says {inner!r} for all of {part}")
         here[place[-1]] = _value(text, field.annotation if field is not None else None)
         for end in range(1, len(place) + 1):
             origins.setdefault(place[:end], variable)
