@@ -25,16 +25,15 @@ from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, StoreUnavailable, UnknownMember
-from pxrs_ray.group.events import Assignment, Progress
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UnknownMember
+from pxrs_ray.group.events import Assignment, Progress, Reply
+from pxrs_ray.group.member_lease import WAIT_PART
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 from pxrs_ray.supervision.restart_rules import RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor, within
 
 logger = logging.getLogger(__name__)
 
-WATCH_WAIT_MS = 10_000
-AT_ONCE_S = 0.001
 RELEASE_GATHER_S = 0.002
 # A loop that failed begins again; after so many faults in a row the member is given up.
 LOOPS = RestartRules(pause_first_s=0.05, pause_most_s=1.0, faults_max=8, quiet_s=10.0)
@@ -61,8 +60,7 @@ class GroupMember:
         self.reading: Fetcher | SourceFetcher = (
             Fetcher(self, hooks) if spec.source is None else SourceFetcher(self, hooks, spec.source)
         )
-        self.lease = MemberLeaseView()
-        self._heartbeat_wake = asyncio.Event()
+        self.lease = MemberLeaseView(spec.config.lease_ttl_seconds)
         self._commit_wake = asyncio.Event()
         self._release_wake = asyncio.Event()
         self._committed = asyncio.Condition()
@@ -75,11 +73,6 @@ class GroupMember:
         self.ended = asyncio.Event()
         self._refusals = FenceReports(self._tell_refused, self.ended)
 
-    @property
-    def lease_s(self) -> float:
-        """How long this member may be silent."""
-        return self.session.lease_ms / 1_000 or self.spec.config.lease_ttl_seconds
-
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, assignment: Assignment | None) -> None:
@@ -87,12 +80,10 @@ class GroupMember:
 
         Nobody knows here when that was decided: the lease begins with the first answer.
         """
-        self._heartbeat_wake.set()
         if assignment is not None:
             self._assigned(assignment)
         loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "heartbeat": self._heartbeat_loop,
-            "watch": self._watch_loop,
             "commit": self._commit_loop,
             "release": self._release_loop,
             "refusals": self._refusals.loop,
@@ -141,10 +132,8 @@ class GroupMember:
     # --- ownership ------------------------------------------------------------------------------
 
     def _assigned(self, assignment: Assignment) -> None:
-        paused, lease_ms = self.session.paused, self.session.lease_ms
+        paused = self.session.paused
         self._apply(self.session.assign(assignment))
-        if self.session.lease_ms != lease_ms:
-            self._heartbeat_wake.set()
         if paused != self.session.paused:
             self.reading.wake()
 
@@ -195,66 +184,42 @@ class GroupMember:
             self._idle.set()
 
     async def _heartbeat_loop(self) -> None:
-        due_s = time.monotonic() + self.lease_s / 3
+        """Always one request: it renews the lease, and is answered when there is news for us."""
         while not self.ended.is_set():
-            # From one to the next, however long the answer takes: a lease is three of them.
-            left_s = min(self.lease_s / 3, due_s - time.monotonic())
+            session, sent_s = self.session, time.monotonic()
             try:
-                await within(max(AT_ONCE_S, left_s), self._heartbeat_wake.wait())
-            except TimeoutError:
-                pass
-            self._heartbeat_wake.clear()
-            sent_s = time.monotonic()
-            due_s = sent_s + self.lease_s / 3
-            session = self.session
-            try:
-                assignment = await self._call(
-                    "heartbeat",
-                    session.member,
-                    session.incarnation,
-                    session.seen,
-                    timeout_s=self.lease_s / 2,
-                )
+                reply = await self._heartbeat(session)
             except UnknownMember:
                 await self._rejoin(session)
             except DeadlineExceeded:
-                continue
-            except StoreUnavailable:
-                # We are heard; what is new for us waits for the registry, and binds nobody yet.
-                self._heard(session, sent_s)
+                pass
             else:
-                if assignment is not None and session is self.session:
-                    self._assigned(assignment)
-                self._heard(session, sent_s)
+                if session is self.session:
+                    if reply.assignment is not None:
+                        self._assigned(reply.assignment)
+                    # Obeyed: another lease begins, when this left and not when it was answered.
+                    self.lease.answered(sent_s, reply.lease_ms / 1_000)
+                continue
+            if session is self.session:
+                # Not heard. Whatever refuses us at once is not asked without a pause.
+                pause_s = sent_s + self.lease.length_s * WAIT_PART - time.monotonic()
+                await asyncio.sleep(max(0.0, pause_s))
 
-    def _heard(self, session: ConsumerSession, sent_s: float) -> None:
-        """What left at `sent_s` was answered, and obeyed: another lease begins there."""
-        if session is self.session:
-            self.lease.answered(sent_s, self.lease_s)
+    async def _heartbeat(self, session: ConsumerSession) -> Reply:
+        wait_ms = int(self.lease.wait_s() * 1_000)
+        reply: Reply = await self._call(
+            "heartbeat",
+            session.member,
+            session.incarnation,
+            session.seen,
+            wait_ms,
+            timeout_s=self.lease.length_s / 2,
+        )
+        return reply
 
     def holds(self, session: ConsumerSession, partition: PartitionId, epoch: Epoch) -> bool:
         """Whether a partition is surely ours under this epoch now. From any thread."""
         return session.holds(partition, epoch) and not self.lease.is_over()
-
-    async def _watch_loop(self) -> None:
-        while not self.ended.is_set():
-            session = self.session
-            try:
-                assignment = await self._call(
-                    "watch",
-                    session.member,
-                    session.incarnation,
-                    session.seen,
-                    WATCH_WAIT_MS,
-                    timeout_s=WATCH_WAIT_MS / 1_000 + 5,
-                )
-            except UnknownMember:
-                await self._rejoin(session)
-            except DeadlineExceeded:
-                continue
-            else:
-                if assignment is not None and session is self.session:
-                    self._assigned(assignment)
 
     async def _rejoin(self, lost: ConsumerSession) -> None:
         """Drop what the lost membership held, and join again, once for all loops that notice."""
@@ -268,7 +233,6 @@ class GroupMember:
                 self.ended.set()
                 return
             logger.warning("%s lost its membership, joins again", self.name)
-            sent_s = time.monotonic()
             try:
                 incarnation, assignment = await self._call(
                     "join", lost.member, self._token, lost.incarnation
@@ -284,7 +248,6 @@ class GroupMember:
             self._hooks.rejoined(incarnation)
             if assignment is not None:
                 self._assigned(assignment)
-            self._heard(self.session, sent_s)
 
     # --- progress -------------------------------------------------------------------------------
 

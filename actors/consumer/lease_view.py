@@ -25,8 +25,8 @@ class MemberLeaseView:
     """One member's lease. `answered` and `renewal` are for its event loop, the rest for any
     thread."""
 
-    def __init__(self) -> None:
-        self._lease = MemberLease()
+    def __init__(self, length_s: float) -> None:
+        self._lease = MemberLease(length_s)
         # The same moment, in one place more: what is read for each message is one attribute.
         self._begin_until_s = self._lease.until_s
         self._renewed = asyncio.Event()
@@ -41,6 +41,15 @@ class MemberLeaseView:
         self._lease.answered(sent_s, lease_s)
         self._begin_until_s = self._lease.until_s
         self._renewed.set()
+
+    @property
+    def length_s(self) -> float:
+        """How long a lease is, as far as we know."""
+        return self._lease.length_s
+
+    def wait_s(self) -> float:
+        """For how long the coordinator may keep the next heartbeat until it has news."""
+        return self._lease.wait_s(time.monotonic())
 
     def is_over(self) -> bool:
         """Whether others may own by now what was ours."""

@@ -16,7 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from pxrs_ray.actors.coordinator.deferred_events import DeferredEvents
 from pxrs_ray.actors.coordinator.group_supervision import (
@@ -25,6 +28,7 @@ from pxrs_ray.actors.coordinator.group_supervision import (
     Shell,
     shown,
 )
+from pxrs_ray.actors.coordinator.heartbeat_waits import HeartbeatWaits
 from pxrs_ray.actors.coordinator.store_leases import renew_leases
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import Clock
@@ -42,7 +46,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.group.counters import GroupCounters
 from pxrs_ray.group.decision import refusal_after
 from pxrs_ray.group.events import (
-    Assignment,
+    AssignmentChanged,
     Decision,
     Dismiss,
     Effect,
@@ -56,18 +60,15 @@ from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
 from pxrs_ray.json_logging import tell_changes
-from pxrs_ray.model import Generation, MemberId, Outcome, Snapshot
+from pxrs_ray.model import Outcome, Snapshot
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.registry_watch import notice_ms
-from pxrs_ray.supervision.supervisor import within
 
 logger = logging.getLogger(__name__)
 
 BATCH_RECORDS_MAX = 1_024
 SWEEP_MS_MAX = 1_000
 TICK_MS_MIN = 5
-TOLD_LOOK_S = 0.005
-WATCH_AGAIN_S = 1.0
 # The history is trimmed when it has grown by this part of what is to be kept.
 TRIM_PART = 10
 # A refusal changes nothing. Any other error of a decision leaves memory in doubt.
@@ -108,8 +109,7 @@ class GroupRuntime:
         self._changes = asyncio.Event()
         self._afterwards = DeferredEvents()
         self._writing_since_ms: int | None = None
-        self._watchers: dict[MemberId, asyncio.Event] = {}
-        self._seen: dict[MemberId, tuple[Generation, int]] = {}
+        self._waits = HeartbeatWaits()
         self._life = GroupSupervision(
             group,
             (self._write_loop, self._tick_loop, self._renew_loop),
@@ -141,8 +141,7 @@ class GroupRuntime:
         epochs = {row.partition: row.epoch for row in self.core.state.rows if row.epoch}
         self._controller.fence(self.group, epochs)
         self._changes.set()
-        for member in list(self._watchers):
-            self._wake_watcher(member)
+        self._waits.all_changed()
 
     def _is_over(self, error: BaseException) -> bool:
         if isinstance(error, CoordinatorDeposed):
@@ -170,17 +169,19 @@ class GroupRuntime:
         answer does); StoreCorrupted when the group is halted; DeadlineExceeded, which says to ask
         again, when it has failed and is not well in time.
         """
-        return await self._submit(event, None)
+        return await self._retried(lambda: self._answer(event))
 
-    async def hear(self, heartbeat: Heartbeat, wait_s: float) -> Reply:
-        """As `submit`, but never waits long for the registry: being heard rests on no record.
+    async def heartbeat(self, heartbeat: Heartbeat, wait_s: float) -> Reply:
+        """Renew a member's lease; answer when it has an assignment that it has not seen.
 
-        Raises StoreUnavailable when there is news for the member that is not durable in time; its
-        lease has begun anew all the same.
+        After `wait_s` it is answered without one, also where the newest is not durable: that it
+        was heard rests on no record. The lease counts from the beginning of this call. Raises as
+        `submit` does, and DeadlineExceeded when a refusal is not durable in time.
         """
-        return await self._submit(heartbeat, wait_s)
+        end_s = time.monotonic() + wait_s
+        return await self._retried(lambda: self._news(heartbeat, end_s))
 
-    async def _submit(self, event: Event, wait_s: float | None) -> Reply:
+    async def _retried(self, answer: Callable[[], Awaitable[Reply]]) -> Reply:
         end_s = 0.0
         while True:
             if not self._life.is_well:
@@ -189,14 +190,42 @@ class GroupRuntime:
             if self.halted is not None:
                 raise self.halted
             try:
-                return await self._answer(event, wait_s)
+                return await answer()
             except _Interrupted:
                 continue
 
-    async def _answer(self, event: Event, wait_s: float | None) -> Reply:
+    async def _answer(self, event: Event) -> Reply:
+        decision = await self._decide(event, lambda: self.core.handle(event, self._clock.now()))
+        await self.durable(decision.after)
+        assert decision.reply is not None
+        return decision.reply
+
+    async def _news(self, heartbeat: Heartbeat, end_s: float) -> Reply:
+        look = partial(self.core.handle, heartbeat, self._clock.now())
+        while True:
+            decision = await self._decide(heartbeat, look, end_s)
+            self._waits.note_seen(heartbeat.member, heartbeat.seen)
+            reply, left_s = decision.reply, max(0.0, end_s - time.monotonic())
+            assert reply is not None
+            try:
+                if reply.assignment is not None:
+                    await self._durable(decision.after, left_s)
+                    return reply
+                await self._waits.change(heartbeat.member, left_s)
+            except (TimeoutError, StoreUnavailable):
+                return replace(reply, assignment=None)
+            if not self._life.is_well:
+                raise _Interrupted
+            # To have waited is no sign of life: from here on the lease is not renewed.
+            look = partial(self.core.news, heartbeat, reply.lease_ms)
+
+    async def _decide(
+        self, event: Event, decide: Callable[[], Decision], end_s: float | None = None
+    ) -> Decision:
         try:
-            decision = self.core.handle(event, self._clock.now())
+            decision = decide()
         except Fenced as refused:
+            wait_s = None if end_s is None else max(0.0, end_s - time.monotonic())
             try:
                 await self._durable(refusal_after(refused, self.core.records_emitted), wait_s)
             except StoreUnavailable as error:
@@ -214,9 +243,7 @@ class GroupRuntime:
         except BaseException as error:
             self._life.fail(error)
             raise _Interrupted from error
-        await self._durable(decision.after, wait_s)
-        assert decision.reply is not None
-        return decision.reply
+        return decision
 
     async def durable(self, after: int) -> None:
         """Return when that many records are durable."""
@@ -254,31 +281,7 @@ class GroupRuntime:
 
     async def told(self, timeout_s: float) -> bool:
         """Return when every live member has its newest assignment; False when that takes longer."""
-        end_s = asyncio.get_running_loop().time() + timeout_s
-        generation = self.core.state.generation
-        while any(
-            self._seen.get(slot.member.member, (0, 0)) < (generation, slot.sequence)
-            for slot in self.core.live_slots()
-        ):
-            if asyncio.get_running_loop().time() > end_s:
-                return False
-            await asyncio.sleep(TOLD_LOOK_S)
-        return True
-
-    async def watch(self, heartbeat: Heartbeat, wait_ms: int) -> Assignment | None:
-        """The member's assignment when it is newer than what it has seen, waiting for one."""
-        member = heartbeat.member
-        self._seen[member] = heartbeat.seen
-        try:
-            newest = (await self.hear(heartbeat, wait_ms / 1_000)).assignment
-            if newest is not None:
-                return newest
-            event = self._watchers.setdefault(member, asyncio.Event())
-            event.clear()
-            await within(wait_ms / 1_000, event.wait())
-            return (await self.hear(heartbeat, WATCH_AGAIN_S)).assignment
-        except (TimeoutError, StoreUnavailable):
-            return None
+        return await self._waits.told(lambda: self.core, timeout_s)
 
     def _take(self, event: Event | None, decision: Decision) -> None:
         if decision.records:
@@ -286,7 +289,8 @@ class GroupRuntime:
             self._wake.set()
             tell_changes(self.group, decision.records)
         self.tally.note(event, decision)
-        self.tally.note_hand_overs(decision, self._clock.now().monotonic_ms)
+        now_ms = self._clock.now().monotonic_ms
+        self.tally.note_hand_overs(self.core.state.revoking, decision, now_ms)
         if decision.effects:
             effects = decision.effects
             # Also a decision without records may rest on earlier ones that are not durable yet.
@@ -302,16 +306,10 @@ class GroupRuntime:
                 case FenceReaders():
                     self._controller.fence(self.group, dict(effect.epochs))
                 case Dismiss():
-                    self._seen.pop(effect.member, None)
-                    self._wake_watcher(effect.member)
+                    self._waits.ended(effect.member)
                     self._controller.dismissed(self.group, effect)
-                case Assignment():
-                    self._wake_watcher(effect.member)
-
-    def _wake_watcher(self, member: MemberId) -> None:
-        watcher = self._watchers.pop(member, None)
-        if watcher is not None:
-            watcher.set()
+                case AssignmentChanged():
+                    self._waits.changed(effect.member)
 
     # --- the store ------------------------------------------------------------------------------
 

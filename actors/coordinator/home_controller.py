@@ -35,6 +35,7 @@ from pxrs_ray.topology.homes import (
     place_to_move_to,
     settle,
 )
+from pxrs_ray.topology.move_plan import REGISTRY_REMEDY, registry_stays_behind
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class HomeController:
         self._writing = asyncio.Lock()
         self._supervisor = Supervisor("homes")
         self._troubles: dict[int, str] = {}
+        self._registry_goes = ""
         self._placing: dict[int, asyncio.Task[None]] = {}
         self._moving: set[int] = set()
 
@@ -156,6 +158,7 @@ class HomeController:
             if found.waits or self._has_to_look(nodes):
                 nodes = await self._watch.looked(nodes)
                 found = self._settled(nodes)
+            await self._look_at_registry(nodes)
             # And no other slot: a move that ends meanwhile has written a home, which holds.
             before = self.homes.slots
             new = {s: home for s, home in found.homes.slots.items() if before.get(s) != home}
@@ -163,6 +166,24 @@ class HomeController:
             self._pool.wait_for(found.waits)
             for slot in found.starts:
                 self._begin_placing(slot, found.homes.slots[slot])
+
+    async def _look_at_registry(self, nodes: list[NodeSeen]) -> None:
+        """Report a registry that is a file on a host that goes: nobody moves it."""
+        home = self.homes.registry
+        going = [n for n in nodes if home is not None and n.node == home.node and n.draining]
+        if not going:
+            self._registry_goes = ""
+            return
+        nodes = await self._watch.looked(nodes)  # another node may have the same disk
+        if not registry_stays_behind(self.homes, going[0], nodes):
+            self._registry_goes = ""
+        elif not self._registry_goes:
+            self._registry_goes = (
+                f"the registry is a file on {home}, which is drained, and its coordinator stays "
+                "with it: once the host is gone nothing is committed or taken over until it is "
+                f"back. {REGISTRY_REMEDY}"
+            )
+            logger.error("%s", self._registry_goes)
 
     def _settled(self, nodes: list[NodeSeen]) -> Settled:
         in_memory = self._in_memory()
@@ -262,7 +283,7 @@ class HomeController:
 
     def problems(self) -> list[str]:
         """What keeps buffers from being at home, except waiting."""
-        away = [self._watch.problem] if self._watch.problem else []
+        away = [why for why in (self._watch.problem, self._registry_goes) if why]
         return away + [f"buffer {slot}: {why}" for slot, why in sorted(self._troubles.items())]
 
     async def close(self) -> None:

@@ -26,13 +26,13 @@ from pxrs_ray.group.events import (
     Prepared,
     Progress,
     Release,
+    Reply,
 )
 from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Outcome, PartitionId
 
-HEARD_WAIT_S = 1.0
-CALLS = frozenset(
-    ("join", "heartbeat", "watch", "commit", "release", "prepared", "leave", "refused")
-)
+# A heartbeat waits here for so much of its member's lease at most, whatever it asks for.
+WAIT_PART_MOST = 1 / 3
+CALLS = frozenset(("join", "heartbeat", "commit", "release", "prepared", "leave", "refused"))
 # Of each partition: itself, epoch, checkpoint; then attempts and detail, where there are any.
 Row = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, int, str]
 
@@ -85,21 +85,16 @@ class MemberApi:
         return crew.rejoining(member, actor)
 
     async def heartbeat(
-        self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int]
-    ) -> Assignment | None:
-        """Renew a lease; the assignment comes along when the member has not seen it.
-
-        Raises StoreUnavailable when the lease is renewed and news for it waits for the registry.
-        """
-        lease_ms = self._host.core.settings.lease_ms
-        wait_s = min(HEARD_WAIT_S, lease_ms / 10_000)
-        return (await self._host.hear(Heartbeat(member, incarnation, seen), wait_s)).assignment
-
-    async def watch(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int], wait_ms: int
-    ) -> Assignment | None:
-        """Wait for an assignment that is newer than `seen`."""
-        return await self._host.watch(Heartbeat(member, incarnation, seen), wait_ms)
+    ) -> Reply:
+        """Renew a lease from now on, and wait for an assignment that is newer than `seen`.
+
+        It is answered as soon as there is one, without one after `wait_ms`; see
+        `GroupRuntime.heartbeat`.
+        """
+        lease_s = self._host.core.settings.lease_ms / 1_000
+        wait_s = min(wait_ms / 1_000, lease_s * WAIT_PART_MOST)
+        return await self._host.heartbeat(Heartbeat(member, incarnation, seen), wait_s)
 
     async def commit(
         self, member: MemberId, incarnation: Incarnation, rows: Sequence[Row]

@@ -78,7 +78,6 @@ class ConsumerSession:
         self.seen: tuple[Generation, int] = (0, 0)
         self.paused = False
         self.leaving = False
-        self.lease_ms = 0
         self.holdings: dict[PartitionId, Holding] = {}
         self.preparing: set[PartitionId] = set()
         # Up to which epoch each partition is known to be over: an assignment that was decided
@@ -94,7 +93,6 @@ class ConsumerSession:
         self.seen = (assignment.generation, assignment.sequence)
         self.paused = assignment.paused
         self.leaving = assignment.leaving
-        self.lease_ms = assignment.lease_ms
         grants = [g for g in assignment.grants if g.epoch > self._over.get(g.partition, -1)]
         granted = {grant.partition: grant for grant in grants}
         # A partition that comes back under another epoch is dropped and begun anew: what was

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 
 from pxrs_ray.group.events import (
-    Assignment,
     Configure,
     Decision,
     Died,
@@ -61,13 +61,13 @@ class GroupCounters:
             elif not isinstance(record, MemberWrite):
                 self._note_move(record.kind, record.partition, record.at_ms)
 
-    def note_hand_overs(self, decision: Decision, now_ms: int) -> None:
+    def note_hand_overs(
+        self, revoking: Iterable[PartitionId], decision: Decision, now_ms: int
+    ) -> None:
         """Measure the time from when an owner is asked for a partition to when the next one has
-        it."""
-        for effect in decision.effects:
-            if isinstance(effect, Assignment):
-                for partition in effect.revoking:
-                    self._asked_ms.setdefault(partition, now_ms)
+        it. `revoking` are all that are asked back after this decision."""
+        for partition in revoking:
+            self._asked_ms.setdefault(partition, now_ms)
         for record in decision.records:
             if isinstance(record, Write) and record.kind is WriteKind.CLAIM:
                 asked_ms = self._asked_ms.pop(record.partition, None)

@@ -9,7 +9,15 @@ from __future__ import annotations
 from pxrs_ray.clock import Instant
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError
 from pxrs_ray.group.event_checks import harmless
-from pxrs_ray.group.events import Assignment, Decision, Dismiss, Effect, FenceReaders, Reply
+from pxrs_ray.group.events import (
+    Assignment,
+    AssignmentChanged,
+    Decision,
+    Dismiss,
+    Effect,
+    FenceReaders,
+    Reply,
+)
 from pxrs_ray.group.group_state import GroupSettings, GroupState, MemberState, Preparation
 from pxrs_ray.group.transitions import MemberEvent, MemberPhase
 from pxrs_ray.model import (
@@ -44,7 +52,6 @@ def assignment_of(state: GroupState, settings: GroupSettings, member: MemberId) 
         settings.paused,
         slot.phase is MemberPhase.LEAVING,
         state.to_prepare(member) if state.preparing else (),
-        settings.lease_ms,
     )
 
 
@@ -209,13 +216,11 @@ class DecisionBuilder:
                 self.forget(slot.member, self.cause, clean=True)
 
     def decide(self, reply: Reply | None, records_before: int) -> Decision:
-        """The decision: everybody whose assignment changed is told the whole of it."""
+        """The decision: everybody whose assignment changed is to be told."""
         if self._fenced:
             self._effects.insert(0, FenceReaders(self._fenced))
         self._effects.extend(
-            assignment_of(self.state, self.settings, name)
-            for name in self._touched
-            if name in self.state.members
+            AssignmentChanged(name) for name in self._touched if name in self.state.members
         )
         after = records_before + len(self.records)
         return Decision(tuple(self.records), reply, tuple(self._effects), after)

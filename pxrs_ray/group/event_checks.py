@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, get_type_hints
 
-from pxrs_ray.errors import UsageError
+from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.group.events import (
     Commit,
     Configure,
@@ -26,7 +26,7 @@ from pxrs_ray.group.events import (
     Release,
     Seek,
 )
-from pxrs_ray.model import Member
+from pxrs_ray.model import Member, Offset, PartitionId
 from pxrs_ray.store.rules import ATTEMPTS_MAX, NUMBER_MAX, check_detail, check_member
 
 MILLISECONDS_MAX = 10 * 366 * 24 * 3_600_000
@@ -52,6 +52,15 @@ def check_event(event: Event) -> None:
             for partition, offset in event.offsets.items():
                 if offset >= 0:  # below is refused with the partition's own words
                     _check_number(f"partition {partition}: offset", offset)
+
+
+def check_offsets(offsets: Mapping[PartitionId, Offset], group: str, partitions: int) -> None:
+    """Raise NotFound for a partition that `group` has not, UsageError for an impossible offset."""
+    for partition, offset in offsets.items():
+        if not 0 <= partition < partitions:
+            raise NotFound(f"group {group} has partitions 0 to {partitions - 1}, not {partition}")
+        if offset < 0:
+            raise UsageError(f"cannot seek partition {partition} to offset {offset}: below 0")
 
 
 def _check_rows(rows: Iterable[Progress]) -> None:

@@ -37,7 +37,11 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A member is alive and has seen its assignment up to (generation, sequence)."""
+    """A member is alive and has seen its assignment up to (generation, sequence).
+
+    The lease that it renews counts from when it came, however long it then waits for an answer:
+    waiting is no sign of life.
+    """
 
     member: MemberId
     incarnation: Incarnation
@@ -195,8 +199,7 @@ class Assignment:
     `revoke_deadline_ms` have passed. A partition it holds that is not in `grants` at the very same
     epoch is lost: it must be dropped at once, and nothing may be committed for it. `preparing` are
     partitions that will be granted next: the member loads what it needs for them and answers
-    `Prepared`, while their owner goes on; it has no right to them yet. `lease_ms` is the longest
-    silence that is forgiven.
+    `Prepared`, while their owner goes on; it has no right to them yet.
     """
 
     generation: Generation
@@ -209,7 +212,13 @@ class Assignment:
     paused: bool = False
     leaving: bool = False
     preparing: tuple[Grant, ...] = ()
-    lease_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentChanged:
+    """This member has a newer assignment: answer its heartbeat, if one waits."""
+
+    member: MemberId
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +238,7 @@ class FenceReaders:
     epochs: Mapping[PartitionId, Epoch]
 
 
-Effect = Assignment | Dismiss | FenceReaders
+Effect = AssignmentChanged | Dismiss | FenceReaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +246,14 @@ class Reply:
     """The answer to the caller of an event.
 
     `outcomes` has one entry a row for Commit and Release. `assignment` is there when the caller
-    of a Heartbeat or Join has not seen its newest one.
+    of a Heartbeat or Join has not seen its newest one. `lease_ms` answers a Heartbeat: for how
+    long its member may be silent, counted from when the heartbeat came.
     """
 
     generation: Generation
     outcomes: tuple[Outcome, ...] = ()
     assignment: Assignment | None = None
+    lease_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

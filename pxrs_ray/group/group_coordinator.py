@@ -23,7 +23,7 @@ from pxrs_ray.clock import Instant
 from pxrs_ray.errors import Fenced, NotFound, UnknownMember, UsageError
 from pxrs_ray.group.assignors import assign
 from pxrs_ray.group.decision import DecisionBuilder, assignment_of
-from pxrs_ray.group.event_checks import check_event
+from pxrs_ray.group.event_checks import check_event, check_offsets
 from pxrs_ray.group.events import (
     Assignment,
     Commit,
@@ -139,16 +139,26 @@ class GroupCoordinator:
         """The member's newest assignment. Only as durable as `records_emitted` says."""
         return assignment_of(self.state, self.settings, member)
 
+    def news(self, heartbeat: Heartbeat, lease_ms: int) -> Decision:
+        """What a heartbeat is answered now that came earlier, and was given `lease_ms` then.
+
+        It raises what `handle` raises, but renews no lease: its member may have died since.
+        """
+        self.state.check_leading(heartbeat.seen[0], ())
+        slot = self._slot(heartbeat.member, heartbeat.incarnation)
+        reply = Reply(self.state.generation, lease_ms=lease_ms)
+        if heartbeat.seen >= (self.state.generation, slot.sequence):
+            return Decision(reply=reply)
+        reply = replace(reply, assignment=self.assignment(heartbeat.member))
+        return Decision(reply=reply, after=self.records_emitted)
+
     def live_slots(self) -> list[MemberState]:
         """The members whose leases run."""
         return [s for s in self.state.members.values() if s.phase is not MemberPhase.AWAY]
 
     def next_wake_ms(self) -> int | None:
         """The monotonic moment of the next lease end or deadline; None when nothing is pending."""
-        ends = [slot.until_ms for slot in self.state.members.values()]
-        ends.extend(self.state.revoking.values())
-        ends.extend(p.deadline_ms for p in self.state.preparing.values() if not p.ready)
-        return min(ends, default=None)
+        return self.state.next_end_ms()
 
     def _draft(self, now: Instant, cause: str) -> DecisionBuilder:
         return DecisionBuilder(self.state, self.settings, now, cause)
@@ -228,11 +238,8 @@ class GroupCoordinator:
 
     def _heartbeat(self, event: Heartbeat, now: Instant) -> Decision:
         self.state.check_leading(event.seen[0], ())
-        slot = self._heard(event.member, event.incarnation, now)
-        if event.seen >= (self.state.generation, slot.sequence):
-            return Decision(reply=Reply(self.state.generation))
-        reply = Reply(self.state.generation, assignment=self.assignment(event.member))
-        return Decision(reply=reply, after=self.records_emitted)
+        self._heard(event.member, event.incarnation, now)
+        return self.news(event, self.settings.lease_ms)
 
     def _leave(self, event: Leave, now: Instant) -> Decision:
         name = event.member
@@ -383,14 +390,7 @@ class GroupCoordinator:
         return self._decide(draft, Reply(self.state.generation))
 
     def _seek(self, event: Seek, now: Instant) -> Decision:
-        for partition, offset in event.offsets.items():
-            if not 0 <= partition < len(self.state.rows):
-                raise NotFound(
-                    f"group {self.state.group} has partitions 0 to {len(self.state.rows) - 1}, "
-                    f"not {partition}"
-                )
-            if offset < 0:
-                raise UsageError(f"cannot seek partition {partition} to offset {offset}: below 0")
+        check_offsets(event.offsets, self.state.group, len(self.state.rows))
         draft = self._draft(now, event.cause)
         for partition, offset in event.offsets.items():
             self.state.seeks[partition] = (offset, event.cause)

@@ -272,6 +272,13 @@ class GroupState:
             slot.phase = phase
         return phase
 
+    def next_end_ms(self) -> int | None:
+        """The next end of a lease or deadline; None when there is none."""
+        ends = [slot.until_ms for slot in self.members.values()]
+        ends.extend(self.revoking.values())
+        ends.extend(p.deadline_ms for p in self.preparing.values() if not p.ready)
+        return min(ends, default=None)
+
     def forgive_ms(self, gap_ms: int) -> None:
         """Move every lease and deadline by time in which nobody could be heard."""
         for slot in self.members.values():

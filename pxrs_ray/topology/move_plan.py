@@ -28,6 +28,10 @@ STOP_AND_START_MOST_MS = 10_000
 # A busy disk, or a wire that others use, makes so many times less than is said of it.
 BUSY = 4
 NODE_CHARS_MIN = 6
+REGISTRY_REMEDY = (
+    "Bring the registry to a server first: `pxrs down FILE`, `pxrs store copy sqlite:///... URL`, "
+    "`store = URL` in the topology file, `pxrs up FILE`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +162,23 @@ def check_may_go(topology: str, homes: Homes, node: NodeSeen, nodes: Sequence[No
             f"host {node.host} is the last node that stays: nothing on it can go anywhere. Add a "
             "node first"
         )
+    if homes.registry is not None and registry_stays_behind(homes, node, nodes):
+        raise UsageError(
+            f"the registry of {topology} is a file on {homes.registry}, and its coordinator stays "
+            f"with it: this host cannot be drained. {REGISTRY_REMEDY}"
+        )
+
+
+def registry_stays_behind(homes: Homes, going: NodeSeen, nodes: Sequence[NodeSeen]) -> bool:
+    """Whether the registry is a file on a node that goes, and on the disk of none that stays.
+
+    On a disk that nodes share it is not: the coordinator goes where that disk is shown.
+    """
     home = homes.registry
-    if home is None or home.node != node.node:
-        return
-    if any(each.disk == home.disk for each in others):
-        return  # on a disk that they share: the coordinator goes where it is shown
-    raise UsageError(
-        f"the registry of {topology} is a file on {home}, and its coordinator stays with it: this "
-        "host cannot be drained. Bring the registry to a server first: `pxrs down FILE`, "
-        "`pxrs store copy sqlite:///... URL`, `store = URL` in the topology file, `pxrs up FILE`"
-    )
+    if home is None or home.node != going.node:
+        return False
+    others = [each for each in nodes if each.node != going.node and not each.draining]
+    return not any(each.disk == home.disk for each in others)
 
 
 def plan_leaving(

@@ -103,7 +103,7 @@ class Door:
         try:
             await asyncio.wait_for(target(name, *arguments), 0.02)
         except TimeoutError:
-            return None  # a watch that waits for news, a pause that waits for members
+            return None  # a heartbeat that waits for news, a pause that waits for members
         except PxrsError as error:
             return error
         return None
@@ -132,7 +132,7 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
                 if error is not None:
                     assert door.everything() == before
                 # The group is well all the same, and was never loaded again.
-                await door.desk.call("heartbeat", "a", 1, (0, 0))
+                await door.desk.call("heartbeat", "a", 1, (0, 0), 0)
                 assert door.host.problem == "" and not door.controller.ended
             finally:
                 await door.host.close()

@@ -275,16 +275,16 @@ def test_a_fault_that_stays_is_tried_again_with_longer_pauses_and_told_to_those_
     play(World("memory:"), scene)
 
 
-def test_a_watch_hears_of_the_group_that_was_loaded_again() -> None:
+def test_a_heartbeat_that_waits_hears_of_the_group_that_was_loaded_again() -> None:
     async def scene(world: World) -> None:
         host = world.hosts["sick"]
         first = (await host.submit(Join((Member("a", 1),)))).assignment
         assert first is not None
         beat = Heartbeat("a", 1, (first.generation, first.sequence))
-        watching = asyncio.ensure_future(host.watch(beat, 10_000))
+        waiting = asyncio.ensure_future(host.heartbeat(beat, 10.0))
         await asyncio.sleep(0.01)
         Broken(host, "_until_tick_ms", lambda: RuntimeError("a fault"), 1)
-        newer = await watching
+        newer = (await waiting).assignment
         assert newer is not None and newer.generation == first.generation + 1
         assert newer.grants == first.grants
 

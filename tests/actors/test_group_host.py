@@ -163,49 +163,85 @@ def test_an_idle_group_writes_nothing_but_keep_alives() -> None:
     play(World(lease_ms=300), scene)
 
 
-def test_a_watch_hears_of_a_change_and_nothing_else() -> None:
+def newest(host: GroupRuntime, member: str) -> Heartbeat:
+    """A heartbeat of a member that has seen all there is."""
+    told = host.core.assignment(member)
+    return Heartbeat(member, told.incarnation, (told.generation, told.sequence))
+
+
+def test_a_heartbeat_hears_of_a_change_and_nothing_else() -> None:
     async def scene(world: World) -> None:
         host = world.host
         first = (await host.submit(Join((Member("a", 1),)))).assignment
         assert first is not None
-        seen = (first.generation, first.sequence)
-        assert await host.watch(Heartbeat("a", 1, seen), 50) is None
-        waiting = asyncio.ensure_future(host.watch(Heartbeat("a", 1, seen), 10_000))
+        assert (await host.heartbeat(newest(host, "a"), 0.05)).assignment is None
+        waiting = asyncio.ensure_future(host.heartbeat(newest(host, "a"), 10.0))
         await asyncio.sleep(0)
         await host.submit(Join((Member("b", 1),)))
-        newer = await waiting
+        newer = (await waiting).assignment
         assert newer is not None and newer.sequence > first.sequence and len(newer.revoking) == 2
         assert not await host.told(0.02)
-        late = asyncio.ensure_future(
-            host.watch(Heartbeat("a", 1, (newer.generation, newer.sequence)), 10_000)
-        )
-        other = host.core.assignment("b")
-        b = asyncio.ensure_future(
-            host.watch(Heartbeat("b", 1, (other.generation, other.sequence)), 10_000)
-        )
+        a = asyncio.ensure_future(host.heartbeat(newest(host, "a"), 10.0))
+        b = asyncio.ensure_future(host.heartbeat(newest(host, "b"), 10.0))
         assert await host.told(5)
         await host.submit(Configure(paused=True))
-        assert (await late).paused and (await b).paused
+        told = [(await one).assignment for one in (a, b)]
+        assert all(one is not None and one.paused for one in told)
 
     play(World(), scene)
 
 
-def test_one_that_leaves_is_let_go_and_its_watch_ends() -> None:
+def test_a_heartbeat_that_waits_renews_no_lease_meanwhile() -> None:
+    """Its member may have died since it came: what it is given counts from then."""
+
     async def scene(world: World) -> None:
         host = world.host
-        first = (await host.submit(Join((Member("a", 1),)))).assignment
-        assert first is not None
-        released = asyncio.ensure_future(
-            host.watch(Heartbeat("a", 1, (first.generation, first.sequence)), 10_000)
-        )
+        await host.submit(Join((Member("a", 1),)))
+        waiting = asyncio.ensure_future(host.heartbeat(newest(host, "a"), 10.0))
+        await asyncio.sleep(0.01)
+        until_ms = host.core.state.members["a"].until_ms
+        await asyncio.sleep(0.1)
+        await host.submit(Configure(paused=True, lease_ms=60_000))
+        told = await waiting
+        assert told.assignment is not None and told.assignment.paused
+        # Not the longer lease that was not yet when it came.
+        assert told.lease_ms == 10_000 and host.core.state.members["a"].until_ms == until_ms
+
+    play(World(), scene)
+
+
+def test_two_heartbeats_of_one_member_that_wait_are_both_answered() -> None:
+    """The first was given up by its caller, and another sent: neither may wait for the other."""
+
+    async def scene(world: World) -> None:
+        host = world.host
+        await host.submit(Join((Member("a", 1),)))
+        both = [asyncio.ensure_future(host.heartbeat(newest(host, "a"), 10.0)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        await host.submit(Configure(paused=True))
+        told = [(await one).assignment for one in both]
+        assert all(one is not None and one.paused for one in told)
+
+    play(World(), scene)
+
+
+def test_one_that_leaves_is_let_go_and_its_heartbeat_is_answered() -> None:
+    async def scene(world: World) -> None:
+        host = world.host
+        await host.submit(Join((Member("a", 1),)))
+        leaving = asyncio.ensure_future(host.heartbeat(newest(host, "a"), 10.0))
         await asyncio.sleep(0)
         await host.submit(Leave("a", 1))
-        assert (await released).leaving
+        told = (await leaving).assignment
+        assert told is not None and told.leaving
+        last = asyncio.ensure_future(host.heartbeat(newest(host, "a"), 10.0))
+        await asyncio.sleep(0)
         await host.submit(Release("a", 1, all_at(5)))
         await until(lambda: world.told.dismissals)
         assert world.told.dismissals[0].clean and stored_checkpoints(world) == [5] * 4
-        with pytest.raises(Fenced):
-            await host.watch(Heartbeat("a", 1, (9, 9)), 10)
+        for refused in (last, host.heartbeat(Heartbeat("a", 1, (1, 1)), 0.01)):
+            with pytest.raises(Fenced):
+                await refused
 
     play(World(), scene)
 

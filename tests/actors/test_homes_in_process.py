@@ -355,3 +355,37 @@ def test_a_buffer_that_goes_away_while_a_coordinator_starts_does_not_hold_it_up(
         await found.shutdown()
 
     run(scene())
+
+
+@pytest.mark.parametrize(
+    "shared", [False, True], ids=["a disk of its own", "a disk that is shared"]
+)
+def test_a_registry_on_a_host_that_is_drained_is_told(
+    cluster: Cluster, tmp_path: Path, shared: bool
+) -> None:
+    """Ray's own drain asks nobody: what goes with the host is said before it goes."""
+
+    async def scene() -> None:
+        found = coordinator(tmp_path)
+        await found.ping()
+        home = (await stored(found)).registry
+        assert home is not None and home.node == "here"
+        assert not (await found.status()).problems
+        if shared:
+            cluster.disks["there"] = home.disk
+            found._homing._watch.forget("there")
+        cluster.nodes[0] = NodeSeen("here", "10.0.0.1", draining=True)
+
+        def told() -> bool:
+            return any("drained" in why and "store copy" in why for why in found._homing.problems())
+
+        if shared:
+            await asyncio.sleep(1.5)
+            assert not told()
+            return
+        await until(told)
+        assert any("which is drained" in each for each in (await found.status()).problems)
+        cluster.nodes[0] = NodeSeen("here", "10.0.0.1")
+        await until(lambda: not told())
+
+    run(scene())

@@ -48,7 +48,7 @@ def may(gate: MemberLeaseView) -> bool:
 
 
 def test_it_is_counted_from_the_sending_and_only_ever_grows() -> None:
-    lease = MemberLease()
+    lease = MemberLease(LEASE_S)
     assert lease.is_over(0.0)
     lease.answered(100.0, LEASE_S)
     end_s = 100.0 + LEASE_S * (1 - MARGIN_PART)
@@ -58,7 +58,7 @@ def test_it_is_counted_from_the_sending_and_only_ever_grows() -> None:
 
 
 def test_nothing_begins_before_the_first_answer_nor_after_the_last_ones_lease(clock: Time) -> None:
-    gate = MemberLeaseView()
+    gate = MemberLeaseView(LEASE_S)
     assert not may(gate) and gate.is_over()
     for _ in range(5):
         gate.answered(clock.now_s, LEASE_S)
@@ -71,7 +71,7 @@ def test_nothing_begins_before_the_first_answer_nor_after_the_last_ones_lease(cl
 
 
 def test_an_answer_from_before_a_freeze_proves_nothing(clock: Time) -> None:
-    gate = MemberLeaseView()
+    gate = MemberLeaseView(LEASE_S)
     gate.answered(clock.now_s, LEASE_S)
     sent_s = clock.now_s
     clock.now_s += LEASE_S
@@ -81,7 +81,7 @@ def test_an_answer_from_before_a_freeze_proves_nothing(clock: Time) -> None:
 
 
 def test_a_worker_waits_and_goes_on_by_itself() -> None:
-    gate = MemberLeaseView()
+    gate = MemberLeaseView(LEASE_S)
     answers: list[Any] = []
     worker = threading.Thread(target=lambda: answers.append(gate.may_begin(threading.Event())))
     worker.start()

@@ -11,7 +11,6 @@ import pytest
 
 from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.actors.cluster.thread_pool import ThreadPool
-from pxrs_ray.actors.consumer import group_member as runtime_module
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.supervision.restart_rules import RestartRules, told
 from pxrs_ray.supervision.supervisor import (
@@ -185,16 +184,14 @@ def test_a_pool_loses_no_thread_to_a_call(kind: str) -> None:
 
 # --- the loops of a member ----------------------------------------------------------------------
 
-CALLS = ["heartbeat", "watch", "commit", "fetch"]
+CALLS = ["heartbeat", "commit", "fetch"]
 
 
 @every_kind
 @pytest.mark.parametrize("place", CALLS)
 def test_a_loop_of_a_member_begins_again_and_its_work_goes_on(
-    world: Any, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
+    world: Any, place: str, kind: str
 ) -> None:
-    monkeypatch.setattr(runtime_module, "WATCH_WAIT_MS", 200)
-
     async def main() -> None:
         here: World = world(2, lease_ttl_seconds=1.0)
         await here.up()

@@ -39,9 +39,15 @@ class Committer:
     async def join(self) -> None:
         self._incarnation, _ = await self._call("join", self._member, self._member)
 
+    async def _assignment(self) -> Any:
+        """What it may work on now."""
+        seen, wait_ms = (0, 0), 1_000
+        reply = await self._call("heartbeat", self._member, self._incarnation, seen, wait_ms)
+        return reply.assignment
+
     async def settle(self) -> int:
         """Hand back what is asked back; answer how much is left."""
-        assignment = await self._call("heartbeat", self._member, self._incarnation, (0, 0))
+        assignment = await self._assignment()
         back = [
             (grant.partition, grant.epoch, grant.checkpoint, 0, "")
             for grant in assignment.grants
@@ -53,7 +59,7 @@ class Committer:
 
     async def run(self, seconds: float) -> tuple[int, list[float]]:
         """Commit for so long; answer how many rows were applied, and how long each call took."""
-        assignment = await self._call("heartbeat", self._member, self._incarnation, (0, 0))
+        assignment = await self._assignment()
         epochs = {grant.partition: grant.epoch for grant in assignment.grants}
         offset, rows, took_ms = max(g.checkpoint for g in assignment.grants), 0, []
         end_s = time.perf_counter() + seconds

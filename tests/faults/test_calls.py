@@ -47,7 +47,7 @@ def test_every_fault_is_really_put() -> None:
 
 def test_a_scenario_makes_the_calls_that_it_is_about() -> None:
     seen = census("hand_over")
-    about = ("join", "release", "commit", "heartbeat", "watch")
+    about = ("join", "release", "commit", "heartbeat")
     told = {f"coordinator.member.{name}" for name in about[1:]}
     assert told <= seen.keys()
     assert {"buffer.fetch", "buffer.fence", "store.call.write", "consumer.begin"} <= seen.keys()

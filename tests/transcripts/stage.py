@@ -16,6 +16,7 @@ from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError, StoreUnavailable
 from pxrs_ray.group.events import (
     Assignment,
+    AssignmentChanged,
     Commit,
     Decision,
     Died,
@@ -113,8 +114,20 @@ class Shell:
                     self.stage.say(
                         f"dismiss {effect.member}#{effect.incarnation} {how}: {effect.cause}"
                     )
-                case Assignment():
-                    self.stage.tell(effect)
+                case AssignmentChanged():
+                    self._tell(effect.member)
+
+    def _tell(self, member: str) -> None:
+        """What waits for the member's assignment gets the newest, when that is durable."""
+
+        def tell() -> None:
+            if member in self.core.state.members:
+                self.stage.tell(self.core.assignment(member))
+
+        if self.core.records_emitted <= self.queue.durable:
+            tell()
+        else:
+            self._waiting.append((self.core.records_emitted, tell))
 
 
 class Stage:

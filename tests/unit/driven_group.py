@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.group.events import (
     Assignment,
+    AssignmentChanged,
     Commit,
     Decision,
     Dismiss,
@@ -65,8 +66,8 @@ class DrivenGroup:
         assert decision.after in (0, self.core.records_emitted)
         for effect in decision.effects:
             match effect:
-                case Assignment():
-                    self._tell(effect)
+                case AssignmentChanged():
+                    self._tell(self.core.assignment(effect.member))
                 case Dismiss():
                     self.dismissed.append(effect)
                 case FenceReaders():

@@ -6,7 +6,7 @@ import pytest
 
 from pxrs_ray.errors import CoordinatorDeposed, NotFound
 from pxrs_ray.group.events import (
-    Assignment,
+    AssignmentChanged,
     Commit,
     Configure,
     Died,
@@ -158,7 +158,7 @@ def test_a_restart_alone_changes_no_ownership() -> None:
     before = list(group.core.state.rows)
     decision = group.lead()
     assert decision.records == () and group.core.state.rows == before
-    told = {effect.member for effect in decision.effects if isinstance(effect, Assignment)}
+    told = {effect.member for effect in decision.effects if isinstance(effect, AssignmentChanged)}
     assert told == {"A", "B", "C"}
 
 

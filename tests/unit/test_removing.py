@@ -74,7 +74,7 @@ def test_a_removed_group_leaves_nothing_and_its_epochs_never_come_back(tmp_path:
         assert await known_to_logs(world, "q") == set()
         assert await fences(world, "q", "g") == {}
         with pytest.raises(NotFound, match="no group 'g'"):
-            await world.call("member", "g", "heartbeat", "a", old.incarnation, (0, 0))
+            await world.call("member", "g", "heartbeat", "a", old.incarnation, (0, 0), 0)
         await world.call("delete_group", "g", True)  # once more is no harm
 
         await world.call("group", "g", "q", {"start": "end"})

@@ -150,7 +150,8 @@ def test_a_reader_that_its_log_refuses_is_granted_its_partition_anew(tmp_path: P
         assert "refuses its owner" in problem
         await asyncio.sleep(1.5)  # the next round does it
         seen = (mine.generation, mine.sequence)
-        mine = await world.call("member", "g", "heartbeat", "a", mine.incarnation, seen)
+        who = ("a", mine.incarnation)
+        mine = (await world.call("member", "g", "heartbeat", *who, seen, 1_000)).assignment
         assert set(await read(world, mine)) == {0, 1}
         assert not any(p.problem for p in (await world.call("group_status", "g")).partitions)
 

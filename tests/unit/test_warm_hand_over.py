@@ -9,6 +9,7 @@ from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import UnknownMember
 from pxrs_ray.group.events import (
     Assignment,
+    AssignmentChanged,
     Commit,
     Decision,
     Died,
@@ -55,8 +56,10 @@ class Group:
         return [row.owner for row in self.core.state.rows]
 
 
-def assignments(decision: Decision) -> dict[str, Assignment]:
-    return {e.member: e for e in decision.effects if isinstance(e, Assignment)}
+def assignments(group: Group, decision: Decision) -> dict[str, Assignment]:
+    """The assignments that `decision`, the group's newest, has changed."""
+    changed = [e.member for e in decision.effects if isinstance(e, AssignmentChanged)]
+    return {member: group.core.assignment(member) for member in changed}
 
 
 def two() -> tuple[Group, Decision]:
@@ -67,22 +70,22 @@ def two() -> tuple[Group, Decision]:
 
 def test_the_owner_is_not_asked_before_the_successor_is_ready() -> None:
     group, joined = two()
-    told = assignments(joined)
+    told = assignments(group, joined)
     assert [grant.partition for grant in told["B"].preparing] == [2, 3]
     assert told["B"].grants == ()
     assert "A" not in told
     assert group.owners() == ["A"] * 4
-    ready = assignments(group.do(Prepared("B", 1, (2, 3))))
+    ready = assignments(group, group.do(Prepared("B", 1, (2, 3))))
     assert ready["A"].revoking == {2, 3}
     released = group.do(Release("A", 1, (Progress(2, 1, 7), Progress(3, 1, 9))))
-    granted = {g.partition: g.checkpoint for g in assignments(released)["B"].grants}
+    granted = {g.partition: g.checkpoint for g in assignments(group, released)["B"].grants}
     assert granted == {2: 7, 3: 9}
     assert not group.core.state.preparing
 
 
 def test_each_partition_moves_as_soon_as_it_is_ready() -> None:
     group, _ = two()
-    assert assignments(group.do(Prepared("B", 1, (3,))))["A"].revoking == {3}
+    assert assignments(group, group.do(Prepared("B", 1, (3,))))["A"].revoking == {3}
     group.do(Release("A", 1, (Progress(3, 1, 0),)))
     assert group.owners() == ["A", "A", "A", "B"]
 
@@ -123,7 +126,7 @@ def test_a_leaving_member_works_on_until_its_successor_is_ready() -> None:
     group, _ = two()
     group.do(Prepared("B", 1, (2, 3)))
     group.do(Release("A", 1, (Progress(2, 1, 0), Progress(3, 1, 0))))
-    told = assignments(group.do(Leave("A", 1)))
+    told = assignments(group, group.do(Leave("A", 1)))
     assert [grant.partition for grant in told["B"].preparing] == [0, 1]
     assert group.owners() == ["A", "A", "B", "B"]
     group.do(Prepared("B", 1, (0, 1)))
@@ -158,8 +161,8 @@ def test_the_session_prepares_once_and_forgets_what_goes_elsewhere() -> None:
     changes = session.assign(newest.assignment)
     assert [grant.partition for grant in changes.preparing] == [2, 3]
     assert not session.holdings
-    again = group.do(Join((Member("C", 1),)))
-    later = session.assign(assignments(again)["B"]) if "B" in assignments(again) else None
+    told = assignments(group, group.do(Join((Member("C", 1),))))
+    later = session.assign(told["B"]) if "B" in told else None
     left = {p for p, one in group.core.state.preparing.items() if one.member == "B"}
     assert session.preparing == left
     assert later is None or later.preparing == ()

@@ -17,7 +17,7 @@ from pxrs_ray.consumer.delivery import Context
 from pxrs_ray.consumer.handler_shape import HandlerShape
 from pxrs_ray.errors import Fenced
 from pxrs_ray.group.events import (
-    Assignment,
+    AssignmentChanged,
     Decision,
     Died,
     Dismiss,
@@ -134,8 +134,8 @@ class LocalGroup:
         self._store.write(self.name, state.generation, decision.records)
         for effect in decision.effects:
             match effect:
-                case Assignment():
-                    self.later(lambda told=effect: self._tell(told))  # type: ignore[misc]
+                case AssignmentChanged():
+                    self.later(lambda told=effect: self._tell(told.member))  # type: ignore[misc]
                 case Dismiss():
                     self.later(lambda told=effect: self._dismiss(told))  # type: ignore[misc]
                 case FenceReaders():
@@ -151,11 +151,10 @@ class LocalGroup:
         while self._later:
             self._later.popleft()()
 
-    def _tell(self, assignment: Assignment) -> None:
+    def _tell(self, name: MemberId) -> None:
         for member in self.members:
-            session = member.session
-            if (session.member, session.incarnation) == (assignment.member, assignment.incarnation):
-                member.obey(assignment)
+            if member.session.member == name and name in self.core.state.members:
+                member.obey(self.core.assignment(name))
 
     def _dismiss(self, dismiss: Dismiss) -> None:
         for member in list(self.members):
@@ -191,7 +190,7 @@ class LocalGroup:
         if joining:
             self.ask(Join(joining))
         for one in made:
-            one.answered()
+            one.answered(self.config.lease_ms)
         self.settle()
         return made
 

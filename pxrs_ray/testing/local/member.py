@@ -41,7 +41,7 @@ class LocalMember:
         self.group = group
         self.config = group.config
         self.session = ConsumerSession(member, incarnation)
-        self.lease = MemberLease()
+        self.lease = MemberLease(self.config.lease_ms / 1_000)
         self.works: dict[PartitionId, PartitionWork] = {}
         self.cut_off = False
         self.ended = False
@@ -82,11 +82,10 @@ class LocalMember:
             return
         if reply.assignment is not None:
             self.obey(reply.assignment)
-        self.answered()
+        self.answered(reply.lease_ms)
 
-    def answered(self) -> None:
+    def answered(self, lease_ms: int) -> None:
         """The coordinator has answered at this moment: another lease begins."""
-        lease_ms = self.session.lease_ms or self.config.lease_ms
         self.lease.answered(self.now_ms() / 1_000, lease_ms / 1_000)
 
     def obey(self, assignment: Assignment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -62,6 +63,28 @@ def stop(name: str) -> None:
 def scale(name: str, consumers: int) -> None:
     """Have so many consumers."""
     Topology(name).group("g").scale(consumers)
+
+
+_moves: dict[str, Future[str]] = {}
+
+
+def begin_move(name: str, buffer: int, node: str) -> None:
+    """Have a buffer moved, as `pxrs move` does, and do not wait for it."""
+
+    def move() -> str:
+        try:
+            return str(Topology(name).move_buffer(buffer, node))
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    mover = ThreadPoolExecutor(1)
+    _moves[name] = mover.submit(move)
+    mover.shutdown(wait=False)
+
+
+def end_move(name: str, wait_s: float) -> str:
+    """What became of the move that was begun last, as its caller was told."""
+    return _moves.pop(name).result(wait_s)
 
 
 def shutdown(name: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.simulation.mutations.base import Change, Mutation
 
+_HOST = "tests/actors/test_group_host.py::"
+_OF_MEMBER = "tests/unit/test_lease_of_member.py::"
 _CUT = "tests/actors/test_lease_in_process.py::"
 _WORKS = f"{_CUT}test_a_cut_member_begins_and_reads_nothing_beyond_its_lease"
 _OUTLIVES = f"{_CUT}test_a_call_that_outlives_the_lease_fails_nothing_and_writes_nothing"
@@ -55,11 +57,33 @@ LEASES = (
         (
             Change(
                 "actors/consumer/group_member.py",
-                "self.lease.answered(sent_s, self.lease_s)",
-                "self.lease.answered(time.monotonic(), self.lease_s)",
+                "self.lease.answered(sent_s, reply.lease_ms / 1_000)",
+                "self.lease.answered(time.monotonic(), reply.lease_ms / 1_000)",
             ),
         ),
         tests=(f"{_CUT}test_an_answer_that_comes_late_gives_no_more_than_its_question_asked_for",),
+    ),
+    Mutation(
+        "a heartbeat that waits renews no lease",
+        (
+            Change(
+                "actors/coordinator/group_runtime.py",
+                "look = partial(self.core.news, heartbeat, reply.lease_ms)",
+                "look = partial(self.core.handle, heartbeat, self._clock.now())",
+            ),
+        ),
+        tests=(f"{_HOST}test_a_heartbeat_that_waits_renews_no_lease_meanwhile",),
+    ),
+    Mutation(
+        "a member without a lease is answered at once",
+        (
+            Change(
+                "group/member_lease.py",
+                "if self.until_s - now_s < self.length_s / 2:",
+                "if False:",
+            ),
+        ),
+        tests=(f"{_OF_MEMBER}test_a_heartbeat_waits_only_where_its_lease_outlasts_the_wait",),
     ),
     Mutation(
         "a failure without a lease is no failed attempt",

@@ -16,7 +16,7 @@ LIVENESS = (
         (
             Change(
                 "actors/coordinator/member_api.py",
-                "wait_s = min(HEARD_WAIT_S, lease_ms / 10_000)",
+                "wait_s = min(wait_ms / 1_000, lease_s * WAIT_PART_MOST)",
                 "wait_s = 9.0",
             ),
         ),

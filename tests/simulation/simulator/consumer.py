@@ -1,6 +1,6 @@
 """One consumer process: the real `ConsumerSession` in the shell that the Ray actor is.
 
-Rules of this file, the same as the real shell's. Heartbeats and the watch for assignments go on
+Rules of this file, the same as the real shell's. Heartbeats, which wait for assignments, go on
 while handlers run; one worker a partition handles one message at a time; what was handled is
 committed by interval; a partition that drains is released when its worker has stopped. When its
 lease is over, by its own clock, nothing is begun, read or committed until it is answered again. A
@@ -34,7 +34,7 @@ from pxrs_ray.model import Epoch, Grant, Member, PartitionId
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.scheduler import Item, Standing, Task
 from tests.simulation.history import Begun, Failed, Obeyed, Processed
-from tests.simulation.simulator.coordinator import WATCH_MS
+from tests.simulation.simulator.coordinator import Respond
 from tests.simulation.simulator.log import WAIT_MS, Line, Served
 from tests.simulation.simulator.worker import Worker
 from tests.simulation.simulator.world import Action, Process, call
@@ -66,9 +66,8 @@ class ConsumerProcess(Process):
         self._releasing = False
         self._begin_anew()
         scenario = self.world.scenario
-        self.every(max(5, scenario.lease_ms // 3), self._heartbeat)
+        self.repeat(self._heartbeat, scenario.lease_ms // 2, 1)
         self.every(scenario.commit_interval_ms, self._commit)
-        self.repeat(self._watch, 2 * WATCH_MS, 1)
         self.repeat(self._fetch, 2 * WAIT_MS, 5)
 
     # --- membership -----------------------------------------------------------------------------
@@ -76,7 +75,13 @@ class ConsumerProcess(Process):
     def leave(self) -> None:
         """Hand everything back and end."""
         self.leaving = True
-        self._heartbeat()
+        session = self.session
+        if session.leaving:
+            return
+        if self.joined:
+            self._ask(Leave(self.name, session.incarnation), lambda _: None)
+        # Until it is told that it leaves: the word may be lost.
+        self.after(ANSWER_MS, self.leave)
 
     def _begin_anew(self) -> None:
         incarnation = self.cluster.next_incarnation(self.name)
@@ -84,14 +89,13 @@ class ConsumerProcess(Process):
         self.session = ConsumerSession(self.name, incarnation)
         self.workers = {}
         self.joined = False
-        self.lease = MemberLease()
+        self.lease = MemberLease(self.world.scenario.lease_ms / 1_000)
 
     def _is_over(self) -> bool:
         return self.lease.is_over(self.now().monotonic_ms / 1_000)
 
-    def _heard(self, session: ConsumerSession, sent_ms: int) -> None:
+    def _heard(self, lease_ms: int, sent_ms: int) -> None:
         """What left at `sent_ms` was answered, and obeyed; what waited for that goes on."""
-        lease_ms = session.lease_ms or self.cluster.settings.lease_ms
         was_over = self._is_over()
         self.lease.answered(sent_ms / 1_000, lease_ms / 1_000)
         if was_over and not self._is_over():
@@ -99,29 +103,41 @@ class ConsumerProcess(Process):
                 self._work(worker)
             self._release()
 
-    def _heartbeat(self) -> None:
-        session, event = self.session, self._sign_of_life()
+    def _heartbeat(self, done: Action) -> None:
+        """Join, or renew the lease with one request that is answered when there is news for us."""
+        session, coordinator = self.session, self.coordinator
         sent_ms = self.now().monotonic_ms
+        event: Heartbeat | Join = Join((self.member,))
+        if self.joined:
+            event = Heartbeat(self.name, session.incarnation, session.seen)
+        answered = False
+
+        def ask(respond: Respond) -> None:
+            if isinstance(event, Heartbeat):
+                coordinator.heartbeat(event, wait_ms, respond)
+            else:
+                coordinator.receive(event, respond)
 
         def known(answer: Reply | PxrsError) -> None:
-            if session is not self.session:
-                return
-            if isinstance(answer, Reply):
-                self.joined = True
-                self._obey(answer.assignment)
-                self._heard(session, sent_ms)
-            else:
-                self._refused(answer)
+            nonlocal answered
+            answered = True
+            if session is self.session:
+                if isinstance(answer, Reply):
+                    self.joined = True
+                    self._obey(answer.assignment)
+                    if isinstance(event, Heartbeat):
+                        self._heard(answer.lease_ms, sent_ms)
+                else:
+                    self._refused(answer)
+            done()
 
-        self._ask(event, known)
+        def give_up() -> None:
+            if not answered:
+                self.coordinator = self.cluster.find_coordinator()
 
-    def _sign_of_life(self) -> Event:
-        session = self.session
-        if not self.joined:
-            return Join((self.member,))
-        if self.leaving and not session.leaving:
-            return Leave(self.name, session.incarnation)
-        return Heartbeat(self.name, session.incarnation, session.seen)
+        wait_ms = int(self.lease.wait_s(sent_ms / 1_000) * 1_000)
+        call(self, coordinator, ask, known)
+        self.after(self.world.scenario.lease_ms // 2 - 1, give_up)
 
     def _refused(self, error: PxrsError) -> None:
         """We are no member any more, or never became one; or we asked one that leads no more."""
@@ -136,23 +152,6 @@ class ConsumerProcess(Process):
             self.crash()
         else:
             self._begin_anew()
-
-    def _watch(self, done: Action) -> None:
-        session, coordinator = self.session, self.coordinator
-        if not self.joined:
-            self.after(IDLE_MS, done)
-            return
-        heartbeat = Heartbeat(self.name, session.incarnation, session.seen)
-
-        def known(answer: Reply | PxrsError) -> None:
-            if session is self.session:
-                if isinstance(answer, Reply):
-                    self._obey(answer.assignment)
-                else:
-                    self._refused(answer)
-            done()
-
-        call(self, coordinator, lambda respond: coordinator.watch(heartbeat, respond), known)
 
     def _obey(self, assignment: Assignment | None) -> None:
         session = self.session

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pxrs_ray.errors import (
@@ -22,7 +23,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.group.decision import refusal_after
 from pxrs_ray.group.events import (
-    Assignment,
+    AssignmentChanged,
     Commit,
     Decision,
     Dismiss,
@@ -42,7 +43,7 @@ from pxrs_ray.model import MemberId, Outcome, PartitionId, Snapshot
 from pxrs_ray.supervision.registry_watch import RegistryWatch, notice_ms
 from tests.simulation.history import Answered, Decided, Failed, Refused, Told
 from tests.simulation.simulator.store import GROUP, store_call
-from tests.simulation.simulator.world import Action, Process, once
+from tests.simulation.simulator.world import Action, Process
 
 if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
@@ -51,7 +52,6 @@ Respond = Callable[[Reply | PxrsError], None]
 
 RETRY_MS = 30
 WRITE_DEADLINE_MS = 250
-WATCH_MS = 400
 
 
 class CoordinatorProcess(Process):
@@ -66,7 +66,7 @@ class CoordinatorProcess(Process):
         self.queue = WriteQueue()
         self._registry = RegistryWatch()
         self._waiting: deque[tuple[int, Action]] = deque()
-        self._watchers: dict[MemberId, list[Action]] = {}
+        self._heartbeats: dict[MemberId, list[Action]] = {}
         self._attempt = 0
         self._lead()
 
@@ -138,18 +138,46 @@ class CoordinatorProcess(Process):
         assert reply is not None
         self._later(decision.after, lambda: self._answer(event, reply, respond))
 
-    def watch(self, heartbeat: Heartbeat, respond: Respond) -> None:
-        """Answer with the member's newest assignment as soon as there is one that it has not."""
+    def heartbeat(self, heartbeat: Heartbeat, wait_ms: int, respond: Respond) -> None:
+        """Renew a lease; answer when the member has an assignment that it has not seen.
 
-        def look(reply: Reply | PxrsError) -> None:
-            if isinstance(reply, PxrsError) or reply.assignment is not None:
-                respond(reply)
+        After `wait_ms` it is answered without one, also where the newest is not durable.
+        """
+        core = self.core
+        if core is None:
+            return
+        decision = self._decide(heartbeat, lambda core: core.handle(heartbeat, self.now()), respond)
+        if decision is None:
+            return
+        assert decision.reply is not None
+        heard = replace(decision.reply, assignment=None)
+        answered = False
+
+        def answer(reply: Reply) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                self._answer(heartbeat, reply, respond)
+
+        def take(reply: Reply, after: int) -> None:
+            if reply.assignment is not None:
+                self._later(after, lambda: answer(reply))
+            else:
+                self._heartbeats.setdefault(heartbeat.member, []).append(look)
+
+        def look() -> None:
+            if answered:
                 return
-            again = once(lambda: self.receive(heartbeat, respond))
-            self._watchers.setdefault(heartbeat.member, []).append(again)
-            self.after(WATCH_MS, again)
+            try:
+                news = core.news(heartbeat, heard.lease_ms)
+            except Fenced as refused:
+                self._refuse(heartbeat, refused, respond)
+                return
+            assert news.reply is not None
+            take(news.reply, news.after)
 
-        self.receive(heartbeat, look)
+        take(decision.reply, decision.after)
+        self.after(wait_ms, lambda: answer(heard))
 
     def _decide(
         self,
@@ -260,12 +288,12 @@ class CoordinatorProcess(Process):
                 case Dismiss():
                     self.cluster.dismiss(self, effect)
                     self._wake(effect.member)
-                case Assignment():
+                case AssignmentChanged():
                     self._wake(effect.member)
 
     def _wake(self, member: MemberId) -> None:
-        for watcher in self._watchers.pop(member, []):
-            watcher()
+        for look in self._heartbeats.pop(member, []):
+            look()
 
     # --- the store ------------------------------------------------------------------------------
 
