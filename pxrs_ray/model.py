@@ -105,6 +105,25 @@ class Write:
             return self.epoch
         return max(self.epoch + 1, self.epoch_to)
 
+    def applied_to(self, row: PartitionRow) -> PartitionRow:
+        """What it makes of a row that fulfils its condition.
+
+        Whether the row does, the core and each store judge for themselves: neither relies on the
+        other.
+        """
+        at = row.partition
+        match self.kind:
+            case WriteKind.COMMIT:
+                who, epoch = (row.owner, row.incarnation), row.epoch
+                return PartitionRow(at, *who, epoch, self.checkpoint, self.attempts, self.detail)
+            case WriteKind.RESET:
+                return PartitionRow(at, None, 0, self.epoch_after, self.checkpoint)
+            case WriteKind.CLAIM:
+                who = (self.owner, self.incarnation)
+            case WriteKind.RELEASE:
+                who = (None, 0)
+        return PartitionRow(at, *who, self.epoch_after, row.checkpoint, row.attempts, row.detail)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

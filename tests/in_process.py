@@ -26,9 +26,8 @@ from pxrs_ray.data.protocol import Fetched, QueueSpec
 from pxrs_ray.errors import BufferAway
 from pxrs_ray.model import Message
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer.accumulator import ProducerLimits
-from pxrs_ray.producer.sender import SenderLimits
 from tests.leases import let_serve
+from tests.settings import log_limits, producer_limits, sender_limits
 
 WAIT_S = 30.0
 QUEUE = "q"
@@ -128,8 +127,8 @@ class Buffers:
         identity = None
         if name is not None:
             identity = producer_start.begin_producer("t", QUEUE, self.count, name)
-        outbox = SenderLimits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
-        given = ProducerLimits(**{"outbox": outbox, **limits})
+        outbox = sender_limits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
+        given = producer_limits(**{"outbox": outbox, **limits})
         partitioner = Partitioner(self.partitions)
         return Producer(
             "t", QUEUE, self.count, partitioner, given, producer_id=identity, handles=self.handles
@@ -162,7 +161,7 @@ def in_process(
     folder: Path, partitions: int = 4, count: int = 2, limits: LogLimits | None = None
 ) -> Iterator[Buffers]:
     """Buffers that producers find without Ray."""
-    buffers = Buffers(folder, partitions, count, limits or LogLimits())
+    buffers = Buffers(folder, partitions, count, limits or log_limits())
     finders = [(module, module.find_buffer) for module in (append_client, producer_start)]
     for module, _ in finders:
         module.find_buffer = lambda _, index: buffers.handles[index]  # type: ignore[assignment]

@@ -19,6 +19,7 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
+from tests.settings import log_limits
 
 PRODUCER = b"v" * 16
 INTERVAL_S = 0.003
@@ -32,7 +33,7 @@ def payloads(sequence: int) -> list[bytes]:
 
 def limits(durability: str) -> LogLimits:
     """Small segments, so that kills meet rolls as well."""
-    return LogLimits(
+    return log_limits(
         durability=Durability(durability), segment_bytes_max=20_000, hot_bytes_max=10_000
     )
 

@@ -11,10 +11,11 @@ from pxrs_ray.data.protocol import Appended, Fetched
 from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Offset
+from tests.settings import log_limits
 
 PRODUCER = b"p" * 16
 NOW_MS = 1_000
-SMALL = LogLimits(
+SMALL = log_limits(
     segment_bytes_max=4_000, hot_bytes_max=2_000, index_interval_bytes=700, frame_bytes_max=100_000
 )
 
@@ -77,5 +78,5 @@ def contents(
         at = run.next_offset
 
 
-MEMORY = LogLimits(durability=Durability.MEMORY, hot_bytes_max=2_000)
-ALWAYS = LogLimits(durability=Durability.ALWAYS, segment_bytes_max=4_000, hot_bytes_max=2_000)
+MEMORY = log_limits(durability=Durability.MEMORY, hot_bytes_max=2_000)
+ALWAYS = log_limits(durability=Durability.ALWAYS, segment_bytes_max=4_000, hot_bytes_max=2_000)

@@ -13,6 +13,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.producer.sender import Sender, SenderLimits
 from tests.logs import MEMORY, NOW_MS, contents, open_log
+from tests.settings import sender_limits
 
 PARTITIONS, BUFFERS = 4, 2
 
@@ -34,7 +35,7 @@ class Harness:
     def __init__(self, folder: Path, limits: SenderLimits | None = None) -> None:
         self.logs = {p: open_log(folder / str(p), MEMORY) for p in range(PARTITIONS)}
         self.outbox = Sender(
-            BUFFERS, limits or SenderLimits(calls_max=3, call_frames_max=3, call_bytes_min=1)
+            BUFFERS, limits or sender_limits(calls_max=3, call_frames_max=3, call_bytes_min=1)
         )
         self.notes = Notes()
         self.sent: dict[int, tuple[int, bytes]] = {}

@@ -148,7 +148,7 @@ def test_the_doctor_asks_for_java_only_where_spark_is() -> None:
     program = (
         "import os; os.environ.update(PATH='/nowhere', JAVA_HOME='/nowhere')\n"
         "from pxrs_ray.cli.doctor import _machine\n"
-        "print([(found.level.value, found.subject) for found in _machine()])"
+        "print([(found.severity.value, found.where) for found in _machine()])"
     )
     assert run_with(program).stdout.strip() == "[('ok', 'Spark')]"
     assert run_with(program, "spark").stdout.strip() == "[('warning', 'Java')]"

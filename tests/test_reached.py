@@ -44,6 +44,7 @@ FOREIGN = {
     "data_received",
     "list_commands",
     "get_command",
+    "format_commands",
     "render",
     "model_config",
 }

@@ -160,6 +160,13 @@ def test_only_one_module_reads_the_wall_clock(path: Path) -> None:
         assert list(wall_clocks(path.read_text())) == []
 
 
+@pytest.mark.parametrize("path", files({".py"}, *PRODUCT), ids=name_of)
+def test_only_one_module_makes_milliseconds_of_a_clock(path: Path) -> None:
+    if name_of(path) not in HOME_OF_TIME:
+        own = r"_ns\(.*\) // 1_000_000|^def _?(now|monotonic|wall)_ms\("
+        assert not re.search(own, path.read_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     "source",
     [

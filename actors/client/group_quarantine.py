@@ -25,7 +25,8 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.processing.quarantine_state import Parked, QuarantinedKey, Record, restored
-from pxrs_ray.status.answers import GroupStatus, html_table, text_table
+from pxrs_ray.status.answers import GroupStatus, Shown
+from pxrs_ray.status.rendering import Table, View
 
 NUDGE_EVERY_S = 1.0
 LOOK_EVERY_S = 0.05
@@ -46,23 +47,17 @@ class KeyAside:
     retrying: bool
 
 
-class KeysAside(tuple[KeyAside, ...]):
+class KeysAside(Shown, tuple[KeyAside, ...]):
     """Keys that are put aside; prints as a table."""
 
-    HEAD = ("partition", "key", "waiting", "offset", "attempts", "error")
-
-    def rows(self) -> list[tuple[object, ...]]:
-        """The rows under HEAD."""
-        return [
+    def view(self) -> View:
+        """Each key, with the message that blocks it."""
+        rows = [
             (f"P{k.partition}", key_text(k.key), k.waiting, k.offset, k.attempts, k.error)
             for k in self
         ]
-
-    def __repr__(self) -> str:
-        return text_table(self.HEAD, self.rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.HEAD, self.rows())
+        head = ("partition", "key", "waiting", "offset", "attempts", "error")
+        return View([Table(head, rows)])
 
 
 def key_text(key: bytes | None) -> str:

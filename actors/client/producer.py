@@ -61,13 +61,13 @@ class Producer(Closing):
         queue: str,
         buffers: int,
         partitioner: Partitioner,
-        limits: ProducerLimits | None = None,
+        limits: ProducerLimits,
         *,
         producer_id: bytes | None = None,
         handles: Mapping[int, Any] | None = None,
     ) -> None:
         self._queue, self._buffers = queue, buffers
-        self._limits = limits or ProducerLimits()
+        self._limits = limits
         self._partitions = partitioner.partitions
         self._sender = Sender(buffers, self._limits.outbox)
         self._accumulator = Accumulator(partitioner, self._sender, self._limits, producer_id)

@@ -17,6 +17,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.client.producer import Producer
     from pxrs_ray.actors.coordinator.buffer_moves import Moved
     from pxrs_ray.actors.coordinator.log_witness import Recovered
-    from pxrs_ray.config import Difference, PxrsConfig, QueueConfig
+    from pxrs_ray.config import Difference, PxrsConfig
     from pxrs_ray.data.protocol import BufferStats, QueueSpec
     from pxrs_ray.status.answers import TopologyStatus
     from pxrs_ray.topology.move_plan import Leaving
@@ -143,11 +144,11 @@ class Topology:
     def producer_with(self, queue: str, identity: bytes | None, **limits: Any) -> Producer:
         """A producer whose frames bear this identity; see `producer`."""
         from pxrs_ray.actors.client.producer import Producer
-        from pxrs_ray.producer.accumulator import ProducerLimits
+        from pxrs_ray.config.limits import producer_limits
 
         spec, config, buffers = self.queue_spec(queue)
         declared = config.resolved_queue(queue)
-        given = ProducerLimits(**{**_producer_limits(config, declared), **limits})
+        given = replace(producer_limits(config, declared), **limits)
         partitioner = declared.spread().partitioner()
         return Producer(self.name, spec.queue, buffers, partitioner, given, producer_id=identity)
 
@@ -285,22 +286,6 @@ class Topology:
             time.sleep(0.02)
         if left:
             raise DeadlineExceeded(f"these actors do not end: {', '.join(left)}")
-
-
-def _producer_limits(config: PxrsConfig, queue: QueueConfig) -> dict[str, Any]:
-    from pxrs_ray.producer.sender import SenderLimits
-
-    logs = queue.log_limits()
-    return {
-        "linger_ms": config.linger_ms,
-        "batch_records_max": config.batch_records_max,
-        "batch_bytes_max": config.batch_bytes_max,
-        "message_bytes_max": queue.message_bytes_max,
-        "frame_bytes_max": min(logs.frame_bytes_max, logs.bytes_max),
-        "outbox": SenderLimits(
-            calls_max=config.inflight_appends_max, append_timeout_ms=config.append_timeout_ms
-        ),
-    }
 
 
 def deploy(config: PxrsConfig, *, anew: bool = False) -> Topology:

@@ -23,8 +23,9 @@ from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
 
 CALL_WAIT_S = 60.0
-# Whoever lives answers that it does in milliseconds.
-ALIVE_WAIT_S = 2.0
+# Whoever lives answers that it does in milliseconds; a frozen coordinator is named within 3 s, by
+# `pxrs doctor` with all that it asks besides.
+ALIVE_WAIT_S = 1.5
 
 
 class BlockingCoordinatorClient:

@@ -26,6 +26,7 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster.thread_pool import ThreadPool
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.registry_watch import RegistryWatch
 from pxrs_ray.supervision.supervisor import off_loop
 
@@ -143,12 +144,16 @@ async def kill(handle: Any) -> None:
         await ask("kill", partial(ray.kill, handle), MAKE_S)
 
 
-def problems() -> list[str]:
-    """What people should know, in a line."""
+def reports() -> list[Report]:
+    """What people should know."""
     away_s = calls_here().away_s()
     if away_s is None:
         return []
     return [
-        f"gcs: away for {away_s:.0f} s: what runs goes on, and what died is taken over by those "
-        "that live; no process can be started, found or moved until Ray's head answers again"
+        Report(
+            Kind.GCS_AWAY,
+            f"gcs: away for {away_s:.0f} s: what runs goes on, and what died is taken over by "
+            "those that live; no process can be started, found or moved until Ray's head answers "
+            "again",
+        )
     ]

@@ -47,6 +47,7 @@ from pxrs_ray.actors.consumer.call_record_file import (
     record_path,
     sweep,
 )
+from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.processing.suspects import EXITED, Suspect
 from pxrs_ray.status.answers import CallUnderWay
@@ -239,7 +240,7 @@ class CallRecord:
 
     def look(self) -> list[CallUnderWay]:
         """What is under way, longest first. Each look notes since when: look once a second."""
-        now_ms = time.monotonic_ns() // 1_000_000
+        now_ms = monotonic_ms()
         found = []
         for index in range(self.words[USED]):
             base = HEAD_WORDS + index * SLOT_WORDS

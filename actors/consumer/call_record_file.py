@@ -13,10 +13,10 @@ import hashlib
 import os
 import struct
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
+from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.processing.suspects import EXITED, EXITED_ITSELF, Death, HandlerCall
 
@@ -69,7 +69,7 @@ def sweep(folder: Path) -> None:
     A coordinator reads a record within a second of the death; one that died with its consumers
     never does, and neither does one whose whole cluster is gone.
     """
-    now_ms = time.monotonic_ns() // 1_000_000
+    now_ms = monotonic_ms()
     for path in folder.glob("*/*"):
         with suppress(OSError, ValueError):
             if path.suffix:
@@ -120,7 +120,7 @@ def read_record(path: Path, status: int = 0) -> Death:
     words = WORDS.decode(data)
     if len(words) < HEAD_WORDS or words[0] != MAGIC or words[CLEAN]:
         return Death()
-    now_ms = time.monotonic_ns() // 1_000_000
+    now_ms = monotonic_ms()
     calls = []
     used = min(words[USED], (len(words) - HEAD_WORDS) // SLOT_WORDS)
     for index in range(used):

@@ -25,6 +25,7 @@ from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.log.log_copy import FileState
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.homes import Home, NodeSeen
@@ -63,7 +64,7 @@ class BufferMoves:
         self._one_at_a_time = asyncio.Lock()
         self._supervisor = Supervisor("moving buffers")
         self._leaving: asyncio.Task[None] | None = None
-        self._told: dict[int, str] = {}
+        self._reports: dict[int, Report] = {}
         # Slots that are on a node which is drained, and could not leave it.
         self._stuck: set[int] = set()
         self._again_s: dict[int, float] = {}
@@ -78,15 +79,17 @@ class BufferMoves:
             await self._homing.hold(slot)
             before = self._homing.homes.slots[slot]
             self._stuck.discard(slot)
-            self._told[slot] = f"moves from host {before.host} to {node.host}"
+            going = f"buffer {slot} moves from host {before.host} to {node.host}"
+            self._reports[slot] = Report(Kind.BUFFER_MOVES, going, slot)
             try:
                 moved = await self._move(slot, before, node)
             except BaseException as error:
-                self._told[slot] = f"could not leave host {before.host}: {told(error)}"
+                why = f"buffer {slot} could not leave host {before.host}: {told(error)}"
+                self._reports[slot] = Report(Kind.BUFFER_CANNOT_MOVE, why, slot)
                 raise
             finally:
                 self._homing.release(slot)
-            self._told.pop(slot, None)
+            self._reports.pop(slot, None)
             logger.warning("buffer %d has moved: %s", slot, moved)
             return moved
 
@@ -156,7 +159,7 @@ class BufferMoves:
         there = self._homing.at_home_on(nodes)
         for slot in self._stuck.difference(there):
             self._stuck.discard(slot)
-            self._told.pop(slot, None)
+            self._reports.pop(slot, None)
             self._again_s.pop(slot, None)
         slots = [slot for slot in there if self._is_due(slot)]
         if slots and (self._leaving is None or self._leaving.done()):
@@ -173,15 +176,17 @@ class BufferMoves:
                 self._again_s[slot] = monotonic_ms() / 1_000 + AGAIN_S
                 home = self._homing.homes.slots[slot]
                 self._stuck.add(slot)
-                self._told[slot] = (
-                    f"cannot leave host {home.host}, which is drained: {told(error)}. Its logs "
-                    "are away when the host goes: add a node, or stop the drain"
+                why = (
+                    f"buffer {slot} cannot leave host {home.host}, which is drained: "
+                    f"{told(error)}. Its logs are away when the host goes: add a node, or stop the "
+                    "drain"
                 )
-                logger.error("buffer %d %s", slot, self._told[slot])
+                self._reports[slot] = Report(Kind.BUFFER_CANNOT_MOVE, why, slot)
+                logger.error("%s", why)
 
-    def problems(self) -> list[str]:
+    def reports(self) -> list[Report]:
         """What moves, and what could not."""
-        return [f"buffer {slot} {why}" for slot, why in sorted(self._told.items())]
+        return [report for _, report in sorted(self._reports.items())]
 
     async def close(self) -> None:
         """Move nothing more; a move that is cut off leaves its buffer where it was."""

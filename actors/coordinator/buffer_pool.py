@@ -21,6 +21,7 @@ from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.lease_grants import LeaseGrants
 from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, is_asked_for, within
 
@@ -126,22 +127,30 @@ class BufferPool(BufferCalls):
         """What the buffers are called."""
         return [names.buffer(self._topology, index) for index in range(self.count)]
 
-    def problems(self) -> list[str]:
-        """Which buffers are away, and why."""
-        away = [f"buffer {index} {why}" for index, why in sorted(self._waits.items())]
-        away += [f"{self.told(index)} does not answer: {why}" for index, why in self._away.items()]
-        away += [
-            f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
-            for (index, queue), why in self._unopened.items()
+    def reports(self) -> list[Report]:
+        """Which buffers are away, and why, and what else is wrong with them."""
+        found = [
+            Report(Kind.BUFFER_WAITS, f"buffer {index} {why}", index)
+            for index, why in sorted(self._waits.items())
         ]
-        away += self._elsewhere.values()
-        away += self._supervisor.problems()
-        away += [f"{self.told(at)}: {why}" for at, told in self._troubles.items() for why in told]
-        return away + [
-            f"the logs of buffer {index} were made under another registry than this topology's: "
-            f"{FOREIGN_REMEDY}"
-            for index in sorted(self._foreign)
-        ]
+        for index, why in self._away.items():
+            found.append(
+                Report(Kind.BUFFER_AWAY, f"{self.told(index)} does not answer: {why}", index)
+            )
+        for (index, queue), why in self._unopened.items():
+            told = f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
+            found.append(Report(Kind.QUEUE_NOT_OPEN, told, index))
+        found += [Report(Kind.BUFFER_WITHOUT_DISK, why, at) for at, why in self._elsewhere.items()]
+        found += [Report(Kind.WORK_FAILED, text) for text in self._supervisor.problems()]
+        for index, troubles in self._troubles.items():
+            found += [
+                Report(Kind.WORK_FAILED, f"{self.told(index)}: {why}", index) for why in troubles
+            ]
+        for index in sorted(self._foreign):
+            told = f"the logs of buffer {index} were made under another registry than this "
+            told += f"topology's: {FOREIGN_REMEDY}"
+            found.append(Report(Kind.LOGS_FOREIGN, told, index))
+        return found
 
     async def open_on(
         self, index: int, spec: QueueSpec, ends: Mapping[PartitionId, Offset], *, make: bool

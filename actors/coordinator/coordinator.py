@@ -47,6 +47,7 @@ from pxrs_ray.group.custom_assignor import check_assignor
 from pxrs_ray.json_logging import start_journal
 from pxrs_ray.model import Outcome
 from pxrs_ray.status.answers import GroupStatus, History, TopologyStatus
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here, within
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
@@ -361,14 +362,15 @@ class Coordinator(TopologyDocuments, Deletion):
             self._groups.values(),
             self._thread,
             self._store.describe(),
-            self._problems(),
+            self._reports(),
             self.changes.waiting(),
         )
 
-    def _problems(self) -> list[str]:
-        sealed = [self._seal_problem] if self._seal_problem else []
-        homes = [*self._homing.problems(), *self._moving.problems()]
-        return [*gcs.problems(), *self._high_water.problems, *sealed, *homes, *problems_here()]
+    def _reports(self) -> list[Report]:
+        files = filter(None, (*self._high_water.problems, self._seal_problem))
+        found = [*gcs.reports(), *(Report(Kind.COORDINATOR_FILE, text) for text in files)]
+        found += [*self._homing.reports(), *self._moving.reports()]
+        return found + [Report(Kind.WORK_FAILED, text) for text in problems_here()]
 
     async def group_status(self, group: str) -> GroupStatus:
         """One group, at this moment."""

@@ -27,14 +27,14 @@ from pxrs_ray.actors.coordinator.seeks import seek
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import Clock, wall_ms
 from pxrs_ray.config import GroupConfig, PxrsConfig
+from pxrs_ray.config.limits import group_settings
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import PxrsError, UsageError
 from pxrs_ray.group.event_checks import check_call
 from pxrs_ray.group.events import Configure, Dismiss, Rebalance
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
-from pxrs_ray.status.standstill import Standstill
+from pxrs_ray.status.stalls import StallDetector
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -119,7 +119,7 @@ class GroupController:
         self._told: dict[PartitionId, Offset] = {}
         self.used_ms = wall_ms()
         self.distrusted = ""
-        self.standstill = Standstill()
+        self.stalls = StallDetector()
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -135,7 +135,9 @@ class GroupController:
         """Take the next generation, and go on from what the registry holds."""
         snapshot = await self._lead()
         self._documents = await self._thread.call_until_known(self._store.documents, self.key)
-        await self.host.start(snapshot, _settings(self.spec, self._kept_crew().paused))
+        paused = self._kept_crew().paused
+        settings = group_settings(self.spec.config, self.spec.group, paused=paused)
+        await self.host.start(snapshot, settings)
         self._owner.led(self.key, snapshot.generation, snapshot.last_version)
 
     async def _lead(self) -> Snapshot:
@@ -369,16 +371,3 @@ class GroupController:
 
 async def _nothing() -> dict[Any, Any]:
     return {}
-
-
-def _settings(spec: GroupSpec, paused: bool) -> GroupSettings:
-    config = spec.config
-    return GroupSettings(
-        assignor=config.assignor,
-        static_map=config.static_owners,
-        tenant=config.tenant or spec.group,
-        lease_ms=config.lease_ms,
-        revoke_deadline_ms=config.revoke_deadline_ms,
-        prepare_ms=config.prepare_ms,
-        paused=paused,
-    )

@@ -14,7 +14,8 @@ from pxrs_ray.group.write_queue import StoredOwner, stored_owners
 from pxrs_ray.model import Epoch, MemberId, Offset, PartitionId, PartitionRow
 from pxrs_ray.processing.suspects import decode_detail
 from pxrs_ray.status.answers import ConsumerStatus, GroupStatus, PartitionStatus, QueueStatus
-from pxrs_ray.status.standstill import PAUSES, WINDOW_MS, Stands
+from pxrs_ray.status.problem import Kind, Report
+from pxrs_ray.status.stalls import PAUSES, WINDOW_MS, Stall
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
@@ -27,7 +28,7 @@ ASK_WAIT_S = 1.0
 
 def unanswered(
     pool: BufferPool, queue: str, partitions: int, ends: Mapping[PartitionId, LogEnds]
-) -> tuple[str, ...]:
+) -> tuple[Report, ...]:
     """Which buffers did not report the ends of their logs, and of which partitions."""
     if pool.is_external(queue):
         return ()
@@ -36,21 +37,28 @@ def unanswered(
         if partition not in ends:
             missing.setdefault(partition % pool.count, []).append(f"P{partition}")
     return tuple(
-        f"{pool.told(index)} does not answer for {', '.join(those)}"
+        Report(
+            Kind.BUFFER_AWAY, f"{pool.told(index)} does not answer for {', '.join(those)}", index
+        )
         for index, those in sorted(missing.items())
     )
 
 
 def queue_status(
-    name: str, partitions: int, ends: Mapping[PartitionId, LogEnds], unknown: tuple[str, ...]
+    name: str, partitions: int, ends: Mapping[PartitionId, LogEnds], unknown: tuple[Report, ...]
 ) -> QueueStatus:
     """One queue at this moment, with what is wrong with its logs, or not known of them."""
-    problems = [*unknown]
-    problems += [
-        f"P{end.partition} {end.state}: {end.problem}" for end in ends.values() if end.problem
+    reports = [*unknown]
+    reports += [
+        Report(Kind.LOG_HALTED, f"P{end.partition} {end.state}: {end.problem}")
+        for end in ends.values()
+        if end.problem
     ]
-    problems += [
-        f"P{end.partition} lost offsets {gap.first} to {gap.end - 1}: {gap.reason}"
+    reports += [
+        Report(
+            Kind.OFFSETS_LOST,
+            f"P{end.partition} lost offsets {gap.first} to {gap.end - 1}: {gap.reason}",
+        )
         for end in ends.values()
         for gap in end.gaps
     ]
@@ -59,7 +67,7 @@ def queue_status(
         partitions,
         sum(end.end_offset - end.start_offset for end in ends.values()),
         sum(end.bytes for end in ends.values()),
-        tuple(problems),
+        tuple(reports),
         sum(end.end_offset for end in ends.values()),
     )
 
@@ -70,7 +78,7 @@ def group_status(
     ends: Mapping[PartitionId, LogEnds],
     ages: Mapping[PartitionId, int],
     infos: Mapping[MemberId, ConsumerInfo],
-    unknown: tuple[str, ...] = (),
+    unknown: tuple[Report, ...] = (),
 ) -> GroupStatus:
     """One group at this moment. What could not be asked is None, and `unknown` says why."""
     core = controller.host.core
@@ -80,7 +88,7 @@ def group_status(
     calls = {call.partition: call for info in infos.values() for call in reversed(info.calls)}
     failures = {f.context.partition: f.error for info in infos.values() for f in info.failures}
     now_ms = wall_ms()
-    stands = _standing(controller, checkpoints, ends)
+    stalls = _stalls(controller, checkpoints, ends)
 
     def partition(row: PartitionRow) -> PartitionStatus:
         end = ends.get(row.partition)
@@ -102,16 +110,16 @@ def group_status(
             lag,
             0 if lag == 0 else max(0, now_ms - since) if since is not None else None,
             row.attempts,
-            failures.get(row.partition, "")
-            or suspected(row)
-            or controller.logs.problems.get(row.partition, ""),
+            failures.get(row.partition, "") or suspected(row),
             call.seconds if call is not None else None,
             call.offset if call is not None else None,
-            stands.get(row.partition),
+            stalls.get(row.partition),
             _fenced_by(row, end, controller.spec.group),
+            controller.logs.refusals.get(row.partition, ""),
         )
 
     return GroupStatus(
+        controller.spec.topology,
         controller.spec.group,
         controller.spec.queue,
         core.state.generation,
@@ -123,18 +131,18 @@ def group_status(
         _consumers(controller, infos, stored),
         _problem(controller),
         _scaling(controller),
-        unused_since_ms=0 if core.state.members else controller.used_ms,
+        unused_ms=0 if core.state.members else max(0, now_ms - controller.used_ms),
         unknown=unknown,
         records_waiting=sum(record.version > 0 for record in pending),
         registry_away_s=controller.registry_away_s,
     )
 
 
-def _standing(
+def _stalls(
     controller: GroupController,
     checkpoints: Mapping[PartitionId, Offset],
     ends: Mapping[PartitionId, LogEnds],
-) -> dict[PartitionId, Stands]:
+) -> dict[PartitionId, Stall]:
     """Which partitions are stalled while their lag grows."""
     core = controller.host.core
     works = not core.settings.paused and controller.registry_away_s is None
@@ -145,7 +153,7 @@ def _standing(
             lag = max(0, end.end_offset - checkpoint) if end is not None else None
             seen[row.partition] = checkpoint, lag
     window_ms = max(WINDOW_MS, PAUSES * core.settings.lease_ms)
-    return controller.standstill.note(monotonic_ms(), seen, window_ms)
+    return controller.stalls.note(monotonic_ms(), seen, window_ms)
 
 
 def _fenced_by(row: PartitionRow, end: LogEnds | None, group: str) -> Epoch | None:

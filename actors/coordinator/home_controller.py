@@ -21,6 +21,7 @@ from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import AlreadyExists, DeadlineExceeded, NotFound, PxrsError, UsageError
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.topology.homes import (
@@ -277,14 +278,19 @@ class HomeController:
         if home.away_since_ms is None:
             raise UsageError(
                 f"buffer {slot} is at home on host {home.host}, and nothing of it is to be given "
-                "up: `pxrs accept-loss QUEUE` is for logs that stand still"
+                "up: `pxrs accept-loss QUEUE` is for logs that are halted"
             )
         return home
 
-    def problems(self) -> list[str]:
+    def reports(self) -> list[Report]:
         """What keeps buffers from being at home, except waiting."""
-        away = [why for why in (self._watch.problem, self._registry_goes) if why]
-        return away + [f"buffer {slot}: {why}" for slot, why in sorted(self._troubles.items())]
+        watch, goes = self._watch.problem, self._registry_goes
+        found = [Report(Kind.WORK_FAILED, watch)] if watch else []
+        found += [Report(Kind.REGISTRY_GOES, goes)] if goes else []
+        return found + [
+            Report(Kind.WORK_FAILED, f"buffer {slot}: {why}", slot)
+            for slot, why in sorted(self._troubles.items())
+        ]
 
     async def close(self) -> None:
         """Look no more."""

@@ -20,7 +20,6 @@ from pxrs_ray.actors.coordinator.registry_witness import RECOVER
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.group.events import Raise
 from pxrs_ray.model import Epoch, PartitionId
-from pxrs_ray.status.standstill import LOG_REFUSES
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class LogWitness:
         pool: BufferPool,
         accepts_loss: Callable[[], bool],
     ) -> None:
-        self.problems: dict[PartitionId, str] = {}
+        self.refusals: dict[PartitionId, str] = {}
         self.recovered = Recovered()
         self._spec = spec
         self._host = host
@@ -88,15 +87,15 @@ class LogWitness:
     async def refused(self, partitions: Iterable[PartitionId]) -> None:
         """The logs of these refuse their owner."""
         for partition in partitions:
-            self.problems[partition] = (
-                f"{LOG_REFUSES}: it has seen a higher epoch than the registry gave out "
+            self.refusals[partition] = (
+                "its log refuses its owner: it has seen a higher epoch than the registry gave out "
                 "(the registry has lost accepted writes); it is granted anew"
             )
         await self.try_again()
 
     async def try_again(self) -> None:
         """Grant anew what is refused; what cannot be done now is done in the next round."""
-        waiting = list(self.problems)
+        waiting = list(self.refusals)
         if not waiting or self._host.halted is not None:
             return
         try:
@@ -109,4 +108,4 @@ class LogWitness:
             logger.warning("group %s is granted anew later: %s", self._spec.group, error)
         else:
             for partition in waiting:
-                self.problems.pop(partition, None)
+                self.refusals.pop(partition, None)

@@ -61,6 +61,8 @@ class MemberApi:
         The newest incarnation of a name wins. Raises Fenced when a member comes back and another
         one has taken its place, AlreadyExists for the name of a consumer actor.
         """
+        if not member:
+            raise UsageError("a member joins under a name, not under ''")
         core = self._host.core
         label = f"session:{token}"
         slot = core.state.members.get(member)

@@ -9,6 +9,7 @@ begins with `pxrs_`; Ray puts `ray_` before it. docs/metrics.md is made from MET
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,13 @@ from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.group.counters import GroupCounters
 from pxrs_ray.status.answers import GroupStatus, TopologyStatus
 from pxrs_ray.status.places import AT_HOME, by_host
+from pxrs_ray.status.problem import OF_A_STATUS, Kind
+from pxrs_ray.status.problems import partition_problem
 
 REPORT_EVERY_S = 5.0
 MS_BOUNDARIES = [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000]
+
+STALLS = (Kind.PARTITION_FENCED, Kind.PARTITION_STALLED)
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 OF_PARTITION = ("topology", "group", "partition")
@@ -36,10 +41,10 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "arrived": (COUNTER, OF_PARTITION, "Messages appended to the partition; shows key skew."),
     "failed_attempts": (GAUGE, OF_PARTITION, "Failed deliveries of the message at the checkpoint."),
     "partitions_unowned": (GAUGE, OF_GROUP, "Partitions without an owner now."),
-    "partitions_stuck": (
+    "partitions_stalled": (
         GAUGE,
         OF_GROUP,
-        "Owned partitions without progress: fenced at their log, or stalled while lag grows.",
+        "Owned partitions that get nowhere: fenced at their log, or stalled.",
     ),
     "consumer_lag_messages": (
         GAUGE,
@@ -76,7 +81,11 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "buffers_away": (GAUGE, ("topology",), "Buffers that do not answer."),
     "store_ms": (HISTOGRAM, ("topology",), "How long a call to the registry store takes."),
     "store_down": (GAUGE, ("topology",), "1 while the registry store does not answer."),
-    "problems": (GAUGE, ("topology",), "Problems that `pxrs status` shows as PROBLEM."),
+    "problems": (
+        GAUGE,
+        ("topology", "severity", "kind"),
+        "What `pxrs status` lists as wrong now: problems and warnings, by kind.",
+    ),
 }
 
 
@@ -117,10 +126,9 @@ class TopologyMetrics:
     def report(self, found: Sources) -> None:
         """Set everything."""
         status = found.status
-        problems = [*status.problems, *(p for q in status.queues for p in q.problems)]
-        problems += [g.problem for g in status.groups if g.problem]
-        problems += [p.trouble for g in status.groups for p in g.partitions if p.trouble]
-        self._set("problems", len(problems))
+        found_kinds = Counts(problem.kind for problem in status.problems)
+        for kind in OF_A_STATUS:
+            self._set("problems", found_kinds[kind], kind.severity, kind)
         self._set("buffers_away", status.buffers - len(found.buffers))
         self._set("store_down", status.store.down_since_s is not None)
         for took_ms in found.store_ms:
@@ -169,7 +177,9 @@ class TopologyMetrics:
             self._set("consumer_lag_messages", lag, name, owner)
         self._owners[name] = {p.owner for p in group.partitions if p.owner is not None}
         self._set("partitions_unowned", sum(p.owner is None for p in group.partitions), name)
-        self._set("partitions_stuck", sum(bool(p.halt) for p in group.partitions), name)
+        wrong = (partition_problem(group, p) for p in group.partitions)
+        stalled = sum(each is not None and each.kind in STALLS for each in wrong)
+        self._set("partitions_stalled", stalled, name)
         self._set("paused", group.paused, name)
         states = [c.state for c in group.consumers]
         for state in {"running", "pending", "silent", "failed", *states}:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from pxrs_ray.backoff import Backoff
-from pxrs_ray.clock import wall_ms
+from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.status.answers import StoreStatus
 from pxrs_ray.store.registry import RegistryStore, StoreInfo
@@ -69,11 +69,11 @@ class StoreThread:
         def make() -> T:
             # On the thread, where calls follow one another: a call that waits its turn is not
             # asked, and one that hangs is noticed from here on.
-            self._watch.asked(_monotonic_ms())
+            self._watch.asked(monotonic_ms())
             try:
                 found = method(*args, **kwargs)
             except StoreUnavailable:
-                self._watch.failed(_monotonic_ms())
+                self._watch.failed(monotonic_ms())
                 raise
             except BaseException:
                 self._watch.answered()
@@ -126,7 +126,7 @@ class StoreThread:
 
     def away_ms(self, notice_ms: int = NOTICE_MS_MAX) -> int | None:
         """For how long the store has not answered; None while it is not known to be away."""
-        return self._watch.away_ms(_monotonic_ms(), notice_ms)
+        return self._watch.away_ms(monotonic_ms(), notice_ms)
 
     def look_by(self, probe: Callable[[], object]) -> None:
         """What to ask the store, where it matters whether it is there and nobody else asks."""
@@ -183,7 +183,3 @@ class StoreThread:
         if self._store is not None:
             await off_loop(self._store.close, threads=self._pool)
         self._pool.shutdown(wait=False)
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

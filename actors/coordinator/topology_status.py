@@ -17,6 +17,7 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.model import PartitionId
 from pxrs_ray.status.answers import QueueStatus, TopologyStatus
+from pxrs_ray.status.problem import Report
 from pxrs_ray.store.registry import StoreInfo
 from pxrs_ray.supervision.supervisor import beside
 
@@ -29,7 +30,7 @@ async def topology_status(
     controllers: Collection[GroupController],
     thread: StoreThread,
     store: StoreInfo,
-    problems: Sequence[str],
+    reports: Sequence[Report],
     waiting: tuple[str, ...],
 ) -> TopologyStatus:
     """Everything, at this moment."""
@@ -61,7 +62,7 @@ async def topology_status(
         thread.status(store),
         tuple(one(name, ends[queue]) for name, queue in queues.items()),
         tuple(groups),
-        (*pool.problems(), *problems),
+        (*pool.reports(), *reports),
         waiting,
         buffer_statuses(homing, pool, stats),
         uneven(homing, pool),

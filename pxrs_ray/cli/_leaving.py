@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
+    from pxrs_ray.status.rendering import Line, Table, View
     from pxrs_ray.topology.homes import NodeSeen
     from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
 
@@ -82,36 +83,36 @@ def tell(
         )
 
 
-def view(plan: Leaving, rate: float) -> Any:
+def view(plan: Leaving, rate: float) -> View:
     """A plan as people read it."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from pxrs_ray.cli._show import table
+    from pxrs_ray.status.rendering import Line, Table, Tone, View
     from pxrs_ray.topology.move_plan import BUSY, STOP_AND_START_MOST_MS, STOP_AND_START_MS
 
-    lines: list[Any] = []
+    lines: list[Line | Table] = []
     if plan.consumers:
         names = ", ".join(plan.consumers)
-        lines.append(f"{plan.topology}: {len(plan.consumers)} consumers hand over: {names}")
+        told = f"{plan.topology}: {len(plan.consumers)} consumers hand over: {names}"
+        lines.append(Line(told))
     if plan.moves:
         head = ("buffer", "from", "to", "to copy", "written", "copied in", "pause", "free there")
-        lines.append(table(head, [_row(move) for move in plan.moves]))
+        lines.append(Table(head, [_row(move) for move in plan.moves]))
         lines.append(
-            "pause: how long producers and readers of a buffer's partitions wait. An estimate, not "
-            f"measured: {STOP_AND_START_MS / 1_000:g} s to stop and start "
-            f"({STOP_AND_START_MOST_MS / 1_000:g} s on busy hosts), and the copy of what is "
-            f"written during the last round, at {rate:g} MB/s ({rate / BUSY:g} on busy hosts)"
+            Line(
+                "pause: how long producers and readers of a buffer's partitions wait. An estimate, "
+                f"not measured: {STOP_AND_START_MS / 1_000:g} s to stop and start "
+                f"({STOP_AND_START_MOST_MS / 1_000:g} s on busy hosts), and the copy of what is "
+                f"written during the last round, at {rate:g} MB/s ({rate / BUSY:g} on busy hosts)"
+            )
         )
     if not (plan.consumers or plan.moves):
-        lines.append(f"{plan.topology}: nothing of it is there")
-    lines += plan.notes
-    bad = [Text(f"CANNOT BE DONE: {text}", style="bold red") for text in plan.cannot]
-    return Group(*lines) if plan.host else Group(*lines, *bad)
+        lines.append(Line(f"{plan.topology}: nothing of it is there"))
+    lines += map(Line, plan.notes)
+    bad = [Line(f"CANNOT BE DONE: {text}", Tone.BAD) for text in plan.cannot]
+    return View(lines if plan.host else [*lines, *bad])
 
 
 def _row(move: HomeMove) -> tuple[object, ...]:
-    from pxrs_ray.cli._show import size_text, span_text
+    from pxrs_ray.status.units import size_text, span_text
 
     expected = move.estimate
     rate = None if move.written_per_s is None else f"{size_text(move.written_per_s)}/s"
@@ -128,7 +129,7 @@ def _row(move: HomeMove) -> tuple[object, ...]:
 
 
 def _pause(expected: Estimate) -> str:
-    from pxrs_ray.cli._show import span_text
+    from pxrs_ray.status.units import span_text
 
     return f"about {span_text(expected.pause_ms)} to {span_text(expected.pause_most_ms)}"
 
@@ -189,7 +190,7 @@ def _left(
         for place in status.places:
             is_new = place.buffer in goes.get(topology.name, ())
             if place.node == node.node:
-                why = [p for p in status.problems if p.startswith(f"buffer {place.buffer} ")]
+                why = [r.text for r in status.reports if r.buffer == place.buffer]
                 found.append(f"{topology.name}: {why[0] if why else f'buffer {place.buffer}'}")
             elif is_new and place.state != AT_HOME:
                 told = f"buffer {place.buffer} on host {place.host}: {place.text}"

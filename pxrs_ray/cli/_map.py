@@ -12,9 +12,13 @@ BARS = "·▁▂▃▄▅▆▇█"
 LEGEND = "· no lag  ▁ to █ lag, ten times more every second step  ○ no owner  ✗ problem"
 
 
-def cell(partition: PartitionStatus) -> tuple[str, str]:
+def cell(group: GroupStatus, partition: PartitionStatus) -> tuple[str, str]:
     """The character and the style of one partition."""
-    if partition.trouble:
+    from pxrs_ray.status.problem import Severity
+    from pxrs_ray.status.problems import partition_problem
+
+    problem = partition_problem(group, partition)
+    if problem is not None and problem.severity is Severity.PROBLEM:
         return "✗", "bold red"
     if partition.owner is None:
         return "○", "yellow"
@@ -35,7 +39,7 @@ def partition_map(group: GroupStatus) -> Any:
         text.append(f"P{start:<5}", "dim")
         run, style = "", ""
         for partition in group.partitions[start : start + COLUMNS]:
-            char, wanted = cell(partition)
+            char, wanted = cell(group, partition)
             if wanted != style:
                 text.append(run, style)
                 run, style = "", wanted

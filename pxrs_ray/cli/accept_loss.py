@@ -34,19 +34,20 @@ def command(
     logs are lost, and lost_log_policy says what happens to them.
     """
     if (queue is None) == (buffer is None):
-        raise UsageError("say either a QUEUE whose logs stand still, or --buffer N")
+        raise UsageError("say either a QUEUE whose logs are halted, or --buffer N")
     if buffer is not None:
         _give_up(buffer, topology, yes=yes, as_json=as_json)
         return
     from pxrs_ray.cli._ray import running
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.rendering import Table
 
     found = running(topology)
     from pxrs_ray.actors.client.accept_loss import accept_losses
 
     ends = accept_losses(found, str(queue), partition or ())
     rows = [(f"P{p}", end.state, end.start_offset, end.end_offset) for p, end in ends.items()]
-    answer(ends, as_json, lambda: table(("partition", "state", "begins", "ends"), rows))
+    answer(ends, as_json, lambda: Table(("partition", "state", "begins", "ends"), rows))
 
 
 def _give_up(buffer: int, topology: str | None, *, yes: bool, as_json: bool) -> None:

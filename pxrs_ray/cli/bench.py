@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +20,11 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Measure rate and latency of this cluster, with a topology that is removed afterwards."""
+    import tempfile
+
     from pxrs_ray.cli._ray import connect
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.rendering import Table
 
     connect()
     from pxrs_ray.actors.client.cluster_benchmark import run_trial
@@ -35,4 +37,4 @@ def command(
         ("latency of single messages", f"p50 {found.latency_p50_ms:.2f} ms"),
         ("", f"p99 {found.latency_p99_ms:.2f} ms"),
     ]
-    answer(found, as_json, lambda: table(("what", "figure"), rows))
+    answer(found, as_json, lambda: Table(("what", "figure"), rows))

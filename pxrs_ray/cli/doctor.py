@@ -1,4 +1,8 @@
-"""`pxrs doctor`: checks everything that can be wrong, and names the remedy."""
+"""`pxrs doctor`: checks everything that can be wrong, and names the remedy.
+
+What is wrong with a topology is in its status' own list of problems. The doctor adds what only it
+can know, for it asks more: Ray, Java, each node, actors that nobody owns.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from pxrs_ray.errors import PxrsError
 
 if TYPE_CHECKING:
     from pxrs_ray.status.answers import TopologyStatus
-    from pxrs_ray.status.diagnosis import Finding
+    from pxrs_ray.status.problem import Problem
 
 NODE_WAIT_S = 20.0
 ANSWER_WAIT_S = 3.0
@@ -25,69 +29,73 @@ DISK_FREE_MIN = 2 << 30
 def command(topology: TopologyName = None, as_json: AsJson = False) -> None:
     """Check Ray, Java, nodes, clocks, disks, stores, logs, groups, orphans; exit status 1: a
     problem."""
-    from pxrs_ray.cli._show import answer, table
-    from pxrs_ray.status.diagnosis import Level
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.problem import Severity
+    from pxrs_ray.status.rendering import Line, Table
+    from pxrs_ray.status.views import tone_of
 
     found = findings(topology)
-    rows = [(_mark(f.level), f.subject, f.text, f.remedy) for f in found]
-    answer(found, as_json, lambda: table(("", "what", "finding", "remedy"), rows))
-    if any(f.level is Level.PROBLEM for f in found):
+    rows = [(Line(f.severity, tone_of(f.severity)), f.where, f.text, f.remedy) for f in found]
+    told = [problem.plain() for problem in found]
+    answer(told, as_json, lambda: Table(("", "what", "finding", "remedy"), rows))
+    if any(f.severity is Severity.PROBLEM for f in found):
         raise typer.Exit(1)
 
 
-def findings(topology: str | None) -> list[Finding]:
-    """Everything that is looked at, in this process and the cluster."""
+def findings(topology: str | None) -> list[Problem]:
+    """Everything that is looked at, in this process and the cluster; what is sound as well."""
     return [*_machine(), *_cluster(topology)]
 
 
-def _mark(level: str) -> object:
-    from rich.text import Text
-
-    return Text(level, style={"ok": "green", "warning": "yellow"}.get(level, "bold red"))
-
-
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Problem]:
     from importlib.util import find_spec
 
-    from pxrs_ray.status.diagnosis import Finding, Level
+    from pxrs_ray.status.problem import Kind, Problem
 
     if find_spec("pyspark") is None:  # then nothing here needs Java
-        yield Finding(Level.OK, "Spark", "not installed; feeds from it come with pxrs-ray[spark]")
+        yield Problem(Kind.SOUND, "Spark", "not installed; feeds from it come with pxrs-ray[spark]")
         return
     java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
     if java:
-        yield Finding(Level.OK, "Java", java)
+        yield Problem(Kind.SOUND, "Java", java)
     else:
-        yield Finding(
-            Level.WARNING, "Java", "not found; only the Spark feed needs it", "install a JRE 17"
-        )
+        told = "not found; only the Spark feed needs it"
+        yield Problem(Kind.JAVA_MISSING, "Java", told, "install a JRE 17")
 
 
-def _cluster(wanted: str | None) -> Iterator[Finding]:
+def _cluster(wanted: str | None) -> Iterator[Problem]:
     from pxrs_ray.cli._ray import connect
-    from pxrs_ray.status.diagnosis import Finding, Level, check_topology
+    from pxrs_ray.status.problem import Kind, Problem
 
     try:
         connect()
     except PxrsError as error:
-        yield Finding(Level.PROBLEM, "Ray", str(error), "start Ray, or name it with --address")
+        yield Problem(Kind.RAY_AWAY, "Ray", str(error), "start Ray, or name it with --address")
         return
     from pxrs_ray.actors.cluster.blocking_client import running_topologies
 
     names = [wanted] if wanted is not None else running_topologies()
     if not names:
-        yield Finding(Level.OK, "topologies", "none runs", "`pxrs up FILE` starts one")
+        yield Problem(Kind.SOUND, "topologies", "none runs", "`pxrs up FILE` starts one")
     folder, sound = "~", []
     for name in names:
         try:
             status, folder = _status_of(name)
         except PxrsError as error:
-            yield Finding(Level.PROBLEM, f"topology {name}", str(error), _remedy_of(name, error))
+            remedy = _remedy_of(name, error)
+            yield Problem(Kind.TOPOLOGY_AWAY, f"topology {name}", str(error), remedy)
         else:
             sound.append(name)
-            yield from check_topology(status)
+            yield from status.problems or [_nothing_wrong(status)]
     yield from _nodes(folder)
     yield from _orphans(wanted, sound)
+
+
+def _nothing_wrong(status: TopologyStatus) -> Problem:
+    from pxrs_ray.status.problem import Kind, Problem
+
+    told = f"{len(status.queues)} queues, {len(status.groups)} groups, nothing to report"
+    return Problem(Kind.SOUND, f"topology {status.topology}", told)
 
 
 def _remedy_of(name: str, error: PxrsError) -> str:
@@ -111,55 +119,52 @@ def _status_of(name: str) -> tuple[TopologyStatus, str]:
     return found.status(), str(found.config.topology_dir)
 
 
-def _nodes(folder: str) -> Iterator[Finding]:
+def _nodes(folder: str) -> Iterator[Problem]:
     import platform
 
     import ray
 
     from pxrs_ray.actors.cluster.node_reports import look_at_nodes
-    from pxrs_ray.cli._show import size_text
-    from pxrs_ray.status.diagnosis import Finding, Level
+    from pxrs_ray.status.problem import Kind, Problem
+    from pxrs_ray.status.units import size_text
 
     here = (platform.python_version(), ray.__version__)
     for node in look_at_nodes(folder, NODE_WAIT_S):
-        subject = f"node {node.node[:8]}"
+        where = f"node {node.node[:8]}"
         if node.problem:
-            yield Finding(Level.PROBLEM, subject, node.problem, "look at it with `ray status`")
+            yield Problem(Kind.NODE_AWAY, where, node.problem, "look at it with `ray status`")
             continue
-        sound = True
+        found = []
         if (node.python, node.ray) != here:
-            sound = False
             text = f"Python {node.python} and Ray {node.ray}, here {here[0]} and {here[1]}"
-            yield Finding(Level.PROBLEM, subject, text, "install the same on every node")
+            found.append(Problem(Kind.NODE_VERSIONS, where, text, "install the same on every node"))
         if abs(node.clock_ms) > CLOCK_MS_MAX:
-            sound = False
             text = f"its clock differs by {node.clock_ms:,.0f} ms"
             remedy = "run NTP: lag in time and seek by time are wrong, ownership is not"
-            yield Finding(Level.WARNING, subject, text, remedy)
+            found.append(Problem(Kind.NODE_CLOCK, where, text, remedy))
         if node.disk_free_bytes < DISK_FREE_MIN:
-            sound = False
             text = f"{size_text(node.disk_free_bytes)} free under {folder}"
             remedy = "set retention_ms, retention_bytes or retention_passed, or free the disk"
-            yield Finding(Level.PROBLEM, subject, text, remedy)
-        if sound:
-            text = f"Ray {node.ray}, Python {node.python}, {size_text(node.disk_free_bytes)} free"
-            yield Finding(Level.OK, subject, text)
+            found.append(Problem(Kind.NODE_DISK, where, text, remedy))
+        free = f"{size_text(node.disk_free_bytes)} free"
+        sound = Problem(Kind.SOUND, where, f"Ray {node.ray}, Python {node.python}, {free}")
+        yield from found or [sound]
 
 
-def _orphans(wanted: str | None, names: list[str]) -> Iterator[Finding]:
+def _orphans(wanted: str | None, names: list[str]) -> Iterator[Problem]:
     """Consumers that belong to no member, and what is left of topologies without a coordinator."""
     from pxrs_ray.actors.client.topology import Topology
     from pxrs_ray.actors.cluster.blocking_client import left_over
-    from pxrs_ray.status.diagnosis import Finding, Level
+    from pxrs_ray.status.problem import Kind, Problem
 
     for name in names:
         try:
             found = Topology(name).orphans()
         except PxrsError:
-            continue  # that it does not answer is told already
+            continue  # that it does not answer is in the list already
         for actor in found:
-            yield Finding(
-                Level.PROBLEM,
+            yield Problem(
+                Kind.ORPHAN,
                 f"actor {actor}",
                 "belongs to no member of a group",
                 f"`pxrs kill-orphans -t {name}`",
@@ -167,4 +172,4 @@ def _orphans(wanted: str | None, names: list[str]) -> Iterator[Finding]:
     for name, count in sorted(left_over().items()):
         if wanted in (None, name):
             told = f"{count} actors are left of it, and no coordinator"
-            yield Finding(Level.PROBLEM, f"topology {name}", told, f"`pxrs down {name} --now`")
+            yield Problem(Kind.REMAINS, f"topology {name}", told, f"`pxrs down {name} --now`")

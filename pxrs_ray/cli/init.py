@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Write NAME.toml, with a comment on each option, and handlers.py with a handler to change."""
+    from importlib.resources import files
+
     from pxrs_ray.cli._show import answer
     from pxrs_ray.config import PxrsConfig
 

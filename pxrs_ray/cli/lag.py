@@ -10,7 +10,9 @@ def command(
 ) -> None:
     """Show how far each group is behind, in messages and in time, and its worst partition."""
     from pxrs_ray.cli._ray import running
-    from pxrs_ray.cli._show import answer, span_text, table
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.rendering import Table
+    from pxrs_ray.status.units import span_text
 
     found = running(topology)
     groups = [found.group(group).status()] if group else list(found.status().groups)
@@ -28,4 +30,4 @@ def command(
         )
         shown = f"P{worst.partition}: {worst.lag:,}" if worst.lag else "-"
         rows.append((status.group, status.lag, span_text(status.lag_ms), shown))
-    answer(told, as_json, lambda: table(("group", "lag", "behind", "worst partition"), rows))
+    answer(told, as_json, lambda: Table(("group", "lag", "behind", "worst partition"), rows))

@@ -36,8 +36,10 @@ Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Show at
 @app.command("ls")
 def list_logs(folder: Folder, as_json: AsJson = False) -> None:
     """List the logs in FOLDER: offsets, size, groups, losses, problems."""
-    from pxrs_ray.cli._show import answer, clock_text, size_text, table
+    from pxrs_ray.cli._show import answer
     from pxrs_ray.log.inspect import find_logs, summarise
+    from pxrs_ray.status.rendering import Table
+    from pxrs_ray.status.units import clock_text, size_text
 
     logs = [summarise(path) for path in find_logs(folder)]
     head = ("queue", "P", "start", "end", "segments", "size", "newest", "groups", "gaps", "problem")
@@ -56,7 +58,7 @@ def list_logs(folder: Folder, as_json: AsJson = False) -> None:
         )
         for log in logs
     ]
-    answer(logs, as_json, lambda: table(head, rows))
+    answer(logs, as_json, lambda: Table(head, rows))
 
 
 @app.command()
@@ -83,9 +85,10 @@ def dump(
 @app.command()
 def verify(folder: Folder, as_json: AsJson = False) -> None:
     """Read and check every byte of every log in FOLDER. Exit status 1: something is damaged."""
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
     from pxrs_ray.log.inspect import find_logs
     from pxrs_ray.log.inspect import verify as verify_log
+    from pxrs_ray.status.rendering import Table
 
     checked = [(path, *verify_log(path)) for path in find_logs(folder)]
     told = [
@@ -96,7 +99,7 @@ def verify(folder: Folder, as_json: AsJson = False) -> None:
         (path, count, messages, "; ".join(str(damage.error()) for damage in damages) or "whole")
         for path, count, messages, damages in checked
     ]
-    answer(told, as_json, lambda: table(("log", "frames", "messages", "finding"), rows))
+    answer(told, as_json, lambda: Table(("log", "frames", "messages", "finding"), rows))
     if any(damages for _, _, _, damages in checked):
         raise typer.Exit(DAMAGED)
 

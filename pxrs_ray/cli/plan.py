@@ -71,10 +71,9 @@ def command(
 
 
 def _of_scale(group: str, consumers: int, topology: str | None, *, as_json: bool) -> None:
-    from rich.console import Group
-
     from pxrs_ray.cli._ray import running
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.rendering import Line, Table, View
 
     found = running(topology).group(group).plan(consumers)
     pause = "" if found.pause_ms is None else f", each pausing about {found.pause_ms} ms"
@@ -83,10 +82,12 @@ def _of_scale(group: str, consumers: int, topology: str | None, *, as_json: bool
     answer(
         found,
         as_json,
-        lambda: Group(
-            f"{found.cause}: {len(found.moves)} partitions move{pause}{room}",
-            table(("partition", "from", "to", "why"), moves),
-            table(("consumer", "partitions then"), sorted(found.counts.items())),
+        lambda: View(
+            [
+                Line(f"{found.cause}: {len(found.moves)} partitions move{pause}{room}"),
+                Table(("partition", "from", "to", "why"), moves),
+                Table(("consumer", "partitions then"), sorted(found.counts.items())),
+            ]
         ),
     )
 

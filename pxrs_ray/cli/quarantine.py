@@ -8,7 +8,7 @@ import typer
 
 from pxrs_ray.cli._options import AsJson, GroupName, TopologyName
 from pxrs_ray.cli._ray import running, steady
-from pxrs_ray.cli._show import answer, table, text_of
+from pxrs_ray.cli._show import answer, text_of
 from pxrs_ray.errors import DeadlineExceeded, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the waiting messages of one key, in order, with payloads."""
+    from pxrs_ray.status.rendering import Table
+
     entries = running(topology).group(group).quarantine.show(_one(key, no_key))
     rows = [
         (f"P{m.partition}", e.offset, e.attempts, e.error, text_of(m.payload)[:200])
@@ -56,7 +58,7 @@ def show(
     ]
     head = ("partition", "offset", "attempts", "error", "payload")
     told = [{"entry": entry, "message": message} for entry, message in entries]
-    answer(told, as_json, lambda: table(head, rows))
+    answer(told, as_json, lambda: Table(head, rows))
 
 
 @app.command()
@@ -103,4 +105,4 @@ def skip(
 def _table(found: KeysAside) -> object:
     if not found:
         return "nothing is put aside"
-    return table(found.HEAD, found.rows())
+    return found.view()

@@ -45,8 +45,9 @@ def registry(
     ever given out, so that consumers from before the loss are refused.
     """
     from pxrs_ray.cli._ray import connect
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
     from pxrs_ray.config import PxrsConfig
+    from pxrs_ray.status.rendering import Table
 
     config = PxrsConfig.from_toml(file)
     connect()
@@ -55,4 +56,4 @@ def registry(
     found = recover_registry(config, accept_loss=accept_loss, host=host)
     rows = [(n, len(one.epochs), sum(one.repeated.values())) for n, one in sorted(found.items())]
     head = ("group", "partitions granted above lost epochs", "messages delivered again, at least")
-    answer(found, as_json, lambda: table(head, rows))
+    answer(found, as_json, lambda: Table(head, rows))

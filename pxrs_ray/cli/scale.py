@@ -20,9 +20,8 @@ def command(
     """Set the number of consumers of GROUP. Consumers that are removed hand over first."""
     from pxrs_ray.cli._ray import steady
     from pxrs_ray.cli._show import answer
-    from pxrs_ray.cli.status import group_view
 
     found = steady(topology).group(group)
     found.scale(consumers)
     status = found.status()
-    answer(status, as_json, lambda: group_view(status))
+    answer(status, as_json, status.view)

@@ -33,9 +33,10 @@ def command(
 ) -> None:
     """Move the checkpoints of a running GROUP, and show the new position of each partition."""
     from pxrs_ray.cli._ray import steady
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.rendering import Table
 
     wanted = place(to)
     moved = steady(topology).group(group).seek(wanted, partition or None)
     rows = [(f"P{number}", offset) for number, offset in sorted(moved.items())]
-    answer(moved, as_json, lambda: table(("partition", "next offset"), rows))
+    answer(moved, as_json, lambda: Table(("partition", "next offset"), rows))

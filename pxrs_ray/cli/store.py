@@ -12,6 +12,7 @@ from pxrs_ray.clock import wall_ms
 
 if TYPE_CHECKING:
     from pxrs_ray.model import Snapshot
+    from pxrs_ray.status.rendering import Table, View
     from pxrs_ray.store import RegistryStore
 
 CHECK_PREFIX = "/pxrs-check/"
@@ -39,7 +40,8 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Connect, create the schema, run the contract suite in groups of its own, and time commits."""
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.rendering import Table
     from pxrs_ray.testing.store_contract import run_contract
 
     open_one = _opener(url, deadline_ms)
@@ -62,7 +64,7 @@ def check(
     rows += [(f"commit, {name}", f"{value:.3f} ms") for name, value in times.items()]
     rows += [("contract", f"{told['passed']} of {len(results)} promises kept")]
     rows += [(f"FAILED {result.test}", result.failure) for result in failed]
-    answer(told, as_json, lambda: table(("what", "finding"), rows))
+    answer(told, as_json, lambda: Table(("what", "finding"), rows))
     if failed:
         raise typer.Exit(1)
 
@@ -72,8 +74,9 @@ def show(
     url: Url, group: Groups = None, prefix: Prefix = "/pxrs/", as_json: AsJson = False
 ) -> None:
     """Show the groups of a registry; with --group their partitions, members and history."""
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
     from pxrs_ray.errors import NotFound
+    from pxrs_ray.status.rendering import Table
     from pxrs_ray.store import open_store
 
     found: list[dict[str, Any]] = []
@@ -98,13 +101,11 @@ def show(
         for one in found
     ]
 
-    def for_people() -> Any:
-        from rich.console import Group
-
-        shown = [table(heads, rows, f"registry {info.url}")]
+    def for_people() -> View:
+        shown = [Table(heads, rows, f"registry {info.url}")]
         for one in found if group else ():
             shown += _tables_of(one)
-        return Group(*shown)
+        return View(shown)
 
     answer({"store": info, "groups": found}, as_json, for_people)
 
@@ -118,7 +119,8 @@ def copy(
     as_json: AsJson = False,
 ) -> None:
     """Copy a stopped topology's registry to another store, and read it back to verify."""
-    from pxrs_ray.cli._show import answer, table
+    from pxrs_ray.cli._show import answer
+    from pxrs_ray.status.rendering import Table
     from pxrs_ray.store import open_store
     from pxrs_ray.store.copy import copy_groups
 
@@ -129,7 +131,7 @@ def copy(
         done = copy_groups(old, new, group)
     heads = ("group", "generation", "partitions", "members", "changes", "documents")
     rows = [(d.group, d.generation, d.partitions, d.members, d.changes, d.documents) for d in done]
-    answer(done, as_json, lambda: table(heads, rows, "copied and verified"))
+    answer(done, as_json, lambda: Table(heads, rows, "copied and verified"))
 
 
 def _opener(url: str, deadline_ms: int) -> Callable[[], RegistryStore]:
@@ -189,10 +191,12 @@ def _told_of(store: RegistryStore, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _tables_of(told: dict[str, Any]) -> list[Any]:
-    from pxrs_ray.cli._show import clock_text, table
+def _tables_of(told: dict[str, Any]) -> list[Table]:
+    from pxrs_ray.status.rendering import Table
+    from pxrs_ray.status.views import changes_table
 
     snapshot: Snapshot = told["snapshot"]
+    changes = told["recent_changes"]
     partitions = [
         (
             f"P{row.partition}",
@@ -208,25 +212,12 @@ def _tables_of(told: dict[str, Any]) -> list[Any]:
         (member.member, member.incarnation, member.weight, ", ".join(member.labels) or None)
         for member in snapshot.members
     ]
-    changes = [
-        (
-            change.version,
-            clock_text(change.at_ms),
-            change.kind,
-            None if change.partition < 0 else f"P{change.partition}",
-            change.owner,
-            change.epoch,
-            change.cause,
-        )
-        for change in told["recent_changes"]
-    ]
-    heads = ("version", "time", "kind", "partition", "owner", "epoch", "cause")
     return [
-        table(
+        Table(
             ("partition", "owner", "checkpoint", "epoch", "attempts", ""),
             partitions,
             f"{snapshot.group}: partitions",
         ),
-        table(("member", "incarnation", "weight", "labels"), members, "members"),
-        table(heads, changes, f"the last {len(changes)} changes"),
+        Table(("member", "incarnation", "weight", "labels"), members, "members"),
+        changes_table(changes, f"the last {len(changes)} changes"),
     ]

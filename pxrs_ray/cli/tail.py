@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pxrs_ray.cli._harmless import one_line
 from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
+from pxrs_ray.status.harmless import one_line
 
 if TYPE_CHECKING:
     from pxrs_ray.model import Message
@@ -55,7 +55,8 @@ def command(
 
 def text_line(message: Message) -> str:
     """One message in one line: place, time, key, payload."""
-    from pxrs_ray.cli._show import clock_text, text_of
+    from pxrs_ray.cli._show import text_of
+    from pxrs_ray.status.units import clock_text
 
     key = "-" if message.key is None else text_of(message.key)
     return one_line(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pxrs_ray.status.rates import Rates
 
 CONSUMERS_SHOWN = 12
+PROBLEMS_SHOWN = 12
 
 
 def command(
@@ -60,27 +61,28 @@ def frame(status: TopologyStatus, rates: Rates) -> Any:
     from rich.text import Text
 
     from pxrs_ray.cli._map import LEGEND
-    from pxrs_ray.cli._show import size_text, table
-    from pxrs_ray.cli.status import problems_of
+    from pxrs_ray.status.rendering import Table
+    from pxrs_ray.status.units import size_text
+    from pxrs_ray.status.views import problem_lines
 
-    queues = table(
+    queues = Table(
         ("queue", "partitions", "messages", "size", "in /s"),
         [
             (q.queue, q.partitions, q.messages, size_text(q.bytes), rates.produced(q.queue))
             for q in status.queues
         ],
     )
-    problems = problems_of(status)
+    problems = status.problems
     return Group(
         Text.assemble(
             (status.topology, "bold"),
             f"  {status.buffers} buffers, store {status.store.mean_ms:.1f} ms",
-            (f"  {len(problems)} PROBLEMS" if problems else "", "bold red"),
+            (f"  {len(problems)} problems" if problems else "", "bold red"),
         ),
         queues,
         *(part for group in status.groups for part in _group(group, rates)),
         Text(LEGEND, style="dim"),
-        *(Text(f"PROBLEM: {text}", style="bold red") for text in problems[:CONSUMERS_SHOWN]),
+        *problem_lines(problems[:PROBLEMS_SHOWN]),
     )
 
 
@@ -88,17 +90,18 @@ def _group(group: GroupStatus, rates: Rates) -> list[Any]:
     from rich.text import Text
 
     from pxrs_ray.cli._map import partition_map
-    from pxrs_ray.cli._show import span_text, table
-    from pxrs_ray.cli.status import running_count, state_text
+    from pxrs_ray.status.rendering import Table
+    from pxrs_ray.status.units import span_text
+    from pxrs_ray.status.views import group_state, working_count
 
     title = Text.assemble(
         ("group ", "dim"),
         (group.group, "bold"),
         f" of {group.queue}: ",
-        state_text(group),
+        group_state(group).__rich__(),
         f"  lag {group.lag:,}, {span_text(group.lag_ms)} behind, "
         f"{rates.consumed(group.group):,.0f} /s, "
-        f"{running_count(group)} of {group.wanted} consumers",
+        f"{working_count(group)} of {group.wanted} consumers",
     )
     lags = {p.partition: p.lag or 0 for p in group.partitions}
     rows = sorted(
@@ -108,5 +111,5 @@ def _group(group: GroupStatus, rates: Rates) -> list[Any]:
         ),
         key=lambda row: -row[3],
     )
-    shown = table(("consumer", "state", "partitions", "lag", "processed"), rows[:CONSUMERS_SHOWN])
+    shown = Table(("consumer", "state", "partitions", "lag", "processed"), rows[:CONSUMERS_SHOWN])
     return [title, partition_map(group), shown]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pxrs_ray.model import Change
-    from pxrs_ray.status.answers import PartitionStatus
+    from pxrs_ray.status.answers import GroupStatus, PartitionStatus
 
 LOOK_BACK = 10_000
 
@@ -45,7 +45,7 @@ def command(
     answer(
         {"group": name, "now": now, "changes": chain},
         as_json,
-        lambda: "\n".join([now_line(name, now), *map(change_line, chain)]),
+        lambda: "\n".join([now_line(status, now), *map(change_line, chain)]),
     )
 
 
@@ -60,20 +60,23 @@ def chain_of(partition: int, changes: Iterable[Change]) -> list[Change]:
     ]
 
 
-def now_line(group: str, now: PartitionStatus) -> str:
+def now_line(group: GroupStatus, now: PartitionStatus) -> str:
     """Where the partition is now."""
+    from pxrs_ray.status.problems import partition_problem
+
     held = f"is owned by {now.owner}" if now.owner else "has no owner"
     lag = "an unknown lag" if now.lag is None else f"a lag of {now.lag:,}"
-    problem = f"; PROBLEM: {now.trouble}" if now.trouble else ""
+    wrong = partition_problem(group, now)
+    problem = f"; {wrong.severity.upper()}: {wrong.text}" if wrong else ""
     return (
-        f"P{now.partition} of {group} {held} ({now.phase}), epoch {now.epoch}, checkpoint "
+        f"P{now.partition} of {group.group} {held} ({now.phase}), epoch {now.epoch}, checkpoint "
         f"{now.checkpoint}, {lag}{problem}"
     )
 
 
 def change_line(change: Change) -> str:
     """One change as a sentence."""
-    from pxrs_ray.cli._show import clock_text
+    from pxrs_ray.status.units import clock_text
 
     who = f"{change.owner}#{change.incarnation}"
     what = {

@@ -15,7 +15,10 @@ from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.model import Change
 from pxrs_ray.status.answers import GroupStatus, TopologyStatus
 from pxrs_ray.status.places import AT_HOME
+from pxrs_ray.status.problem import Severity
+from pxrs_ray.status.problems import partition_problem
 from pxrs_ray.status.rates import Rates
+from pxrs_ray.status.views import group_state
 
 POINTS_KEPT = 600
 EVENTS_KEPT = 100
@@ -56,9 +59,8 @@ class Story:
             "store": {
                 "url": status.store.url,
                 "mean_ms": round(status.store.mean_ms, 2),
-                "problem": status.store.problem,
             },
-            "problems": [*status.problems, *(p for q in status.queues for p in q.problems)],
+            "problems": [{**p.plain(), "line": str(p)} for p in status.problems],
             "queues": [
                 {
                     "queue": q.queue,
@@ -73,7 +75,6 @@ class Story:
                 {**_buffer(index, look.buffers.get(index)), **_place(status, index)}
                 for index in range(status.buffers)
             ],
-            "uneven": [f"pxrs move {step.buffer} {step.target}" for step in status.uneven],
             "groups": [self._group(group) for group in status.groups],
         }
 
@@ -96,11 +97,13 @@ class Story:
         members = [c.member for c in group.consumers]
         number = {member: index for index, member in enumerate(members)}
         lag_of = {p.partition: p.lag or 0 for p in group.partitions}
+        wrong = ((p.partition, partition_problem(group, p)) for p in group.partitions)
+        state = group_state(group)
         return {
             "group": group.group,
             "queue": group.queue,
-            "problem": group.problem,
-            "paused": group.paused,
+            "state": state.words,
+            "tone": state.tone,
             "wanted": group.wanted,
             "lag": group.lag,
             "lag_ms": group.lag_ms,
@@ -130,7 +133,11 @@ class Story:
                 "checkpoint": [p.checkpoint for p in group.partitions],
                 "lag": [p.lag for p in group.partitions],
                 "lag_ms": [p.lag_ms for p in group.partitions],
-                "problem": {p.partition: p.trouble for p in group.partitions if p.trouble},
+                "problem": {
+                    p: found.text
+                    for p, found in wrong
+                    if found is not None and found.severity is Severity.PROBLEM
+                },
             },
             "events": list(self._events.get(group.group, ())),
         }

@@ -51,18 +51,19 @@ class LogLimits:
     `producer_idle_ms` is how long a silent producer's sequence is remembered.
     """
 
-    durability: Durability = Durability.INTERVAL
-    on_loss: LossPolicy = LossPolicy.STOP
-    partition_bytes_max: int | None = None
-    hot_bytes_max: int = 16 * MIB
-    segment_bytes_max: int = 128 * MIB
+    durability: Durability
+    on_loss: LossPolicy
+    partition_bytes_max: int | None
+    hot_bytes_max: int
+    segment_bytes_max: int
+    sync_interval_ms: int
+    retention_ms: int | None
+    retention_bytes: int | None
+    retention_passed: bool
+    drop_unread: bool
+    frame_bytes_max: int
+    # What no option sets.
     index_interval_bytes: int = 64 << 10
-    sync_interval_ms: int = 50
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
-    retention_passed: bool = False
-    drop_unread: bool = False
-    frame_bytes_max: int = 64 * MIB
     producers_max: int = 20_000
     producer_idle_ms: int = 7 * 24 * 3_600_000
 

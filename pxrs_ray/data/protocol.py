@@ -128,7 +128,7 @@ class QueueSpec:
 
     queue: str
     partitions: int
-    limits: LogLimits = field(default_factory=LogLimits)
+    limits: LogLimits
     external: bool = False
     queue_id: str = ""
 

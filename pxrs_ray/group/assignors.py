@@ -11,7 +11,7 @@ says who *should* hold a partition; handing it over safely is the coordinator's 
 * `round_robin`  partition p to member p mod C
 * `tenant`       partition p to member (hash(tenant) + p) mod C, so that tenants start elsewhere
 * `static`       what the given map says; a partition whose member is not there stays unassigned
-* `module:function` one of the user's own: takes a `Problem`, answers an `Assignment`
+* `module:function` one of the user's own: takes a `AssignmentProblem`, answers an `Assignment`
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Assignment = dict[PartitionId, MemberId]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AssignmentProblem:
     """The input of an assignor. `members` is sorted by id, without doubles, and not empty."""
 
     members: tuple[Member, ...]
@@ -88,7 +88,7 @@ def assign(
     if not members:
         return {}
     ordered = tuple(sorted(members, key=lambda member: member.member))
-    problem = Problem(ordered, partitions, current, static_map, tenant)
+    problem = AssignmentProblem(ordered, partitions, current, static_map, tenant)
     own = solve_by(assignor, problem) if is_own(assignor) else None
     return solve(problem) if own is None else own
 
@@ -119,7 +119,7 @@ def shares(members: Sequence[Member], partitions: int) -> Shares:
     return Shares(base, tuple(contenders), extra)
 
 
-def _sticky(problem: Problem) -> Assignment:
+def _sticky(problem: AssignmentProblem) -> Assignment:
     held = _held(problem.members, problem.current)
     counts = _sticky_counts(shares(problem.members, problem.partitions), held)
     target: dict[PartitionId, MemberId] = {}
@@ -137,30 +137,30 @@ def _sticky(problem: Problem) -> Assignment:
     return dict(sorted(target.items()))
 
 
-def _range(problem: Problem) -> Assignment:
+def _range(problem: AssignmentProblem) -> Assignment:
     counts = shares(problem.members, problem.partitions).settle()
     owners = (member for member, count in counts.items() for _ in range(count))
     return dict(enumerate(owners))
 
 
-def _round_robin(problem: Problem) -> Assignment:
+def _round_robin(problem: AssignmentProblem) -> Assignment:
     return _interleave(problem.members, problem.partitions)
 
 
-def _tenant(problem: Problem) -> Assignment:
+def _tenant(problem: AssignmentProblem) -> Assignment:
     # A place in the circle of members: rotating them keeps the counts fair for every tenant.
     start = hash_key(problem.tenant) % len(problem.members)
     return _interleave(problem.members[start:] + problem.members[:start], problem.partitions)
 
 
-def _static(problem: Problem) -> Assignment:
+def _static(problem: AssignmentProblem) -> Assignment:
     assert problem.static_map is not None
     present = {member.member for member in problem.members}
     wanted = sorted(problem.static_map.items())
     return {partition: member for partition, member in wanted if member in present}
 
 
-ASSIGNORS: Mapping[str, Callable[[Problem], Assignment]] = {
+ASSIGNORS: Mapping[str, Callable[[AssignmentProblem], Assignment]] = {
     "sticky": _sticky,
     "range": _range,
     "round_robin": _round_robin,

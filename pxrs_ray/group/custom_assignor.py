@@ -18,7 +18,7 @@ from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from pxrs_ray.group.assignors import Assignment, Problem
+    from pxrs_ray.group.assignors import Assignment, AssignmentProblem
 
 TOLD_CHARS = 300
 
@@ -31,7 +31,7 @@ def is_own(assignor: str) -> bool:
 
 
 @cache
-def _loaded(path: str) -> Callable[[Problem], Any]:
+def _loaded(path: str) -> Callable[[AssignmentProblem], Any]:
     module, _, name = path.partition(":")
     found: Any = import_module(module)
     for part in name.split("."):
@@ -53,7 +53,7 @@ def check_assignor(assignor: str) -> None:
             ) from None
 
 
-def solve_by(assignor: str, problem: Problem) -> Assignment | None:
+def solve_by(assignor: str, problem: AssignmentProblem) -> Assignment | None:
     """What the user's function answers; None where that is nothing to go by, which is told."""
     try:
         answer = {int(p): str(member) for p, member in dict(_loaded(assignor)(problem)).items()}

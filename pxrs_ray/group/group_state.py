@@ -51,12 +51,12 @@ _EVENT_OF_KIND = {
 class GroupSettings:
     """How one group shares its partitions, and how long anything may take."""
 
-    assignor: str = "sticky"
-    static_map: Mapping[PartitionId, MemberId] | None = None
-    tenant: str = ""
-    lease_ms: int = 10_000
-    revoke_deadline_ms: int = 10_000
-    prepare_ms: int = 0
+    assignor: str
+    static_map: Mapping[PartitionId, MemberId] | None
+    tenant: str
+    lease_ms: int
+    revoke_deadline_ms: int
+    prepare_ms: int
     paused: bool = False
 
     @property
@@ -191,30 +191,12 @@ class GroupState:
             )
         if write.kind is WriteKind.COMMIT:
             assert write.checkpoint >= row.checkpoint, "checkpoints never fall"
-            self.rows[row.partition] = PartitionRow(
-                row.partition,
-                row.owner,
-                row.incarnation,
-                row.epoch,
-                write.checkpoint,
-                write.attempts,
-                write.detail,
-            )
+            self.rows[row.partition] = write.applied_to(row)
             return
-        reset = write.kind is WriteKind.RESET
-        claim = write.kind is WriteKind.CLAIM
-        if reset:
+        if write.kind is WriteKind.RESET:
             self.sought[row.partition] = (write.checkpoint, row.epoch + 1)
-        self.rows[row.partition] = PartitionRow(
-            row.partition,
-            write.owner if claim else None,
-            write.incarnation if claim else 0,
-            write.epoch_after,
-            write.checkpoint if reset else row.checkpoint,
-            0 if reset else row.attempts,
-            "" if reset else row.detail,
-        )
-        if claim:
+        self.rows[row.partition] = write.applied_to(row)
+        if write.kind is WriteKind.CLAIM:
             assert write.owner is not None
             self.preparing.pop(row.partition, None)
             self.owned.setdefault(write.owner, set()).add(row.partition)

@@ -243,6 +243,6 @@ class LogView:
             raise LogLost(f"partition {self.partition} is not confirmed: {self._waiting}")
         if self._manifest.stopped:
             raise LogLost(
-                f"partition {self.partition} stands still: {self._manifest.stopped}; "
+                f"the log of partition {self.partition} is halted: {self._manifest.stopped}; "
                 "bring the files back, or accept the loss to go on"
             )

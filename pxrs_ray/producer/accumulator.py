@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -55,17 +55,18 @@ class ProducerLimits:
     raises PartitionFull or DeadlineExceeded.
     """
 
-    linger_ms: int = 5
-    batch_records_max: int = 100_000
-    batch_bytes_max: int = 1 << 20
+    linger_ms: int
+    batch_records_max: int
+    batch_bytes_max: int
+    message_bytes_max: int
+    frame_bytes_max: int
+    outbox: SenderLimits
+    # What no option of a topology sets, but a caller may.
     chunk_records_max: int = 100_000
     chunk_bytes_max: int = 16 << 20
-    message_bytes_max: int = 16 << 20
-    frame_bytes_max: int = 64 << 20
     pending_bytes_max: int = 128 << 20
     block_ms: int = 30_000
     compression: str | None = None
-    outbox: SenderLimits = field(default_factory=SenderLimits)
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:

@@ -29,12 +29,13 @@ class SenderLimits:
     `lane_frames_max` frames of a partition are under way, no more than a log remembers answers.
     """
 
-    calls_max: int = 8
+    calls_max: int
+    append_timeout_ms: int
+    # What no option sets.
     call_bytes_max: int = 16 << 20
     call_bytes_min: int = 64 << 10
     call_frames_max: int = 1_000
     lane_frames_max: int = ANSWERS_MAX
-    append_timeout_ms: int = 30_000
 
 
 class Ticket(Protocol):

@@ -1,60 +1,49 @@
 """The answers of `status`, `lag` and `history`: frozen data that prints well.
 
 Rules of this file: plain numbers with units in their names, no connection to anything alive. Each
-table prints as aligned text (`repr`) and as HTML in a notebook (`_repr_html_`).
+is shown by its view (`pxrs_ray.status.views`): as text (`repr`), and as HTML in a notebook.
 """
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.status.places import BufferStatus, Step
-from pxrs_ray.status.standstill import Stands
+from pxrs_ray.status.problem import Problem, Report
+from pxrs_ray.status.stalls import Stall
 
-# How many of the messages that were given up a table of a group names.
-GIVEN_UP_TOLD = 5
-
-
-def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns aligned under their heads."""
-    cells = [list(head), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
-    return "\n".join(line.rstrip() for line in lines)
+if TYPE_CHECKING:
+    from pxrs_ray.status.rendering import View
 
 
-def html_table(
-    head: Sequence[str], rows: Sequence[Sequence[object]], colors: Sequence[str] = ()
-) -> str:
-    """The same as an HTML table, each row in its colour if it has one; every value is escaped."""
-    top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    body = "".join(
-        f'<tr style="color: {color}">'
-        + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row)
-        + "</tr>"
-        for row, color in zip_longest(rows, colors[: len(rows)], fillvalue="inherit")
-    )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+class Shown:
+    """Prints as its view does: as text, and as HTML in a notebook."""
 
+    __slots__ = ()
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+    def view(self) -> View:
+        """What people are shown."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.view().text()
+
+    def _repr_html_(self) -> str:
+        return self.view().html()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """One partition of one group. `lag_ms` is the age of the oldest message not yet passed.
 
-    `call_s` is for how long the handler has worked on the message at `call_offset`. Owner and epoch
-    are those in the registry. `stands` says that the partition is stalled: its checkpoint has not
-    moved while the lag grew. `fenced_by` is an epoch that its log knows, and that is above the
-    owner's: the owner can read nothing.
+    `problem` says why the partition is halted: a message that its handler cannot process. `call_s`
+    is for how long the handler has worked on the message at `call_offset`. Owner and epoch are
+    those in the registry. `stall` is set while the checkpoint does not move and the lag grows.
+    `fenced_by` is an epoch that its log knows, and that is above the owner's: the owner can read
+    nothing. `refused` says so too, once the owner has met it.
     """
 
     partition: PartitionId
@@ -69,31 +58,29 @@ class PartitionStatus:
     problem: str = ""
     call_s: float | None = None
     call_offset: Offset | None = None
-    stands: Stands | None = None
+    stall: Stall | None = None
     fenced_by: Epoch | None = None
+    refused: str = ""
 
     @property
-    def halt(self) -> str:
-        """Why its owner gets nowhere, though no message fails; '' while it does."""
-        if self.owner is None:
+    def fenced(self) -> str:
+        """By what epoch its owner is fenced at its log; '' when it is not."""
+        if self.owner is None or self.fenced_by is None:
             return ""
-        if self.fenced_by is not None:
-            return (
-                f"is fenced at its log: {self.owner} owns it under epoch {self.epoch}, and the log "
-                f"knows epoch {self.fenced_by}: it lets {self.owner} read nothing"
-            )
-        if self.stands is not None:
-            return (
-                f"has stood at offset {self.checkpoint} for {self.stands.seconds:.0f} s, and its "
-                f"lag has grown by {self.stands.grown:,} to {self.lag or 0:,}, though {self.owner} "
-                "owns it"
-            )
-        return ""
+        return (
+            f"fenced at its log: {self.owner} owns it under epoch {self.epoch}, and the log knows "
+            f"epoch {self.fenced_by}: it lets {self.owner} read nothing"
+        )
 
     @property
-    def trouble(self) -> str:
-        """Whatever is wrong with it; '' when nothing is."""
-        return self.problem or self.halt
+    def stalled(self) -> str:
+        """For how long it has been stalled; '' when it is not."""
+        if self.owner is None or self.stall is None:
+            return ""
+        return (
+            f"stalled at offset {self.checkpoint} for {self.stall.seconds:.0f} s: its lag has "
+            f"grown by {self.stall.grown:,} to {self.lag or 0:,}, though {self.owner} owns it"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +136,15 @@ class ConsumerStatus:
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
-    """One group at one moment. `unused_since_ms` is 0 while it has members.
+@dataclass(frozen=True, slots=True, repr=False)
+class GroupStatus(Shown):
+    """One group at one moment. `unused_ms` is for how long it has had no member.
 
     `unknown` says what could not be asked now. `records_waiting` changes of ownership and
     membership are decided but not yet in the registry: no member knows of them.
     """
 
+    topology: str
     group: str
     queue: str
     generation: int
@@ -168,8 +156,8 @@ class GroupStatus:
     consumers: tuple[ConsumerStatus, ...]
     problem: str = ""
     scaling: str = ""
-    unused_since_ms: int = 0
-    unknown: tuple[str, ...] = ()
+    unused_ms: int = 0
+    unknown: tuple[Report, ...] = ()
     records_waiting: int = 0
     registry_away_s: float | None = None
 
@@ -202,54 +190,18 @@ class GroupStatus:
                 found.setdefault(p.owner, []).append(p.partition)
         return found
 
-    _HEAD = ("partition", "phase", "owner", "epoch", "checkpoint", "end", "lag", "lag ms", "")
+    @property
+    def problems(self) -> list[Problem]:
+        """Everything that is wrong with it."""
+        from pxrs_ray.status.problems import group_problems
 
-    def _rows(self) -> list[tuple[object, ...]]:
-        return [
-            (
-                f"P{p.partition}",
-                p.phase,
-                p.owner,
-                p.epoch,
-                p.checkpoint,
-                p.end_offset,
-                p.lag,
-                p.lag_ms,
-                p.trouble,
-            )
-            for p in self.partitions
-        ]
+        return group_problems(self)
 
-    def _title(self) -> str:
-        state = f" PROBLEM: {self.problem}" if self.problem else " paused" if self.paused else ""
-        state += "".join(f" UNKNOWN: {unknown}" for unknown in self.unknown)
-        if self.registry_away_s is not None:
-            state += f" REGISTRY AWAY for {self.registry_away_s:.0f} s"
-        return (
-            f"group {self.group} of queue {self.queue}: {len(self.owners)} of "
-            f"{len(self.consumers)} consumers own partitions, lag {self.lag}{state}"
-        )
+    def view(self) -> View:
+        """Its partitions and consumers, and what is wrong."""
+        from pxrs_ray.status.views import group_view
 
-    def __repr__(self) -> str:
-        parts = [self._title(), text_table(self._HEAD, self._rows()), *self.given_up_lines()]
-        return "\n".join(parts)
-
-    def given_up_lines(self) -> list[str]:
-        """What `skip` and the other policies have passed over, as people read it."""
-        if not self.given_up_count:
-            return []
-        head = f"{self.given_up_count} messages were given up, the newest:"
-        return [head, *(f"  {each}" for each in self.given_up[-GIVEN_UP_TOLD:])]
-
-    def _repr_html_(self) -> str:
-        colors = [_color(p) for p in self.partitions]
-        return f"<p>{html.escape(self._title())}</p>{html_table(self._HEAD, self._rows(), colors)}"
-
-
-def _color(partition: PartitionStatus) -> str:
-    if partition.trouble:
-        return "firebrick"
-    return "seagreen" if partition.owner and not partition.lag else "darkorange"
+        return group_view(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +231,12 @@ class QueueStatus:
     partitions: int
     messages: int
     bytes: int
-    problems: tuple[str, ...] = ()
+    reports: tuple[Report, ...] = ()
     produced: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyStatus:
+@dataclass(frozen=True, slots=True, repr=False)
+class TopologyStatus(Shown):
     """A whole topology at one moment. `changes_waiting` wait for the registry to be back.
 
     `places` describes each buffer, `uneven` lists the moves that would spread them more evenly.
@@ -298,18 +250,23 @@ class TopologyStatus:
     store: StoreStatus
     queues: tuple[QueueStatus, ...]
     groups: tuple[GroupStatus, ...]
-    problems: tuple[str, ...] = ()
+    reports: tuple[Report, ...] = ()
     changes_waiting: tuple[str, ...] = ()
     places: tuple[BufferStatus, ...] = ()
     uneven: tuple[Step, ...] = ()
 
-    _HEAD = ("queue", "partitions", "messages", "MB", "problems")
-    _PLACES = ("buffer", "host", "node", "disk", "MB", "MB free", "lease ms", "state")
+    @property
+    def problems(self) -> list[Problem]:
+        """Everything that is wrong with it."""
+        from pxrs_ray.status.problems import problems
 
-    def away_told(self) -> tuple[str, ...]:
-        """One line while the registry is away: for how long, why, and what waits for it."""
+        return problems(self)
+
+    @property
+    def registry_away(self) -> str:
+        """While the registry is away: for how long, why, and what waits for it; '' otherwise."""
         if self.store.away_s is None:
-            return ()
+            return ""
         waiting, records = self.changes_waiting, sum(g.records_waiting for g in self.groups)
         told = f"registry away for {self.store.away_s:.0f} s"
         if waiting:
@@ -317,73 +274,21 @@ class TopologyStatus:
             told += "; ".join(waiting)
         elif records:
             told += f"; {records} changes of ownership and membership wait"
-        return (f"{told} ({self.store.problem})",)
+        return f"{told} ({self.store.problem})"
 
-    def _rows(self) -> list[tuple[object, ...]]:
-        return [
-            (q.queue, q.partitions, q.messages, q.bytes / 1e6, "; ".join(q.problems))
-            for q in self.queues
-        ]
+    def view(self) -> View:
+        """Its queues, buffers and groups, and what is wrong."""
+        from pxrs_ray.status.views import topology_view
 
-    def _title(self) -> str:
-        told = (*self.away_told(), *self.problems)
-        troubles = "".join(f"\nPROBLEM: {problem}" for problem in told)
-        return (
-            f"topology {self.topology} ({self.fingerprint}), {self.buffers} buffers, registry in "
-            f"{self.store.url}{troubles}"
-        )
-
-    def _place_rows(self) -> list[tuple[object, ...]]:
-        return [
-            (
-                p.buffer,
-                p.host,
-                p.short_node,
-                p.short_disk,
-                None if p.bytes is None else p.bytes / 1e6,
-                None if p.free_bytes is None else p.free_bytes / 1e6,
-                p.lease_left_ms,
-                p.text,
-            )
-            for p in self.places
-        ]
-
-    def __repr__(self) -> str:
-        parts = [self._title(), text_table(self._HEAD, self._rows())]
-        if self.places:
-            parts.append(text_table(self._PLACES, self._place_rows()))
-        return "\n\n".join([*parts, *(repr(group) for group in self.groups)])
-
-    def _repr_html_(self) -> str:
-        groups = "".join(group._repr_html_() for group in self.groups)
-        title, places = html.escape(self._title()), ""
-        if self.places:
-            places = html_table(self._PLACES, self._place_rows())
-        return f"<p>{title}</p>{html_table(self._HEAD, self._rows())}{places}{groups}"
+        return topology_view(self)
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+@dataclass(frozen=True, slots=True, repr=False)
+class History(Shown):
     """The ownership and membership changes of a group, oldest first."""
 
     group: str
     changes: tuple[Change, ...] = field(default=())
-
-    _HEAD = ("version", "what", "partition", "member", "epoch", "checkpoint", "cause")
-
-    def _rows(self) -> list[tuple[object, ...]]:
-        return [
-            (
-                c.version,
-                c.kind,
-                None if c.partition < 0 else f"P{c.partition}",
-                f"{c.owner}#{c.incarnation}" if c.owner else None,
-                c.epoch,
-                c.checkpoint,
-                c.cause,
-            )
-            for c in self.changes
-        ]
 
     def __len__(self) -> int:
         return len(self.changes)
@@ -391,8 +296,8 @@ class History:
     def __iter__(self) -> Iterator[Change]:
         return iter(self.changes)
 
-    def __repr__(self) -> str:
-        return f"history of {self.group}\n{text_table(self._HEAD, self._rows())}"
+    def view(self) -> View:
+        """Its changes."""
+        from pxrs_ray.status.views import history_view
 
-    def _repr_html_(self) -> str:
-        return html_table(self._HEAD, self._rows())
+        return history_view(self)

@@ -52,35 +52,12 @@ def next_row(row: PartitionRow, write: Write) -> PartitionRow | None:
     if write.kind is WriteKind.COMMIT:
         if not _owned_by_writer(row, write) or row.checkpoint > write.checkpoint:
             return None
-        return PartitionRow(
-            row.partition,
-            row.owner,
-            row.incarnation,
-            row.epoch,
-            write.checkpoint,
-            write.attempts,
-            write.detail,
-        )
-    epoch = write.epoch_after
-    if write.kind is WriteKind.CLAIM:
-        if row.owner is not None:
-            return None
-        return PartitionRow(
-            row.partition,
-            write.owner,
-            write.incarnation,
-            epoch,
-            row.checkpoint,
-            row.attempts,
-            row.detail,
-        )
-    if write.kind is WriteKind.RELEASE:
+    elif write.kind is WriteKind.RELEASE:
         if not _owned_by_writer(row, write):
             return None
-        return PartitionRow(row.partition, None, 0, epoch, row.checkpoint, row.attempts, row.detail)
-    if row.owner is not None:
+    elif row.owner is not None:
         return None
-    return PartitionRow(row.partition, None, 0, epoch, write.checkpoint)
+    return write.applied_to(row)
 
 
 def refused_outcome(row: PartitionRow | None, write: Write) -> Outcome:

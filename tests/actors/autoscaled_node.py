@@ -62,7 +62,7 @@ def scene() -> dict[str, Any]:
         eventually(lambda: group.lag() == 0, 60)
         told["sent"] = 2 * SENT
         told["processed"] = len({note.payload for note in notebook.notes()})
-        told["problems"] = list(topology.status().problems)
+        told["problems"] = [str(each) for each in topology.status().reports]
         topology.shutdown()
     return told
 

@@ -20,8 +20,8 @@ from pxrs_ray.data.protocol import Fetched, QueueSpec, Refused
 from pxrs_ray.errors import LeaseOver
 from pxrs_ray.model import Message
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer.accumulator import ProducerLimits
 from tests.actors.lease_keeper import LeaseKeeper
+from tests.settings import log_limits, producer_limits
 
 WAIT_S = 60.0
 
@@ -47,7 +47,7 @@ class Buffers:
 
     def producer(self, **limits: Any) -> Producer:
         return Producer(
-            self.topology, "q", self.count, Partitioner(self.partitions), ProducerLimits(**limits)
+            self.topology, "q", self.count, Partitioner(self.partitions), producer_limits(**limits)
         )
 
     def messages(self, partition: int) -> list[Message]:
@@ -82,7 +82,7 @@ def running_buffers(
     folder: Path, partitions: int = 8, count: int = 2, limits: LogLimits | None = None
 ) -> Iterator[Buffers]:
     """Buffers that are gone afterwards."""
-    buffers = Buffers(folder, partitions, count, limits or LogLimits())
+    buffers = Buffers(folder, partitions, count, limits or log_limits())
     try:
         yield buffers
     finally:

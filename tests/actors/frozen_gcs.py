@@ -17,6 +17,7 @@ from typing import Any
 import ray
 
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.status.problem import Kind
 from tests.actors.load import Load
 from tests.actors.own_cluster import working
 from tests.actors.recording import Notebook, eventually
@@ -85,7 +86,7 @@ def freeze(gcs: int) -> dict[str, Any]:
 
 
 def _gcs_problems(topology: Any) -> list[str]:
-    return [told for told in topology.status().problems if told.startswith("gcs: away")]
+    return [r.text for r in topology.status().reports if r.kind is Kind.GCS_AWAY]
 
 
 def _while_frozen(topology: Any, group: Any, notebook: Notebook, before: Any) -> dict[str, Any]:

@@ -31,14 +31,13 @@ from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.group.events import Died, Dismiss
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import PartitionId, Snapshot
 from pxrs_ray.store.memory import MemoryStore
 from tests.leases import let_serve
+from tests.settings import group_settings, log_limits
 
 WAIT_S = 20.0
 HANDLERS = SimpleNamespace()
@@ -71,7 +70,7 @@ class World:
 
     async def up(self) -> None:
         self.buffer = Buffer("t", 0, 1, str(self._folder))
-        await self.buffer.open(QueueSpec("q", self.partitions, LogLimits()), {}, make=True)
+        await self.buffer.open(QueueSpec("q", self.partitions, log_limits()), {}, make=True)
         await let_serve(self.buffer)
         self.thread = StoreThread(lambda: MemoryStore())
         self.store = store = await self.thread.open()
@@ -80,7 +79,7 @@ class World:
         snapshot = await self.thread.call(store.lead, "t/g", self.partitions, "test")
         lease_ms, revoke_ms = self.config.lease_ms, self.config.revoke_deadline_ms
         await self.host.start(
-            snapshot, GroupSettings(lease_ms=lease_ms, revoke_deadline_ms=revoke_ms)
+            snapshot, group_settings(lease_ms=lease_ms, revoke_deadline_ms=revoke_ms)
         )
         self.spec = GroupSpec("t", "t-1", "g", "q", self.partitions, 1, self.config)
         replica_set: Any = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)

@@ -28,6 +28,7 @@ from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire
 from tests.second_lives import second_lives as second_lives
+from tests.settings import log_limits
 
 # Every scenario goes on in further lives of its logs.
 pytestmark = pytest.mark.usefixtures("second_lives")
@@ -43,7 +44,7 @@ def use(folder: Path, test: Use, limits: LogLimits | None = None, opened: bool =
         buffer = Buffer("t", 0, 2, str(folder))
         try:
             if opened:
-                await buffer.open(QueueSpec("q", 5, limits or LogLimits()), {}, make=True)
+                await buffer.open(QueueSpec("q", 5, limits or log_limits()), {}, make=True)
             await let_serve(buffer)
             await asyncio.wait_for(test(buffer), 60)
         finally:
@@ -80,7 +81,7 @@ def test_several_groups_read_what_was_appended(tmp_path: Path, durability: Durab
         stats = await buffer.stats()
         assert (stats.messages, stats.fetches, stats.repeats) == (60, 2, 0)
 
-    use(tmp_path, test, LogLimits(durability=durability))
+    use(tmp_path, test, log_limits(durability=durability))
 
 
 def test_an_append_wakes_a_waiting_reader(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_full_partition_waits_for_its_readers_or_says_so(tmp_path: Path) -> No
         assert isinstance(answer, Appended) and answer.base_offset == sequence
         await put(buffer, 2, 0)  # the other partitions never noticed
 
-    limits = LogLimits(
+    limits = log_limits(
         durability=Durability.MEMORY, partition_bytes_max=10_000, hot_bytes_max=1_000
     )
     use(tmp_path, test, limits)
@@ -211,7 +212,7 @@ def test_calls_before_open_wait_for_it(tmp_path: Path) -> None:
         append = asyncio.ensure_future(buffer.append("q", [(0, *wire([b"x"], 0))], LONG_MS))
         fetch = asyncio.ensure_future(buffer.fetch("q", "g", {0: (1, 0)}, 1 << 20, LONG_MS))
         await until(lambda: buffer._counts["fetches_waiting"] == 1)
-        await buffer.open(QueueSpec("q", 5), {}, make=True)
+        await buffer.open(QueueSpec("q", 5, log_limits()), {}, make=True)
         assert isinstance((await append)[0], Appended)
         assert isinstance((await fetch)[0], Fetched)
 
@@ -242,7 +243,7 @@ def test_a_buffer_on_an_empty_disk_never_starts_at_0_again(tmp_path: Path) -> No
     async def test(buffer: Buffer) -> None:
         (refused,) = await buffer.append("q", [(0, *wire([b"x"], 0))], 10)
         assert isinstance(refused, Refused), "nobody has said how far the log should reach"
-        ends = await buffer.open(QueueSpec("q", 5), {0: 100, 2: 0}, make=True)
+        ends = await buffer.open(QueueSpec("q", 5, log_limits()), {0: 100, 2: 0}, make=True)
         assert (ends[0].state, ends[2].state) == ("lost", "open")
         assert ends[0].gaps[0].first == 0
         (refused,) = await buffer.append("q", [(0, *wire([b"x"], 0))], 10)
@@ -304,11 +305,13 @@ def test_inspection_truncation_and_times(tmp_path: Path) -> None:
 def test_what_never_changes_is_refused_and_limits_change_live(tmp_path: Path) -> None:
     async def test(buffer: Buffer) -> None:
         with pytest.raises(UsageError, match="has 5 partitions, not 6"):
-            await buffer.open(QueueSpec("q", 6), {}, make=True)
+            await buffer.open(QueueSpec("q", 6, log_limits()), {}, make=True)
         with pytest.raises(UsageError, match="make a new queue"):
-            await buffer.open(QueueSpec("q", 5, LogLimits(durability=Durability.MEMORY)), {}, False)
+            await buffer.open(
+                QueueSpec("q", 5, log_limits(durability=Durability.MEMORY)), {}, False
+            )
         await put(buffer, 0, 0)
-        one_frame = LogLimits(partition_bytes_max=sum(map(len, wire([b"x"], 1))))
+        one_frame = log_limits(partition_bytes_max=sum(map(len, wire([b"x"], 1))))
         await buffer.open(QueueSpec("q", 5, one_frame), {}, make=True)
         (refused,) = await buffer.append("q", [(0, *wire([b"x"], 1))], 0)
         assert isinstance(refused, Refused) and isinstance(refused.error, PartitionFull)
@@ -316,7 +319,7 @@ def test_what_never_changes_is_refused_and_limits_change_live(tmp_path: Path) ->
         assert not (tmp_path / "q" / "p00000").exists()
         with pytest.raises(NotFound):
             await buffer.ends("q")
-        ends = await buffer.open(QueueSpec("q", 3), {}, make=True)
+        ends = await buffer.open(QueueSpec("q", 3, log_limits()), {}, make=True)
         assert ends[0].end_offset == 0
 
     use(tmp_path, test)

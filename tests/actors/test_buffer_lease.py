@@ -11,7 +11,7 @@ import pytest
 
 from pxrs_ray.actors.buffer import lease_gate
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
-from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, BufferGrant, Fetched, OutFrame, QueueSpec, Refused
 from pxrs_ray.errors import LeaseOver
 from pxrs_ray.files import Files
@@ -21,9 +21,10 @@ from pxrs_ray.supervision.passing_trouble import passes
 from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire
+from tests.settings import log_limits
 
 LONG_MS = 20_000
-SPEC = QueueSpec("q", 1, LogLimits(durability=Durability.ALWAYS), queue_id="one")
+SPEC = QueueSpec("q", 1, log_limits(durability=Durability.ALWAYS), queue_id="one")
 Use = Callable[[Buffer], Awaitable[None]]
 
 

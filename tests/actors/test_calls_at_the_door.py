@@ -20,10 +20,10 @@ from pxrs_ray.actors.coordinator.member_api import CALLS, MemberApi
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.errors import PxrsError
-from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.errors import PxrsError, UsageError
 from pxrs_ray.store.memory import MemoryStore
 from tests.actors.test_group_faults import PARTITIONS, Shell
+from tests.settings import group_settings
 
 NASTY: st.SearchStrategy[Any] = st.sampled_from(
     (
@@ -123,7 +123,7 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
             await door.thread.open()
             door.store.create()
             await door.host.start(
-                door.store.lead("g", PARTITIONS, "x"), GroupSettings(lease_ms=60_000)
+                door.store.lead("g", PARTITIONS, "x"), group_settings(lease_ms=60_000)
             )
             try:
                 await door.desk.call("join", "a", "token")
@@ -143,12 +143,25 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
     calls()
 
 
+def test_a_member_without_a_name_is_refused() -> None:
+    async def main() -> None:
+        door = Door()
+        await door.thread.open()
+        door.store.create()
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
+        assert isinstance(await door.call("member", "join", ["", "token"]), UsageError)
+        await door.host.close()
+        await door.thread.close()
+
+    asyncio.run(main())
+
+
 def test_options_that_cannot_be_kept_are_refused_before_anything_starts() -> None:
     async def scene() -> None:
         door = Door()
         await door.thread.open()
         door.store.create()
-        await door.host.start(door.store.lead("g", PARTITIONS, "x"), GroupSettings())
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
         for options in ({"scheduling_strategy": object()}, {"num_cpus": math.nan}):
             error = await door.call("command", "start", [handler_ref("m:f"), 1, options])
             assert error is not None and "Ray options" in str(error)

@@ -17,7 +17,6 @@ from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.registry_witness import accept_loss
 from pxrs_ray.actors.coordinator.startup import Startup
 from pxrs_ray.config import PxrsConfig
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import (
     DeadlineExceeded,
@@ -31,6 +30,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.group.events import Join
 from pxrs_ray.model import Member
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
+from tests.settings import log_limits
 
 PASSING: tuple[Callable[[], BaseException], ...] = (
     lambda: DeadlineExceeded("buffer 0 did not answer ping in 30 s"),
@@ -166,7 +166,7 @@ def test_a_buffer_in_passing_trouble_delays_the_start_and_ends_nothing(
         fingerprint, *_ = await found.ping()
         assert fingerprint == found._config.fingerprint()
         await until(lambda: all(fake.opened == {"a", "b"} for fake in fakes))
-        await until(lambda: not found._pool.problems())
+        await until(lambda: not found._pool.reports())
         await found.shutdown()
 
     run(scene())
@@ -180,13 +180,13 @@ def test_one_queue_that_cannot_be_opened_holds_up_no_other_and_is_tried_again(
         found = made(tmp_path)
         await found.ping()
         assert fakes[0].opened == {"b"} and fakes[1].opened == {"a", "b"}
-        assert any("queue a is not open on buffer 0" in text for text in found._pool.problems())
+        assert any("queue a is not open on buffer 0" in r.text for r in found._pool.reports())
         # A buffer that starts anew has its queues again, whatever is the matter with the first.
         fakes[0].restart()
         await until(lambda: fakes[0].opened == {"b"})
         fakes[0].refuses.clear()
         await until(lambda: fakes[0].opened == {"a", "b"})
-        await until(lambda: not found._pool.problems())
+        await until(lambda: not found._pool.reports())
         await until(lambda: found._pool.met() == [0, 1])
         await until(lambda: fakes[0].calls[-1] == "ping")  # the round that opened it is over
         opens = fakes[0].calls.count("open")
@@ -210,7 +210,7 @@ def test_nothing_that_a_buffer_raises_ends_the_watch(
         fakes[0].faults["ping"] = [fault]
         fakes[0].faults["open"] = [fault, fault]
         fakes[0].restart()
-        await until(lambda: fakes[0].opened == {"a", "b"} and not found._pool.problems())
+        await until(lambda: fakes[0].opened == {"a", "b"} and not found._pool.reports())
         await found.shutdown()
 
     run(scene())
@@ -245,7 +245,7 @@ def test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open() -> None:
         pool._handles = {0: fake}
         pool._incarnations = {0: "1"}
         fake.refuses["q"] = DiskFull("no room")
-        spec = QueueSpec("q", 1, LogLimits())
+        spec = QueueSpec("q", 1, log_limits())
         with pytest.raises(DiskFull):
             await pool.open_on(0, spec, {}, make=True)
         returned: list[int] = []
@@ -258,7 +258,7 @@ def test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open() -> None:
         await until(lambda: len(returned) > 2)
         fake.refuses.clear()
         await until(lambda: "q" in fake.opened)
-        await until(lambda: not pool.problems())
+        await until(lambda: not pool.reports())
         pool.stop_watching()
 
     run(scene())

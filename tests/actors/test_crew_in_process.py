@@ -24,12 +24,12 @@ from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.group.events import Join
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.supervision.supervisor import problems_here
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.test_group_faults import Shell
+from tests.settings import group_settings
 
 PARTITIONS = 4
 EVERY: dict[str, Callable[[], BaseException]] = {
@@ -102,7 +102,7 @@ class World:
         await self.thread.open()
         self.store.create()
         snapshot = self.store.lead("t/g", PARTITIONS, "x")
-        await self.host.start(snapshot, GroupSettings(lease_ms=60_000))
+        await self.host.start(snapshot, group_settings(lease_ms=60_000))
         submit = self.host.submit
 
         async def submitted(event: Any) -> Any:

@@ -261,9 +261,11 @@ def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
 def test_what_is_wrong_with_a_buffers_loops_is_told_by_the_topology() -> None:
     pool = buffer_pool.BufferPool("t", 1, "")
     pool._note(BufferInfo("t", 0, "i", 7, "node", (), problems=("retention of q/0: no space",)))
-    assert pool.problems() == ["buffer 0 (pid 7 on node node): retention of q/0: no space"]
+    assert list(map(str, pool.reports())) == [
+        "buffer 0 (pid 7 on node node): retention of q/0: no space"
+    ]
     pool._note(BufferInfo("t", 0, "i", 7, "node", ()))
-    assert pool.problems() == []
+    assert pool.reports() == []
 
 
 @every_kind

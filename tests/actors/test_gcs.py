@@ -70,14 +70,14 @@ def test_one_stuck_call_of_a_kind_holds_up_its_kind_alone() -> None:
 def test_it_tells_for_how_long_the_gcs_has_been_away(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         hanging = Hanging()
-        assert gcs.problems() == []
+        assert gcs.reports() == []
         with pytest.raises(DeadlineExceeded):
             await gcs.ask("drains", hanging, 0.1)
         await asyncio.sleep(1.0)
-        (problem,) = gcs.problems()
-        assert problem.startswith("gcs: away for 1 s")
+        (problem,) = gcs.reports()
+        assert problem.text.startswith("gcs: away for 1 s")
         hanging.thawed.set()
-        await until(lambda: gcs.problems() == [])
+        await until(lambda: gcs.reports() == [])
 
     run(main())
 

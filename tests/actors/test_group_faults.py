@@ -32,10 +32,10 @@ from pxrs_ray.group.events import (
     Progress,
     Release,
 )
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Generation, Member, Outcome, Snapshot
 from pxrs_ray.store import open_store
 from pxrs_ray.store.registry import RegistryStore
+from tests.settings import group_settings
 
 PARTITIONS = 4
 ROUNDS = 12
@@ -110,7 +110,7 @@ class World:
         await self.thread.call(self.store.create)
         for name, host in self.hosts.items():
             snapshot = await self.thread.call(self.store.lead, name, PARTITIONS, "first")
-            await host.start(snapshot, GroupSettings(lease_ms=1_000))
+            await host.start(snapshot, group_settings(lease_ms=1_000))
 
     async def close(self) -> None:
         for host in self.hosts.values():

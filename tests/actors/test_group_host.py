@@ -23,9 +23,9 @@ from pxrs_ray.group.events import (
     Progress,
     Release,
 )
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, Outcome, Record, Snapshot
 from pxrs_ray.store.memory import MemoryStore
+from tests.settings import group_settings
 
 PARTITIONS = 4
 
@@ -75,7 +75,7 @@ class World:
         self.store.create()
         self.thread = StoreThread(lambda: self.store)
         self.told = Told(self.store)
-        self.settings = GroupSettings(lease_ms=lease_ms)
+        self.settings = group_settings(lease_ms=lease_ms)
         self.host = GroupRuntime(
             "g", self.store, self.thread, SystemClock(), self.told, history_keep
         )

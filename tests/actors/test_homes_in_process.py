@@ -127,7 +127,7 @@ def test_a_slot_that_waits_holds_up_neither_start_nor_queues_nor_groups(
         await second.ping()
         assert time.monotonic() - began_s < 5
         assert [index for index, _ in cluster.placed] == [0]
-        assert any(text.startswith(AWAY_TOLD) for text in second._pool.problems())
+        assert any(r.text.startswith(AWAY_TOLD) for r in second._pool.reports())
         with pytest.raises(SlotWaits, match="waits for host"):
             await second._pool._call(1, "ends", "a")
         # What is new is made where it can be; the rest when the host is back.
@@ -148,7 +148,7 @@ def test_a_host_that_is_back_under_another_node_id_is_home_at_once(
         await found.ping()
         cluster.nodes.pop()
         cluster.fakes[1].faults["ping"] = [ConnectionError("gone")] * 1_000
-        await until(lambda: any(AWAY_TOLD in text for text in found._pool.problems()))
+        await until(lambda: any(AWAY_TOLD in report.text for report in found._pool.reports()))
         cluster.placed.clear()
         cluster.fakes[1].faults.clear()
         cluster.fakes[1].opened.clear()
@@ -158,7 +158,7 @@ def test_a_host_that_is_back_under_another_node_id_is_home_at_once(
         assert time.monotonic() - began_s < 2
         [(index, home)] = cluster.placed
         assert (index, home.disk, home.node, home.term) == (1, "d-there", "there-again", 2)
-        await until(lambda: not found._pool.problems())
+        await until(lambda: not found._pool.reports())
         await found.shutdown()
 
     run(scene())
@@ -174,7 +174,7 @@ def test_a_disk_is_given_up_by_command_once_its_lease_is_over(
             await found.accept_buffer_loss(1)
         cluster.nodes[1:] = [NodeSeen("third", "10.0.0.3")]
         cluster.fakes[1].faults["ping"] = [ConnectionError("gone")] * 1_000
-        await until(lambda: any(AWAY_TOLD in text for text in found._pool.problems()))
+        await until(lambda: any(AWAY_TOLD in report.text for report in found._pool.reports()))
         cluster.placed.clear()
         assert "disk d-there of host 10.0.0.2" in await found.plan_buffer_loss(1)
         await found.accept_buffer_loss(1)
@@ -336,7 +336,7 @@ def test_a_buffer_that_goes_away_while_a_group_is_made_is_asked_when_it_is_back(
         again = "passed" if method == "passed" else "fences"
         await until(lambda: again in calls[failed + 1 :])
         await until(lambda: found._pool.state(1)[0] == AT_HOME)
-        await until(lambda: not found._pool.problems())
+        await until(lambda: not found._pool.reports())
         await found.shutdown()
 
     run(scene())
@@ -370,21 +370,23 @@ def test_a_registry_on_a_host_that_is_drained_is_told(
         await found.ping()
         home = (await stored(found)).registry
         assert home is not None and home.node == "here"
-        assert not (await found.status()).problems
+        assert not (await found.status()).reports
         if shared:
             cluster.disks["there"] = home.disk
             found._homing._watch.forget("there")
         cluster.nodes[0] = NodeSeen("here", "10.0.0.1", draining=True)
 
         def told() -> bool:
-            return any("drained" in why and "store copy" in why for why in found._homing.problems())
+            return any(
+                "drained" in r.text and "store copy" in r.text for r in found._homing.reports()
+            )
 
         if shared:
             await asyncio.sleep(1.5)
             assert not told()
             return
         await until(told)
-        assert any("which is drained" in each for each in (await found.status()).problems)
+        assert any("which is drained" in p.text for p in (await found.status()).problems)
         cluster.nodes[0] = NodeSeen("here", "10.0.0.1")
         await until(lambda: not told())
 

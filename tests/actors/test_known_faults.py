@@ -18,11 +18,11 @@ from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import UnknownMember
 from pxrs_ray.group.events import Dismiss, Heartbeat, Join
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, Snapshot
 from tests.actors.conftest import Stage, send
 from tests.actors.load import Load
 from tests.actors.recording import Recorder, eventually
+from tests.settings import group_settings
 
 pytestmark = pytest.mark.ray
 
@@ -146,7 +146,7 @@ def test_a_store_that_is_not_one_of_the_known_ones_gets_heartbeats_too(tmp_path:
         store.create()
         host = GroupRuntime("g", store, thread, SystemClock(), NobodyToTell(), history_keep=100)
         snapshot = store.lead("g", 2, "test")
-        await host.start(snapshot, GroupSettings(lease_ms=lease_ms))
+        await host.start(snapshot, group_settings(lease_ms=lease_ms))
         await host.submit(Join((Member("me", 1),)))
         end_s = time.monotonic() + 4 * lease_ms / 1_000
         while time.monotonic() < end_s:

@@ -19,12 +19,12 @@ from pxrs_ray.actors.buffer.local_socket import (
     SocketClient,
     connect,
 )
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.data.protocol import Appended, Fetched, QueueSpec, Refused
 from pxrs_ray.errors import BufferAway, SequenceGap
 from tests.actors.conditions import until
 from tests.leases import let_serve
 from tests.logs import wire
+from tests.settings import log_limits
 
 WAIT_S = 20
 LONG_MS = 20_000
@@ -38,7 +38,7 @@ def use(folder: Path, test: Use) -> None:
     async def run() -> None:
         buffer = Buffer("t", 0, 2, str(folder))
         try:
-            await buffer.open(QueueSpec("q", 3, LogLimits()), {}, make=True)
+            await buffer.open(QueueSpec("q", 3, log_limits()), {}, make=True)
             await let_serve(buffer)
             name = await buffer.line()
             assert name == await buffer.line(), "one name for all"

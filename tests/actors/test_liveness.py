@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.cli.status import problems_of, state_text
 from pxrs_ray.errors import ChangeWaits, RegistryAway
+from pxrs_ray.status.views import group_state
 from tests.actors.conftest import Stage
 from tests.actors.load import Load
 from tests.actors.recording import Recorder, eventually
@@ -63,8 +63,8 @@ def test_an_outage_of_the_registry_moves_nobody_and_is_told_at_once(
                 status = told_within(ANSWER_S, topology.status)
                 mine = told_within(ANSWER_S, group.status)
                 assert [(p.owner, p.epoch) for p in mine.partitions] == before
-                assert state_text(mine).plain == "registry away"
-                (away, *_) = problems_of(status)
+                assert group_state(mine).words == "registry away"
+                away = str(status.problems[0])
                 assert away.startswith("registry away for ") and "1 change waits: scale g 3" in away
                 refused = told_within(ANSWER_S, lambda: group.scale(4))
                 assert isinstance(refused, RegistryAway) and "nothing was changed" in str(refused)

@@ -70,12 +70,12 @@ def test_a_drain_that_is_called_off_is_told_no_more(
 
         await found.ping()
         found._homing.place_for = nowhere  # type: ignore[method-assign]
-        await until(lambda: any("cannot leave" in text for text in found._moving.problems()))
+        await until(lambda: any("cannot leave" in r.text for r in found._moving.reports()))
         drained.clear()
-        await until(lambda: not found._moving.problems())
+        await until(lambda: not found._moving.reports())
         # Drained again, it is tried again at once, and not after the pause of the former drain.
         drained.add("there")
-        await until(lambda: any("cannot leave" in text for text in found._moving.problems()))
+        await until(lambda: any("cannot leave" in r.text for r in found._moving.reports()))
         await found.shutdown()
 
     run(scene())

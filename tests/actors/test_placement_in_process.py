@@ -14,9 +14,9 @@ from pxrs_ray.actors.coordinator.metrics import METRICS, OF_BUFFER, Sources, Top
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import BufferInfo, LogEnds
 from pxrs_ray.status.answers import PartitionStatus
-from pxrs_ray.status.diagnosis import Level, check_topology
 from pxrs_ray.status.places import AT_HOME, DEPOSED, MOVING, SILENT, WAITING, BufferStatus
-from pxrs_ray.status.standstill import WINDOW_MS
+from pxrs_ray.status.problem import Kind
+from pxrs_ray.status.stalls import WINDOW_MS
 from tests.actors.fake_buffers import until
 from tests.actors.test_homes_in_process import Cluster, cluster, coordinator, run
 from tests.cli.pictures import buffer_place, buffer_stats, topology_status
@@ -123,15 +123,15 @@ def test_an_owner_that_its_log_fences_is_told_though_nobody_complains(
         assert (await first_partition(found)).fenced_by is None
         cluster.fakes[0].answers["ends"] = {0: end_of(5, epochs={"g": epoch + 2})}
         first = await first_partition(found)
-        assert first.fenced_by == epoch + 2 and "m owns it under" in first.trouble
-        findings = [each for each in check_topology(await found.status()) if "P0" in each.subject]
-        assert [each.level for each in findings] == [Level.PROBLEM]
+        assert first.fenced_by == epoch + 2 and "m owns it under" in first.fenced
+        mine = [each for each in (await found.status()).problems if "P0" in each.where]
+        assert [each.kind for each in mine] == [Kind.PARTITION_FENCED]
         await found.shutdown()
 
     run(scene())
 
 
-def test_an_owned_partition_that_stands_while_its_lag_grows_is_told(
+def test_an_owned_partition_that_is_stalled_is_reported(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
@@ -141,16 +141,16 @@ def test_an_owned_partition_that_stands_while_its_lag_grows_is_told(
         await found.group("g", "a", {})
         await found.member("g", "join", "m", "m-1")
         cluster.fakes[0].answers["ends"] = {0: end_of(5)}
-        assert (await first_partition(found)).stands is None
+        assert (await first_partition(found)).stall is None
         cluster.fakes[0].answers["ends"] = {0: end_of(50)}
-        assert (await first_partition(found)).stands is None
+        assert (await first_partition(found)).stall is None
         later_ms = WINDOW_MS
         first = await first_partition(found)
-        assert first.stands is not None and first.stands.grown == 45
-        assert first.stands.seconds >= 60
-        # Paused, it stands rightly.
+        assert first.stall is not None and first.stall.grown == 45
+        assert first.stall.seconds >= 60
+        # Paused, it does not move rightly.
         await found.command("g", "pause")
-        assert (await first_partition(found)).stands is None
+        assert (await first_partition(found)).stall is None
         await found.shutdown()
 
     run(scene())

@@ -18,7 +18,7 @@ import ray
 
 from pxrs_ray.actors.buffer.local_socket import SocketClient
 from pxrs_ray.actors.client.producer import Producer
-from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.errors import (
     DeadlineExceeded,
     NotFound,
@@ -28,10 +28,9 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.model import Message
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer.accumulator import ProducerLimits
 from pxrs_ray.producer.receipt import MessagePlace, Receipt
-from pxrs_ray.producer.sender import SenderLimits
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
+from tests.settings import log_limits, producer_limits, sender_limits
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
 
@@ -127,14 +126,14 @@ def test_from_a_task_and_an_actor(tmp_path: Path) -> None:
 
 
 def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -> None:
-    limits = LogLimits(durability=Durability.MEMORY, partition_bytes_max=50_000)
+    limits = log_limits(durability=Durability.MEMORY, partition_bytes_max=50_000)
     with (
         running_buffers(tmp_path, 2, 1, limits) as buffers,
         buffers.producer(
             linger_ms=0,
             batch_bytes_max=10_000,
             pending_bytes_max=60_000,
-            outbox=SenderLimits(append_timeout_ms=5_000),
+            outbox=sender_limits(append_timeout_ms=5_000),
         ) as producer,
     ):
         receipts: list[Receipt] = []
@@ -148,7 +147,7 @@ def test_a_full_partition_reaches_the_producer_with_its_reason(tmp_path: Path) -
 
 
 def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
-    limits = ProducerLimits(outbox=SenderLimits(append_timeout_ms=300))
+    limits = producer_limits(outbox=sender_limits(append_timeout_ms=300))
     with Producer("nowhere", "q", 1, Partitioner(1), limits) as producer:
         with pytest.raises(NotFound, match="deploy topology 'nowhere' first"):
             producer.latest_offset(0)
@@ -162,7 +161,7 @@ def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
 def test_killed_buffers_lose_and_double_nothing(tmp_path: Path, durability: Durability) -> None:
     """Six kills of random buffers at random moments, while messages flow."""
     rng = random.Random(durability)
-    limits = LogLimits(durability=durability, segment_bytes_max=200_000)
+    limits = log_limits(durability=durability, segment_bytes_max=200_000)
     with running_buffers(tmp_path, limits=limits) as buffers:
         sent = 0
         receipts = []
@@ -205,7 +204,7 @@ def test_small_messages_take_a_line_and_another_one_after_a_restart(tmp_path: Pa
 
 
 def test_a_killed_memory_buffer_gives_no_offset_out_twice(tmp_path: Path) -> None:
-    with running_buffers(tmp_path, 4, 1, LogLimits(durability=Durability.MEMORY)) as buffers:
+    with running_buffers(tmp_path, 4, 1, log_limits(durability=Durability.MEMORY)) as buffers:
         receipts: list[Receipt] = []
         with buffers.producer(linger_ms=1) as producer:
             for _ in range(3):

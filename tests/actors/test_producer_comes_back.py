@@ -16,8 +16,8 @@ from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.actors.client.producer_start import begin_producer
 from pxrs_ray.errors import ProducerFenced
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer.accumulator import ProducerLimits
 from tests.actors.buffers import WAIT_S, Buffers, running_buffers
+from tests.settings import producer_limits
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
 
@@ -31,7 +31,7 @@ class Life:
 
     def __init__(self, topology: str, partitions: int, buffers: int, number: int) -> None:
         identity = begin_producer(topology, "q", buffers, "orders")
-        limits = ProducerLimits(linger_ms=0)
+        limits = producer_limits(linger_ms=0)
         self._producer = Producer(
             topology, "q", buffers, Partitioner(partitions), limits, producer_id=identity
         )

@@ -11,8 +11,7 @@ import pytest
 from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer.accumulator import ProducerLimits
-from pxrs_ray.producer.sender import SenderLimits
+from tests.settings import producer_limits, sender_limits
 
 
 class Silent:
@@ -30,9 +29,9 @@ class Silent:
 
 @pytest.mark.parametrize("way", ["columns", "one that does not linger", "one that lingers"])
 def test_what_nobody_acknowledges_is_given_up_at_its_deadline(way: str) -> None:
-    limits = ProducerLimits(
+    limits = producer_limits(
         linger_ms=5 if way == "one that lingers" else 0,
-        outbox=SenderLimits(append_timeout_ms=300),
+        outbox=sender_limits(append_timeout_ms=300),
     )
     with Producer("t", "q", 1, Partitioner(1), limits, handles={0: Silent()}) as producer:
         time.sleep(0.05)  # the producer's own thread has nothing to do by then, and sleeps

@@ -20,11 +20,11 @@ from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import StoreUnavailable, UnknownMember
 from pxrs_ray.group.events import Configure, Died, Dismiss, Heartbeat, Join
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.group.write_queue import stored_owners
 from pxrs_ray.model import Epoch, Grant, Member, Outcome, PartitionId, Record, WriteKind
 from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.store.memory import MemoryStore
+from tests.settings import group_settings
 
 PARTITIONS = 4
 LEASE_MS = 400
@@ -151,7 +151,7 @@ def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         world = Scene()
         await world.thread.open()
-        settings = GroupSettings(lease_ms=LEASE_MS, revoke_deadline_ms=LEASE_MS)
+        settings = group_settings(lease_ms=LEASE_MS, revoke_deadline_ms=LEASE_MS)
         await world.host.start(world.store.lead("g", PARTITIONS, "test"), settings)
         try:
             await asyncio.wait_for(scene(world), 30)

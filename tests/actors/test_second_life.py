@@ -44,6 +44,6 @@ def test_durability_outlives_a_killed_buffer(stage: Stage) -> None:
     eventually(lambda: ray.get(buffer.ends.remote("memory"))[0].state == "open")
     with topology.producer("memory") as producer:
         producer.send("k", "2").result(10)
-    eventually(lambda: not topology.status().problems)
+    eventually(lambda: not topology.status().reports)
     folder = stage.folder
     assert not [path for path in folder.rglob("*.seg") if "memory" in path.parts]

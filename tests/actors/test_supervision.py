@@ -23,6 +23,7 @@ from pxrs_ray.supervision.supervisor import (
 from tests.actors.ends import KINDS
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
+from tests.settings import producer_limits
 
 SOON = RestartRules(pause_first_s=0.001, pause_most_s=0.01, faults_max=5)
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -274,7 +275,7 @@ def test_a_group_that_fails_is_loaded_again_and_answers(world: Any, loop: str, k
 
 @every_kind
 def test_a_producers_thread_goes_on(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    producer = Producer("t", "q", 1, Partitioner(1))
+    producer = Producer("t", "q", 1, Partitioner(1), producer_limits())
     fails = Fails(kind, 2)
     monkeypatch.setattr(producer._sender, "expire", fails)
     for _ in range(3):

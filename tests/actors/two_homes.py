@@ -71,7 +71,8 @@ def lose_the_coordinators_node(cluster: Cluster) -> dict[str, Any]:
         ends = QueueReader.of(topology, "q").ends()
         told["kept"] = sum(end.end_offset - end.start_offset for end in ends.values())
         told["gaps"] = sum(len(end.gaps) for end in ends.values())
-        told["problems"] = eventually(lambda: [list(topology.status().problems)], WAIT_S)[0]
+        status = eventually(topology.status, WAIT_S)
+        told["problems"] = [str(report) for report in status.reports]
         topology.shutdown()
         # The whole of it again, by what lies on the disk.
         ends = QueueReader.of(deploy(config), "q").ends()

@@ -7,9 +7,9 @@ import time
 from pxrs_ray.clock import Instant
 from pxrs_ray.group.events import Commit, Join, Leave, Progress, Release
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Grant, Member, PartitionRow, Snapshot
 from tests.benchmarks.harness import figure
+from tests.settings import group_settings
 
 NOW = Instant(1, 1)
 PARTITIONS = 4_096
@@ -21,7 +21,7 @@ COMMITS = 2_000
 def _group(partitions: int, members: int) -> GroupCoordinator:
     """A group in which every member has its share."""
     rows = tuple(PartitionRow(number) for number in range(partitions))
-    core = GroupCoordinator(Snapshot("bench", 1, rows, (), 0), GroupSettings(), NOW)
+    core = GroupCoordinator(Snapshot("bench", 1, rows, (), 0), group_settings(), NOW)
     core.start(NOW)
     core.handle(Join(tuple(Member(f"m{n:04}", 1) for n in range(members))), NOW)
     return core

@@ -22,12 +22,11 @@ from pxrs_ray.actors.buffer.fetch_client import FetchClient
 from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.actors.cluster.process_memory import keep_freed_memory
 from pxrs_ray.data.batch import Batch, batches
-from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import BufferStats, Fetched, QueueSpec
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer.accumulator import ProducerLimits
-from pxrs_ray.producer.sender import SenderLimits
 from tests.actors.lease_keeper import LeaseKeeper
+from tests.settings import log_limits, producer_limits, sender_limits
 
 QUEUE = "bench"
 PARTITIONS = 16
@@ -109,13 +108,13 @@ class Plane:
 
     def producer(self, **limits: Any) -> Producer:
         """A producer of the queue."""
-        outbox = SenderLimits(calls_max=4)
+        outbox = sender_limits(calls_max=4)
         return Producer(
             self.topology,
             QUEUE,
             len(self.handles),
             Partitioner(PARTITIONS),
-            ProducerLimits(**{"outbox": outbox, **limits}),
+            producer_limits(**{"outbox": outbox, **limits}),
         )
 
     def read(self, mode: str) -> None:
@@ -167,7 +166,7 @@ def plane(
     with cluster(), tempfile.TemporaryDirectory(prefix="pxrs-bench-") as folder:
         topology = f"bench-{uuid.uuid4().hex[:6]}"
         handles = [make_buffer(topology, index, buffers, folder) for index in range(buffers)]
-        spec = QueueSpec(QUEUE, PARTITIONS, LogLimits(durability=durability, **limits))
+        spec = QueueSpec(QUEUE, PARTITIONS, log_limits(durability=durability, **limits))
         ray.get([handle.open.remote(spec, {}, make=True) for handle in handles], timeout=WAIT_S)
         keeper = LeaseKeeper(handles)
         reader = ray.remote(Reader).options(num_cpus=0, enable_task_events=False)

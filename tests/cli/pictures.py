@@ -47,6 +47,7 @@ def group_status(
         "wanted": consumers,
         "partitions": rows,
         "consumers": told,
+        "topology": "shop",
     }
     return GroupStatus(**{**found, **options})  # type: ignore[arg-type]
 

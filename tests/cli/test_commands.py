@@ -98,8 +98,8 @@ def test_top_and_doctor(pxrs: Console) -> None:
     shown = pxrs.shown("top", "--frames", "2", "--interval", "0.2")
     assert "group billing of orders: ok" in shown and "billing-0" in shown
     findings = pxrs.told("doctor")
-    assert {finding["level"] for finding in findings} <= {"ok", "warning"}
-    assert any("node" in finding["subject"] for finding in findings)
+    assert {finding["severity"] for finding in findings} <= {"ok", "warning"}
+    assert any("node" in finding["where"] for finding in findings)
 
 
 def test_what_is_not_lost_cannot_be_accepted(pxrs: Console) -> None:
@@ -112,7 +112,7 @@ def test_a_failing_partition_is_shown_and_the_doctor_says_what_to_do(pxrs: Conso
     pxrs.shown("produce", "orders", "poison", "-k", "sick")
     until(lambda: "ValueError" in pxrs.shown("status"))
     status, shown, _ = pxrs.run("doctor")
-    assert status == 1 and "stands still" in shown and "pxrs seek" in shown
+    assert status == 1 and "halted at offset" in shown and "pxrs seek" in shown
     sick = next(p for p in pxrs.told("status", "billing")["partitions"] if p["problem"])
     pxrs.shown("seek", "billing", str(sick["checkpoint"] + 1), "-p", f"P{sick['partition']}")
     until(lambda: "ValueError" not in pxrs.shown("status"))

@@ -101,7 +101,7 @@ def test_the_map_is_readable_at_every_size(
         buffers = browser.find_element("css selector", "#buffers tbody").text
         assert "10.0.0.1 node-0-o disk-0-o at home 9.0 s" in buffers
         assert "waits for host 10.0.0.2, away for 40 s" in buffers
-        assert "pxrs move 0 10.0.0.3" in browser.find_element("id", "uneven").text
+        assert "pxrs move 0 10.0.0.3" in browser.find_element("id", "problems").text
         browser.save_screenshot(str(tmp_path / f"{partitions}.png"))
 
 

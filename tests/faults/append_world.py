@@ -26,8 +26,9 @@ from pxrs_ray.errors import BufferAway, PartitionFull, PxrsError, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence, named_producer_id
-from pxrs_ray.producer.sender import Call, Sender, SenderLimits
+from pxrs_ray.producer.sender import Call, Sender
 from tests.logs import contents
+from tests.settings import log_limits, sender_limits
 
 PARTITIONS = 2
 BUFFERS = 2
@@ -36,7 +37,7 @@ TIMEOUT_MS = 100
 RESTART_MS = 20
 END_MS = 5_000
 POISON = b"poison"
-OUTBOX = SenderLimits(
+OUTBOX = sender_limits(
     calls_max=3, call_frames_max=3, call_bytes_min=1, append_timeout_ms=TIMEOUT_MS
 )
 
@@ -197,7 +198,7 @@ class World:
     """Buffers, lives of producers, and what goes between them."""
 
     def __init__(self, folder: Path, fault: Fault | None, durability: Durability) -> None:
-        limits = LogLimits(durability=durability, segment_bytes_max=20_000)
+        limits = log_limits(durability=durability, segment_bytes_max=20_000)
         self.buffers = [BufferProcess(folder / str(i), i, limits) for i in range(BUFFERS)]
         self.fault = fault
         self.now_ms = 0

@@ -19,13 +19,14 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.data.batch import Batch, batches
-from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Fetched, LogEnds, QueueSpec, Refused
 from pxrs_ray.errors import LogLost, NotFound, PxrsError
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.faults.faulty_files import Ended, FaultyFiles
 from tests.leases import let_serve
+from tests.settings import log_limits
 
 QUEUE, GROUP = "q", "g"
 OTHER = "other"
@@ -61,7 +62,7 @@ class World:
         self.folder = Path(tempfile.mkdtemp(prefix="pxrs-faults-"))
         self.files = FaultyFiles()
         self.lanes = [Lane() for _ in range(PARTITIONS)]
-        self.limits = LogLimits(
+        self.limits = log_limits(
             durability=durability,
             segment_bytes_max=1_200,
             hot_bytes_max=600,

@@ -22,8 +22,8 @@ from pxrs_ray.clock import Instant
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import ConfigError, LogCorrupted, PxrsError, UsageError
 from pxrs_ray.partitioning import PartitioningSpec
-from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
-from pxrs_ray.producer.sender import Sender, SenderLimits
+from pxrs_ray.producer.accumulator import Accumulator
+from pxrs_ray.producer.sender import Sender
 from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.soundness import sound
 from pxrs_ray.store.url import parse_store_url
@@ -31,6 +31,7 @@ from pxrs_ray.topology.seal import Seal
 from tests.fuzz.knocking import Door, in_file, plain, text_of
 from tests.fuzz.logs import body, frame, log_folder, sample_body, sample_frame
 from tests.fuzz.page import REQUESTS, http
+from tests.settings import producer_limits, sender_limits
 
 
 def names(data: bytes) -> None:
@@ -54,7 +55,7 @@ def messages(data: bytes) -> None:
     rng = random.Random(data)
     text = text_of(data)
     accumulator = Accumulator(
-        PartitioningSpec(1).partitioner(), Sender(1, SenderLimits()), ProducerLimits()
+        PartitioningSpec(1).partitioner(), Sender(1, sender_limits()), producer_limits()
     )
     stamp = rng.choice([None, int.from_bytes(data[:9], "little", signed=True)])
     try:

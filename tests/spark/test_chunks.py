@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import HEADERS_TYPE
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import MessageTooLarge, UsageError
 from pxrs_ray.partitioning import Partitioner, PartitioningSpec
 from pxrs_ray.spark.frames import Framer, chunks
 from pxrs_ray.spark.queue_ref import Target
+from tests.settings import log_limits
 
 
 def target(partitions: int = 4, strategy: str = "modulo", message_bytes_max: int = 100) -> Target:
     return Target(
-        "t", "q", PartitioningSpec(partitions, strategy), 1, message_bytes_max, LogLimits(), ""
+        "t", "q", PartitioningSpec(partitions, strategy), 1, message_bytes_max, log_limits(), ""
     )
 
 

@@ -32,13 +32,13 @@ from pxrs_ray.group.events import (
     Tick,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
 from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.model import Member, MemberWrite, Outcome, Record
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.faults import FaultyStore
 from pxrs_ray.testing.manual_clock import ManualClock
+from tests.settings import group_settings
 
 GROUP, QUEUE = "g", "q"
 TICK_MS = 50
@@ -140,7 +140,7 @@ class Stage:
         self.frozen: set[str] = set()
         self.controllers: list[Shell] = []
         self.partitions = 4
-        self.settings = GroupSettings()
+        self.settings = group_settings()
         self._folder = TemporaryDirectory(prefix="pxrs-transcript-")
         self.fence = ReadFence(Path(self._folder.name, "fences"))
         self._said: list[str] = []
@@ -176,7 +176,7 @@ class Stage:
         """group partitions=4 lease=1000 revoke=500 assignor=sticky"""
         given = dict(word.split("=") for word in words)
         self.partitions = int(given.get("partitions", 4))
-        self.settings = GroupSettings(
+        self.settings = group_settings(
             assignor=given.get("assignor", "sticky"),
             lease_ms=int(given.get("lease", 1_000)),
             revoke_deadline_ms=int(given.get("revoke", 500)),

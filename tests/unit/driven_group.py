@@ -28,10 +28,11 @@ from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, Outcome, PartitionRow
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.manual_clock import ManualClock
+from tests.settings import group_settings
 
 GROUP = "g"
 TICK_MS = 100
-SHORT = GroupSettings(lease_ms=1_000, revoke_deadline_ms=500)
+SHORT = group_settings(lease_ms=1_000, revoke_deadline_ms=500)
 
 
 class DrivenGroup:
@@ -39,7 +40,7 @@ class DrivenGroup:
 
     def __init__(self, partitions: int = 8, settings: GroupSettings | None = None) -> None:
         self.partitions = partitions
-        self.settings = settings or GroupSettings()
+        self.settings = settings or group_settings()
         self.clock = ManualClock(monotonic_ms=1_000)
         self.store = MemoryStore(now_ms=lambda: self.clock.now().wall_ms)
         self.sessions: dict[str, ConsumerSession] = {}

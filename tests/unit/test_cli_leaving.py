@@ -16,6 +16,7 @@ from pxrs_ray.cli import _leaving, _ray, drain
 from pxrs_ray.cli.root import run
 from pxrs_ray.errors import NotFound, PxrsError
 from pxrs_ray.status.answers import TopologyStatus
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.topology.homes import NodeSeen
 from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
 from tests.cli.pictures import buffer_place, group_status, topology_status
@@ -129,7 +130,13 @@ def test_what_is_left_at_the_deadline_is_named(
     del shop.looks[1:]
     shop.looks[0] = replace(
         shop.looks[0],  # type: ignore[type-var]
-        problems=("buffer 1 cannot leave host 10.0.0.2, which is drained: no room",),
+        reports=(
+            Report(
+                Kind.BUFFER_CANNOT_MOVE,
+                "buffer 1 cannot leave host 10.0.0.2, which is drained: no room",
+                1,
+            ),
+        ),
     )
     monkeypatch.setattr(_leaving.time, "monotonic", iter([0.0, 30.0, 61.0]).__next__)
     status, _, err = pxrs(capsys, "drain", "10.0.0.2", "--deadline", "60")

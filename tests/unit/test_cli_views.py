@@ -9,12 +9,16 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from pxrs_ray.cli import _map, _show, lag, seek, status, top, why
+from pxrs_ray.cli import _map, _show, lag, seek, top, why
 from pxrs_ray.model import Change, Message
 from pxrs_ray.status.answers import GroupStatus
 from pxrs_ray.status.places import WAITING
+from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.status.rates import Rates
-from pxrs_ray.status.standstill import Stands
+from pxrs_ray.status.rendering import Line, Table, Tone, View
+from pxrs_ray.status.stalls import Stall
+from pxrs_ray.status.units import size_text, span_text
+from pxrs_ray.status.views import group_state, group_view, topology_view
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 
@@ -24,26 +28,26 @@ def shown(what: object) -> str:
     return out.getvalue()
 
 
-def stuck(**changes: object) -> GroupStatus:
+def first_partition(**changes: object) -> GroupStatus:
     group = group_status()
     first = replace(group.partitions[0], **changes)  # type: ignore[arg-type]
     return replace(group, partitions=(first, *group.partitions[1:]))
 
 
 def test_a_partition_that_gets_nowhere_is_a_problem_wherever_it_is_shown() -> None:
-    group = stuck(fenced_by=7)
-    words = "is fenced at its log"
-    assert words in status.problems_of(topology_status(group))[0]
-    assert words in repr(group) and "fenced" in shown(status.group_view(group))
+    group = first_partition(fenced_by=7)
+    words = "fenced at its log"
+    assert words in topology_status(group).problems[0].text
+    assert words in repr(group) and "fenced" in shown(group_view(group))
     assert "firebrick" in group._repr_html_()
-    assert _map.cell(group.partitions[0])[0] == "✗"
+    assert _map.cell(group, group.partitions[0])[0] == "✗"
 
 
 def test_a_topology_is_told_with_its_file_and_problems() -> None:
-    found = topology_status(group_status(lag=2), problems=("buffer 1 is away",))
-    told = shown(
-        status.topology_view(found, {"file": "a.toml", "sha256": "f" * 64, "at_ms": 1_000})
+    found = topology_status(
+        group_status(lag=2), reports=(Report(Kind.BUFFER_AWAY, "buffer 1 is away", 1),)
     )
+    told = shown(topology_view(found, {"file": "a.toml", "sha256": "f" * 64, "at_ms": 1_000}))
     assert "shop" in told and "deployed from a.toml" in told and "PROBLEM: buffer 1" in told
     assert "3 of 3" in told and "240" in told
 
@@ -53,7 +57,7 @@ def test_a_topology_shows_where_each_buffer_is_and_how() -> None:
         1, state=WAITING, told="waits for host 10.0.0.2, away for 40 s", lease_left_ms=0, bytes=None
     )
     found = topology_status(group_status(), places=(buffer_place(0), away))
-    lines = shown(status.topology_view(found, {})).splitlines()
+    lines = shown(topology_view(found, {})).splitlines()
     (first,) = [line for line in lines if "10.0.0.1" in line]
     assert all(word in first for word in ("node-0-o", "disk-0-o", "1.0 MB", "50.0 GB", "at home"))
     (second,) = [line for line in lines if "10.0.0.2" in line]
@@ -70,16 +74,18 @@ def test_a_topology_shows_where_each_buffer_is_and_how() -> None:
         (group_status(paused=True), "paused"),
         (group_status(problem="x"), "halted"),
         (group_status(consumers=0), "no consumers"),
-        (stuck(fenced_by=7), "stands still"),
-        (stuck(stands=Stands(75.0, 3)), "stands still"),
+        (first_partition(fenced_by=7), "partition fenced"),
+        (first_partition(stall=Stall(75.0, 3)), "partition stalled"),
+        (first_partition(problem="x"), "partition halted"),
+        (first_partition(call_s=40.0, call_offset=1), "long call"),
     ],
 )
-def test_a_group_is_told_in_one_word(group: object, word: str) -> None:
-    assert str(status.state_text(group)) == word  # type: ignore[arg-type]
+def test_a_group_is_told_in_one_word(group: GroupStatus, word: str) -> None:
+    assert str(group_state(group)) == word
 
 
 def test_a_group_shows_each_partition_and_consumer() -> None:
-    told = shown(status.group_view(group_status(partitions=4)))
+    told = shown(group_view(group_status(partitions=4)))
     assert all(f"P{n} " in told for n in range(4)) and "billing-2#1" in told
 
 
@@ -89,10 +95,10 @@ def test_the_map_has_one_character_a_partition() -> None:
     rows = text.strip().splitlines()
     assert len(rows) == 16 and all(len(row) == 6 + _map.COLUMNS for row in rows)
     assert rows[1].startswith("P64") and "·" in rows[0] and "█" in text
-    assert _map.cell(replace(group.partitions[0], owner=None))[0] == "○"
-    assert _map.cell(replace(group.partitions[0], problem="x"))[0] == "✗"
+    assert _map.cell(group, replace(group.partitions[0], owner=None))[0] == "○"
+    assert _map.cell(group, replace(group.partitions[0], problem="x"))[0] == "✗"
     steps = [
-        _map.BARS.index(_map.cell(replace(group.partitions[0], lag=n))[0])
+        _map.BARS.index(_map.cell(group, replace(group.partitions[0], lag=n))[0])
         for n in (0, 1, 3, 9, 10, 99, 1_000, 10_000, 10**9)
     ]
     assert steps == sorted(steps) and steps[0] == 0 < steps[1] < steps[3]
@@ -118,7 +124,7 @@ def test_why_tells_the_chain_of_causes() -> None:
     assert "taken from a#1 at offset 70, epoch is now 2, because: a#1 died" in why.change_line(
         chain[-1]
     )
-    assert "is owned by billing-0" in why.now_line("g", group_status().partitions[0])
+    assert "is owned by billing-0" in why.now_line(group_status(), group_status().partitions[0])
 
 
 def test_json_holds_what_json_can() -> None:
@@ -135,11 +141,36 @@ def test_json_holds_what_json_can() -> None:
     [(None, "-"), (40, "40 ms"), (3_200, "3.2 s"), (300_000, "5 min"), (9e6, "2.5 h")],
 )
 def test_spans(ms: float | None, text: str) -> None:
-    assert _show.span_text(ms) == text
+    assert span_text(ms) == text
+
+
+def test_a_view_is_the_same_in_a_terminal_as_text_and_as_html() -> None:
+    head, evil = ("name", "count"), "<b>[red]x[/red]</b>"
+    rows = [(Line(evil, Tone.BAD), 1_234), (None, 2)]
+    view = View([Line("two rows", Tone.BOLD), Table(head, rows, "title")])
+    lines = view.text().splitlines()
+    assert [line.split() for line in lines if line.strip(" ─━")] == [
+        ["two", "rows"],
+        ["title"],
+        ["name", "count"],
+        [evil, "1,234"],
+        ["-", "2"],
+    ]
+    assert all(line in shown(view) for line in lines) and "\x1b" not in view.text()
+    html = view.html()
+    assert "<th>name</th><th>count</th>" in html and "<caption>title</caption>" in html
+    assert "&lt;b&gt;[red]x" in html and "<b>" not in html and "firebrick" in html
+    assert "count" in View([Table(head, [])]).text() and "<th>" in Table(head, []).html()
+
+
+def test_a_text_is_never_folded() -> None:
+    words = "word " * 200
+    assert words.strip() in View([Line(words)]).text()
+    assert words.strip() in View([Table(("a", "b"), [(words, 1)])]).text()
 
 
 def test_sizes() -> None:
-    assert [_show.size_text(n) for n in (40, 3_200, 7e6, 2e15)] == [
+    assert [size_text(n) for n in (40, 3_200, 7e6, 2e15)] == [
         "40 B",
         "3.2 kB",
         "7.0 MB",

@@ -9,13 +9,13 @@ import pytest
 
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Member, MemberWrite, Write, WriteKind
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.wrong_clock import HOUR_S, wrong_wall_clock
 from tests.in_process import in_process, until
 from tests.logs import wire
+from tests.settings import log_limits
 
 YEARS_S = 5 * 365 * 24 * HOUR_S
 JUMPS = pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S], ids=["forward", "back"])
@@ -74,7 +74,7 @@ def test_a_deadline_comes_when_it_is_due(tmp_path: Path, jump_s: float) -> None:
 def test_a_log_knows_a_repeat_whatever_the_clock_did(tmp_path: Path, jump_s: float) -> None:
     folder = tmp_path / "log"
     with wrong_wall_clock() as clock:
-        log = PartitionLog.open(folder, "q", 0, LogLimits(), now_ms=wall_ms())
+        log = PartitionLog.open(folder, "q", 0, log_limits(), now_ms=wall_ms())
         log.confirm(0, wall_ms())
         first = log.append(*wire([b"a"], 0, producer=b"1" * 16), wall_ms())
         clock.wrong_s = jump_s
@@ -83,7 +83,7 @@ def test_a_log_knows_a_repeat_whatever_the_clock_did(tmp_path: Path, jump_s: flo
         assert (again.base_offset, again.repeated) == (first.base_offset, True)
         log.retain(wall_ms())
         log.close()
-        log = PartitionLog.open(folder, "q", 0, LogLimits(), now_ms=wall_ms())
+        log = PartitionLog.open(folder, "q", 0, log_limits(), now_ms=wall_ms())
         clock.wrong_s = 0.0
         log.append(*wire([b"c"], 0, producer=b"3" * 16), wall_ms())
         assert log.append(*wire([b"a"], 0, producer=b"1" * 16), wall_ms()).repeated
@@ -94,7 +94,7 @@ def test_a_log_knows_a_repeat_whatever_the_clock_did(tmp_path: Path, jump_s: flo
 
 @JUMPS
 def test_retention_by_age_keeps_what_is_young(tmp_path: Path, jump_s: float) -> None:
-    limits = LogLimits(retention_ms=24 * 3_600_000, segment_bytes_max=400)
+    limits = log_limits(retention_ms=24 * 3_600_000, segment_bytes_max=400)
     with wrong_wall_clock() as clock:
         log = PartitionLog.open(tmp_path / "log", "q", 0, limits, now_ms=wall_ms())
         log.confirm(0, wall_ms())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.group.events import Commit, Died, Leave, Progress
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Outcome
+from tests.settings import group_settings
 from tests.unit.driven_group import DrivenGroup
 
-RANGE = GroupSettings(assignor="range")
+RANGE = group_settings(assignor="range")
 
 
 def test_join_flow_hands_over_at_12_8_5_3() -> None:

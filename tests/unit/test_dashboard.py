@@ -87,7 +87,8 @@ def test_a_page_is_told_the_past_then_pictures_and_troubles() -> None:
         assert [b["away"] for b in picture["buffers"]] == [False, True]
         assert (first["host"], first["state"], first["well"]) == ("10.0.0.1", "at home", True)
         assert second["state"].startswith("waits for host") and not second["well"]
-        assert picture["uneven"] == ["pxrs move 1 10.0.0.3"]
+        (uneven,) = [p for p in picture["problems"] if p["kind"] == "buffers_uneven"]
+        assert "pxrs move 1 10.0.0.3" in uneven["remedy"]
 
     served(test)
 

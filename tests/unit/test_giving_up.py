@@ -19,7 +19,6 @@ from pxrs_ray.config.scheduling import retry_rules
 from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
 from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import SequenceConflict
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Grant, Message
@@ -29,6 +28,7 @@ from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import Bench, LogInMemory, WorkerCallbacks, batch_of
 from tests.actors.worker_bench import bench as bench
+from tests.settings import log_limits
 
 WAIT_S = 20.0
 
@@ -130,7 +130,7 @@ def letter(offset: int, error: str = "bad", topology_id: str = "t1") -> tuple[by
 
 
 def test_a_letter_is_taken_once_whoever_sends_it_and_says_where_it_is_from(tmp_path: Any) -> None:
-    log = PartitionLog.open(tmp_path / "log", "q.dead", 0, LogLimits(), now_ms=0)
+    log = PartitionLog.open(tmp_path / "log", "q.dead", 0, log_limits(), now_ms=0)
     log.confirm(0, 0)
     for offset, error, topology in (
         (7, "bad", "t1"),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.data.frame import unpack_header
-from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.producer_state import ProducerStates
 from pxrs_ray.log.segment import segment_paths
@@ -15,9 +14,9 @@ from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
 from pxrs_ray.processing.scheduler import Item, Standing
 from tests.logs import NOW_MS, contents, open_log, put, wire
-from tests.settings import lane_rules
+from tests.settings import lane_rules, log_limits
 
-ONE_SEGMENT = LogLimits(hot_bytes_max=1)
+ONE_SEGMENT = log_limits(hot_bytes_max=1)
 
 
 def test_what_comes_while_its_key_is_in_hand_waits() -> None:

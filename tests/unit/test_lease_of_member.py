@@ -5,10 +5,10 @@ from __future__ import annotations
 from pxrs_ray.clock import Instant
 from pxrs_ray.group.events import Configure, Heartbeat, Join
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.group.member_lease import MemberLease
 from pxrs_ray.model import Member
 from pxrs_ray.store.memory import MemoryStore
+from tests.settings import group_settings
 
 
 def test_a_lease_that_was_given_is_not_shortened() -> None:
@@ -16,7 +16,7 @@ def test_a_lease_that_was_given_is_not_shortened() -> None:
     store = MemoryStore()
     store.create()
     core = GroupCoordinator(
-        store.lead("g", 1, "test"), GroupSettings(lease_ms=10_000), Instant(0, 0)
+        store.lead("g", 1, "test"), group_settings(lease_ms=10_000), Instant(0, 0)
     )
     core.handle(Join((Member("a", 1),)), Instant(1_000, 0))
     core.handle(Configure(lease_ms=1_000), Instant(2_000, 0))
@@ -30,7 +30,7 @@ def test_what_a_heartbeat_hears_late_is_given_from_when_it_came() -> None:
     store = MemoryStore()
     store.create()
     core = GroupCoordinator(
-        store.lead("g", 1, "test"), GroupSettings(lease_ms=1_000), Instant(0, 0)
+        store.lead("g", 1, "test"), group_settings(lease_ms=1_000), Instant(0, 0)
     )
     core.handle(Join((Member("a", 1),)), Instant(0, 0))
     beat = Heartbeat("a", 1, (1, core.state.members["a"].sequence))

@@ -17,9 +17,10 @@ from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.log_opening import LOSS_MARGIN
 from pxrs_ray.log.manifest import MANIFEST, Manifest
 from tests.logs import NOW_MS, wire
+from tests.settings import log_limits
 
-CONTINUE = LogLimits(on_loss=LossPolicy.CONTINUE)
-STOP = LogLimits(on_loss=LossPolicy.STOP)
+CONTINUE = log_limits(on_loss=LossPolicy.CONTINUE)
+STOP = log_limits(on_loss=LossPolicy.STOP)
 
 
 def spec_of(queue_id: str = "one", limits: LogLimits = STOP) -> QueueSpec:
@@ -47,7 +48,7 @@ def manifest_of(folder: Path) -> Manifest:
 def test_a_log_that_is_made_has_the_id_of_its_queue_and_serves_on(
     tmp_path: Path, durability: Durability
 ) -> None:
-    spec = spec_of(limits=LogLimits(durability=durability))
+    spec = spec_of(limits=log_limits(durability=durability))
     fill(tmp_path, spec)
     assert manifest_of(tmp_path).log_id == "one"
     library = LogManager(tmp_path, 0, 1, NOW_MS)
@@ -112,7 +113,7 @@ def test_one_that_may_go_on_goes_on_above_what_is_known_of_it(tmp_path: Path) ->
 
 def test_a_memory_log_that_is_not_here_goes_on_above_too(tmp_path: Path) -> None:
     library = LogManager(tmp_path, 0, 1, NOW_MS)
-    spec = spec_of(limits=LogLimits(durability=Durability.MEMORY))
+    spec = spec_of(limits=log_limits(durability=Durability.MEMORY))
     library.open(spec, {}, NOW_MS, make=False)
     assert library.log("q", 0).append(*wire([b"x"], 0), NOW_MS).base_offset == LOSS_MARGIN
     library.close()

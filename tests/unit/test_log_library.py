@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
+from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import ConfigError, PxrsError
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.logs import NOW_MS, put
+from tests.settings import log_limits
 
 LIVES = 3
 
 
 def test_limits_made_of_words_are_what_code_compares() -> None:
-    words = LogLimits(durability="always", on_loss="continue")  # type: ignore[arg-type]
+    words = log_limits(durability="always", on_loss="continue")  # type: ignore[arg-type]
     assert words.durability is Durability.ALWAYS and words.on_loss is LossPolicy.CONTINUE
     with pytest.raises(ConfigError, match="must be one of memory, interval, always, not 'never'"):
-        LogLimits(durability="never")  # type: ignore[arg-type]
+        log_limits(durability="never")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("durability", list(Durability))
@@ -28,7 +29,7 @@ def test_limits_made_of_words_are_what_code_compares() -> None:
 def test_limits_outlive_every_restart(
     tmp_path: Path, durability: Durability, on_loss: LossPolicy
 ) -> None:
-    spec = QueueSpec("q", 2, LogLimits(durability=durability, on_loss=on_loss))
+    spec = QueueSpec("q", 2, log_limits(durability=durability, on_loss=on_loss))
     for life in range(LIVES):
         library = LogManager(tmp_path, 0, 1, NOW_MS)
         if life:
@@ -44,7 +45,7 @@ def test_limits_outlive_every_restart(
 
 
 def test_a_list_of_queues_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
-    spec = QueueSpec("q", 1)
+    spec = QueueSpec("q", 1, log_limits())
     library = LogManager(tmp_path, 0, 1, NOW_MS)
     library.open(spec, {}, NOW_MS, make=True)
     put(library.log("q", 0), 0)

@@ -29,6 +29,7 @@ from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.log.segment import segment_paths
 from tests.faults.faulty_files import Fault, FaultyFiles
 from tests.logs import ALWAYS, NOW_MS, SMALL, contents, open_log, put, wire
+from tests.settings import log_limits
 
 PASSED = replace(SMALL, retention_passed=True)
 DAY_MS = 24 * 3_600_000
@@ -150,7 +151,7 @@ def mended(library: LogManager, place: tuple[str, int] = ("q", 0)) -> bool:
 
 
 def test_a_lock_that_was_held_is_tried_again_until_it_is_free(tmp_path: Path) -> None:
-    spec = QueueSpec("q", 1)
+    spec = QueueSpec("q", 1, log_limits())
     library = LogManager(tmp_path, 0, 1, NOW_MS)
     library.open(spec, {}, NOW_MS, make=True)
     put(library.log("q", 0), 0)
@@ -201,7 +202,7 @@ def test_one_partition_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> N
 
     disk = Ill()
     library = LogManager(tmp_path, 0, 1, NOW_MS, files=disk)
-    library.open(QueueSpec("q", 2, LogLimits(hot_bytes_max=1)), {}, NOW_MS, make=True)
+    library.open(QueueSpec("q", 2, log_limits(hot_bytes_max=1)), {}, NOW_MS, make=True)
     for partition in (0, 1):
         for sequence in range(3):
             put(library.log("q", partition), sequence)
@@ -271,7 +272,7 @@ def test_the_mended_clock_of_a_machine_makes_no_producer_silent(tmp_path: Path) 
 def test_a_payload_that_holds_a_frame_cannot_stop_a_log(tmp_path: Path) -> None:
     header, body = wire([b"inner"], 7)
     inner = pack_header(unpack_header(header)._replace(base_offset=10**9)) + bytes(body)
-    log = open_log(tmp_path, LogLimits())
+    log = open_log(tmp_path, log_limits())
     put(log, 0)
     put(log, 1, [inner * 3 + b"y" * 4_096])
     log.abandon()
@@ -280,7 +281,7 @@ def test_a_payload_that_holds_a_frame_cannot_stop_a_log(tmp_path: Path) -> None:
     start = whole.index(b"PXFR", whole.index(b"PXFR") + 4)
     for size in range(start + 100, len(whole), 97):
         path.write_bytes(whole[:size])
-        log = open_log(tmp_path, LogLimits())
+        log = open_log(tmp_path, log_limits())
         assert (log.state, log.end_offset) == ("open", 1)
         log.abandon()
 
@@ -289,7 +290,7 @@ def test_a_payload_that_holds_a_frame_cannot_stop_a_log(tmp_path: Path) -> None:
 def test_pages_that_a_power_cut_left_in_any_order_are_a_torn_tail(
     tmp_path: Path, lost: int
 ) -> None:
-    log = open_log(tmp_path, LogLimits(), boot="one")
+    log = open_log(tmp_path, log_limits(), boot="one")
     put(log, 0)
     log.sync()
     (path,) = segment_paths(tmp_path)
@@ -300,7 +301,7 @@ def test_pages_that_a_power_cut_left_in_any_order_are_a_torn_tail(
     data = bytearray(path.read_bytes())
     data[synced + lost : synced + lost + 512] = bytes(512)
     path.write_bytes(data)
-    log = open_log(tmp_path, LogLimits(), boot="two", expected_end=None)
+    log = open_log(tmp_path, log_limits(), boot="two", expected_end=None)
     assert log.state == "waiting"
     log.confirm(0, NOW_MS)
     assert log.end_offset > 20, "and no offset is given out twice"

@@ -19,10 +19,11 @@ from pxrs_ray.data.message_form import row_sizes
 from pxrs_ray.errors import ConfigError, MessageTooLarge, PxrsError, UsageError
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.partitioning import PartitioningSpec
-from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
+from pxrs_ray.producer.accumulator import Accumulator
 from pxrs_ray.producer.receipt import Receipt
-from pxrs_ray.producer.sender import Sender, SenderLimits
+from pxrs_ray.producer.sender import Sender
 from tests.logs import MEMORY, open_log
+from tests.settings import producer_limits, sender_limits
 
 NOW = Instant(1_000, 5_000)
 HALF = "a\udcff"
@@ -35,9 +36,9 @@ class Way:
         self, log: PartitionLog, spread: PartitioningSpec | None = None, **limits: Any
     ) -> None:
         self.log = log
-        self.outbox = Sender(1, SenderLimits())
+        self.outbox = Sender(1, sender_limits())
         partitioner = (spread or PartitioningSpec(1)).partitioner()
-        self.accumulator = Accumulator(partitioner, self.outbox, ProducerLimits(**limits))
+        self.accumulator = Accumulator(partitioner, self.outbox, producer_limits(**limits))
 
     def deliver(self) -> None:
         self.accumulator.close_open(1_000)
@@ -251,4 +252,4 @@ def test_a_log_takes_every_message_that_the_configuration_allows() -> None:
 def test_limits_below_one_are_refused() -> None:
     for name in ("batch_records_max", "batch_bytes_max", "message_bytes_max", "pending_bytes_max"):
         with pytest.raises(ConfigError, match=name):
-            ProducerLimits(**{name: 0})
+            producer_limits(**{name: 0})

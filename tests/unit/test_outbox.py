@@ -15,9 +15,10 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from pxrs_ray.log.producer_state import ANSWERS_MAX
-from pxrs_ray.producer.sender import Call, SenderLimits
+from pxrs_ray.producer.sender import Call
 from tests.logs import MEMORY, NOW_MS, contents, open_log
 from tests.outboxes import PARTITIONS, Harness
+from tests.settings import sender_limits
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -72,7 +73,7 @@ def test_no_more_is_under_way_than_allowed(tmp_path: Path) -> None:
 
 
 def test_small_appends_gather_while_an_answer_is_awaited(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(call_bytes_min=100_000))
+    harness = Harness(tmp_path, sender_limits(call_bytes_min=100_000))
     harness.add(0)
     (first,) = harness.outbox.calls(NOW_MS)
     for _ in range(5):
@@ -89,7 +90,7 @@ def test_small_appends_gather_while_an_answer_is_awaited(tmp_path: Path) -> None
 
 
 def test_a_waiting_call_holds_up_no_other_partition(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(call_bytes_min=100_000))
+    harness = Harness(tmp_path, sender_limits(call_bytes_min=100_000))
     harness.add(0)
     (call,) = harness.outbox.calls(NOW_MS)
     assert call.wait_ms(NOW_MS) == 100
@@ -104,7 +105,7 @@ def test_a_waiting_call_holds_up_no_other_partition(tmp_path: Path) -> None:
 
 
 def test_no_more_of_a_partition_is_under_way_than_its_log_remembers(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(call_frames_max=50, call_bytes_min=1))
+    harness = Harness(tmp_path, sender_limits(call_frames_max=50, call_bytes_min=1))
     for _ in range(200):
         harness.add(0)
     assert [len(call.frames) for call in harness.outbox.calls(NOW_MS)] == [50, ANSWERS_MAX - 50]
@@ -132,7 +133,7 @@ def test_a_full_partition_holds_up_only_itself(tmp_path: Path) -> None:
 
 
 def test_there_is_nothing_to_look_for_while_all_calls_are_under_way(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(calls_max=1, append_timeout_ms=5_000))
+    harness = Harness(tmp_path, sender_limits(calls_max=1, append_timeout_ms=5_000))
     harness.add(0)
     (call,) = harness.outbox.calls(NOW_MS)
     harness.outbox.answered(call, [Refused(0, PartitionFull("full"))], NOW_MS)
@@ -145,7 +146,7 @@ def test_there_is_nothing_to_look_for_while_all_calls_are_under_way(tmp_path: Pa
 
 
 def test_a_frame_that_is_given_up_leaves_no_hole_in_the_numbers(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(append_timeout_ms=100))
+    harness = Harness(tmp_path, sender_limits(append_timeout_ms=100))
     for _ in range(3):
         harness.add(0)
     (call,) = harness.outbox.calls(NOW_MS)
@@ -162,7 +163,7 @@ def test_a_frame_that_is_given_up_leaves_no_hole_in_the_numbers(tmp_path: Path) 
 
 
 def test_an_unknown_outcome_is_told_as_such_and_its_late_call_is_fenced(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(append_timeout_ms=100))
+    harness = Harness(tmp_path, sender_limits(append_timeout_ms=100))
     harness.add(0)
     (silent,) = harness.outbox.calls(NOW_MS)
     harness.outbox.expire(NOW_MS + 100)

@@ -13,15 +13,16 @@ from pxrs_ray.errors import (
     ProducerFenced,
     UsageError,
 )
-from pxrs_ray.producer.sender import Call, SenderLimits
+from pxrs_ray.producer.sender import Call
 from tests.logs import NOW_MS, contents
 from tests.outboxes import Harness
+from tests.settings import sender_limits
 
 
 def test_what_came_in_before_an_earlier_frame_was_given_up_is_not_appended_again(
     tmp_path: Path,
 ) -> None:
-    harness = Harness(tmp_path, SenderLimits(append_timeout_ms=100))
+    harness = Harness(tmp_path, sender_limits(append_timeout_ms=100))
     harness.add(0)
     (first,) = harness.outbox.calls(harness.now_ms)
     harness.deliver(first.arguments())
@@ -45,7 +46,7 @@ def test_what_came_in_before_an_earlier_frame_was_given_up_is_not_appended_again
 
 
 def test_a_late_call_that_comes_before_the_new_epoch_is_not_doubled_by_it(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, SenderLimits(append_timeout_ms=100))
+    harness = Harness(tmp_path, sender_limits(append_timeout_ms=100))
     harness.add(0)
     harness.now_ms = NOW_MS + 50
     for _ in range(2):
@@ -72,7 +73,7 @@ def test_a_late_call_that_comes_before_the_new_epoch_is_not_doubled_by_it(tmp_pa
 @pytest.mark.parametrize("seed", range(60))
 def test_giving_up_in_a_bad_network_doubles_and_reorders_nothing(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    limits = SenderLimits(calls_max=3, call_frames_max=4, call_bytes_min=1, append_timeout_ms=120)
+    limits = sender_limits(calls_max=3, call_frames_max=4, call_bytes_min=1, append_timeout_ms=120)
     harness = Harness(tmp_path, limits)
     late: list[list[OutFrame]] = []
     flying: list[Call] = []

@@ -11,7 +11,7 @@ import pytest
 
 from pxrs_ray.config import GroupConfig, PxrsConfig
 from pxrs_ray.errors import ConfigError, UsageError
-from pxrs_ray.group.assignors import Problem, assign
+from pxrs_ray.group.assignors import AssignmentProblem, assign
 from pxrs_ray.group.custom_assignor import _loaded, check_assignor
 from pxrs_ray.model import Member
 from pxrs_ray.supervision.supervisor import problems_here
@@ -30,9 +30,9 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_a_group_is_shared_out_as_the_function_says(own: Any) -> None:
-    asked: list[Problem] = []
+    asked: list[AssignmentProblem] = []
 
-    def by_rack(problem: Problem) -> dict[int, str]:
+    def by_rack(problem: AssignmentProblem) -> dict[int, str]:
         asked.append(problem)
         return dict.fromkeys((0, 2), "b")
 
@@ -48,7 +48,7 @@ def test_a_group_is_shared_out_as_the_function_says(own: Any) -> None:
 def test_one_that_fails_is_told_and_its_group_goes_on_as_sticky_does(own: Any, kind: str) -> None:
     working = [False]
 
-    def fails(problem: Problem) -> dict[int, str]:
+    def fails(problem: AssignmentProblem) -> dict[int, str]:
         if not working[0]:
             raise KINDS[kind]()
         return {0: "a"}

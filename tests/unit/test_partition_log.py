@@ -22,6 +22,7 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from tests.logs import ALWAYS, MEMORY, NOW_MS, SMALL, contents, open_log, put, wire
+from tests.settings import log_limits
 
 KINDS = pytest.mark.parametrize("limits", [SMALL, ALWAYS, MEMORY], ids=lambda x: x.durability)
 
@@ -92,7 +93,7 @@ def test_random_use_agrees_with_a_list(tmp_path: Path, seed: int) -> None:
             model = {o: v for o, v in model.items() if o >= offset}
         else:
             log.set_limits(
-                LogLimits(
+                log_limits(
                     durability=limits.durability,
                     segment_bytes_max=4_000,
                     hot_bytes_max=2_000,
@@ -165,7 +166,7 @@ def test_idempotence_survives_a_kill_with_and_without_snapshot(tmp_path: Path) -
 
 
 def test_producers_that_were_silent_for_long_are_forgotten(tmp_path: Path) -> None:
-    limits = LogLimits(producers_max=3, producer_idle_ms=1_000)
+    limits = log_limits(producers_max=3, producer_idle_ms=1_000)
     log = open_log(tmp_path, limits)
     for name in (b"a", b"b", b"c", b"d"):
         put(log, 0, producer=name * 16)
@@ -187,7 +188,7 @@ def test_a_damaged_frame_is_refused_and_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [LogLimits(frame_bytes_max=1_000), LogLimits(partition_bytes_max=1_000)]
+    "limits", [log_limits(frame_bytes_max=1_000), log_limits(partition_bytes_max=1_000)]
 )
 def test_a_frame_that_can_never_fit_is_refused(tmp_path: Path, limits: LogLimits) -> None:
     log = open_log(tmp_path, limits)
@@ -199,7 +200,7 @@ def test_a_frame_that_can_never_fit_is_refused(tmp_path: Path, limits: LogLimits
 
 @KINDS
 def test_a_full_partition_says_whom_it_waits_for(tmp_path: Path, limits: LogLimits) -> None:
-    full = LogLimits(
+    full = log_limits(
         durability=limits.durability,
         partition_bytes_max=6_000,
         segment_bytes_max=2_000,

@@ -23,10 +23,11 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.model import Message
 from pxrs_ray.partitioning import Partitioner, PartitioningSpec
-from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
+from pxrs_ray.producer.accumulator import Accumulator
 from pxrs_ray.producer.receipt import BatchReceipt, MessagePlace, Placed
 from pxrs_ray.producer.routing import chunks, route
 from pxrs_ray.producer.sender import Sender
+from tests.settings import producer_limits
 
 NOW_MS = 1_000
 NOW = Instant(NOW_MS, NOW_MS)
@@ -37,8 +38,8 @@ class Bench:
 
     def __init__(self, spread: PartitioningSpec | None = None, **limits: Any) -> None:
         spread = spread or PartitioningSpec(8)
-        self.outbox = Sender(2, ProducerLimits().outbox)
-        self.accumulator = Accumulator(spread.partitioner(), self.outbox, ProducerLimits(**limits))
+        self.outbox = Sender(2, producer_limits().outbox)
+        self.accumulator = Accumulator(spread.partitioner(), self.outbox, producer_limits(**limits))
         self.logs: dict[int, list[Message]] = {p: [] for p in range(spread.partitions)}
 
     def deliver(self) -> None:
@@ -136,7 +137,7 @@ def test_what_lingered_gathers_while_every_buffer_is_at_work() -> None:
     assert again.again and not outbox.busy(), "what waits for room holds nobody else up"
     outbox.answered(again, [Appended(p, 0, 1) for p, _, _ in again.arguments()], later)
     accumulator.close_open(later)
-    timeout_ms = ProducerLimits().outbox.append_timeout_ms
+    timeout_ms = producer_limits().outbox.append_timeout_ms
     assert outbox.next_look_ms() == NOW_MS + timeout_ms, "the deadline counts from when it was due"
 
 
@@ -271,7 +272,7 @@ def test_nothing_sent_is_nothing_to_wait_for() -> None:
 
 def test_wrong_limits_are_refused() -> None:
     with pytest.raises(ConfigError, match="compression"):
-        ProducerLimits(compression="gzip")
+        producer_limits(compression="gzip")
     with pytest.raises(ConfigError, match="linger_ms"):
-        ProducerLimits(linger_ms=-1)
-    assert pa.ipc.IpcWriteOptions(compression=ProducerLimits(compression="lz4").compression)
+        producer_limits(linger_ms=-1)
+    assert pa.ipc.IpcWriteOptions(compression=producer_limits(compression="lz4").compression)

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.data.log_limits import Durability, LogLimits
+from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.producer_fence import GENERATION_MAX, ProducerFence, named_producer_id
 from pxrs_ray.testing.wrong_clock import HOUR_S, wrong_wall_clock
 from tests.in_process import QUEUE, Buffers, in_process, until
 from tests.logs import wire
+from tests.settings import log_limits
 
 
 def header(producer: str, generation: int) -> bytes:
@@ -122,7 +123,7 @@ def inversions(buffers: Buffers) -> int:
 @pytest.mark.parametrize("begun", range(3))
 def test_whenever_the_former_life_is_fenced_nothing_overtakes(tmp_path: Path, begun: int) -> None:
     """The successor begins while the former life's frames are everywhere on their way."""
-    with in_process(tmp_path, limits=LogLimits(durability=Durability.MEMORY)) as buffers:
+    with in_process(tmp_path, limits=log_limits(durability=Durability.MEMORY)) as buffers:
         former = buffers.producer("orders", linger_ms=begun)
         told = threading.Event()
         given: list[int] = []

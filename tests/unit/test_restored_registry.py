@@ -146,14 +146,14 @@ def test_a_reader_that_its_log_refuses_is_granted_its_partition_anew(tmp_path: P
         world.life.armed = True
         refused = [(g.partition, g.epoch) for g in mine.grants if g.partition == 0]
         await world.call("member", "g", "refused", "a", mine.incarnation, refused)
-        [problem] = [p.problem for p in (await world.call("group_status", "g")).partitions[:1]]
+        [problem] = [p.refused for p in (await world.call("group_status", "g")).partitions[:1]]
         assert "refuses its owner" in problem
         await asyncio.sleep(1.5)  # the next round does it
         seen = (mine.generation, mine.sequence)
         who = ("a", mine.incarnation)
         mine = (await world.call("member", "g", "heartbeat", *who, seen, 1_000)).assignment
         assert set(await read(world, mine)) == {0, 1}
-        assert not any(p.problem for p in (await world.call("group_status", "g")).partitions)
+        assert not any(p.refused for p in (await world.call("group_status", "g")).partitions)
 
     play(tmp_path, scene)
 

@@ -25,6 +25,7 @@ from pxrs_ray.topology.disk_survey import (
     look_here,
     set_aside,
 )
+from tests.settings import log_limits
 
 TRACE = DiskTrace(1, Identity("an-id", 7, "c", "d-away", "10.0.0.7"))
 
@@ -41,7 +42,7 @@ def test_looking_tells_what_is_there_and_makes_only_the_id(tmp_path: Path) -> No
     folder = tmp_path / "data" / "shop" / ".buffers" / "1"
     folder.mkdir(parents=True)
     write_identity(Files(), folder, TRACE.identity)
-    write_queues(Files(), folder, [QueueSpec("q", 4, queue_id="abc")])
+    write_queues(Files(), folder, [QueueSpec("q", 4, log_limits(), queue_id="abc")])
     assert asked.registry is not None
     with open_store(asked.store_url) as store:
         store.create()

@@ -6,13 +6,13 @@ from pxrs_ray.clock import Instant
 from pxrs_ray.group.counters import GroupCounters
 from pxrs_ray.group.events import Commit, Died, Event, Join, Progress, Release, Tick
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, PartitionRow, Snapshot
+from tests.settings import group_settings
 
 
 def test_causes_moves_pauses_commits_and_refusals_are_counted() -> None:
     rows = tuple(PartitionRow(p) for p in range(4))
-    settings = GroupSettings(lease_ms=10_000)
+    settings = group_settings(lease_ms=10_000)
     core = GroupCoordinator(Snapshot("g", 1, rows, (), 0), settings, Instant(0, 0))
     tally = GroupCounters()
 
@@ -34,7 +34,7 @@ def test_causes_moves_pauses_commits_and_refusals_are_counted() -> None:
 
 def test_a_hand_over_is_measured_from_when_the_owner_is_asked() -> None:
     rows = tuple(PartitionRow(p) for p in range(4))
-    core = GroupCoordinator(Snapshot("g", 1, rows, (), 0), GroupSettings(), Instant(0, 0))
+    core = GroupCoordinator(Snapshot("g", 1, rows, (), 0), group_settings(), Instant(0, 0))
     tally = GroupCounters()
 
     def handle(event: Event, at_ms: int) -> None:

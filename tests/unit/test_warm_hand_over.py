@@ -26,9 +26,10 @@ from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, Outcome
 from pxrs_ray.store.memory import MemoryStore
+from tests.settings import group_settings
 
 PREPARE_MS = 4_000
-SETTINGS = GroupSettings(lease_ms=100_000, revoke_deadline_ms=2_000, prepare_ms=PREPARE_MS)
+SETTINGS = group_settings(lease_ms=100_000, revoke_deadline_ms=2_000, prepare_ms=PREPARE_MS)
 
 
 class Group:

@@ -39,15 +39,6 @@ function rows(body, wanted) {
   });
 }
 
-function state(group) {
-  if (group.problem) return ["halted", "bad"];
-  if (Object.keys(group.partitions.problem).length) return ["failing", "bad"];
-  if (group.paused) return ["paused", "warn"];
-  if (!group.consumers.length) return ["no consumers", "warn"];
-  if (group.partitions.owner.includes(-1)) return ["rebalancing", "warn"];
-  return ["ok", "good"];
-}
-
 function view(group) {
   if (!views.has(group.group)) {
     const root = find(document, "#group").content.firstElementChild.cloneNode(true);
@@ -65,11 +56,10 @@ function view(group) {
 
 function show_group(group) {
   const { root, points } = view(group);
-  const [word, kind] = state(group);
-  set(find(root, ".state"), word);
-  find(root, ".state").className = `state ${kind}`;
+  set(find(root, ".state"), group.state);
+  find(root, ".state").className = `state ${group.tone}`;
   set(find(root, ".facts"), `queue ${group.queue}, ${group.assignor}, generation ` +
-    `${group.generation}, version ${group.version}${group.problem ? ": " + group.problem : ""}`);
+    `${group.generation}, version ${group.version}`);
   if (points.at(-1)?.at_ms !== group.point.at_ms) points.push(group.point);
   if (points.length > POINTS_MAX) points.shift();
   set(find(root, ".lag"), `${short(group.lag)} messages, ${span(group.lag_ms)} behind`);
@@ -156,20 +146,20 @@ function show(picture) {
   document.title = `PXRS ${picture.topology}`;
   set(find(document, "#topology"), picture.topology);
   set(find(document, "#store"), `registry ${picture.store.url}, ${picture.store.mean_ms} ms a call`);
-  const problems = [...picture.problems, ...(picture.store.problem ? [picture.store.problem] : [])];
   const list = find(document, "#problems");
-  list.hidden = !problems.length;
-  list.replaceChildren(...problems.map((text) => {
+  list.hidden = !picture.problems.length;
+  list.replaceChildren(...picture.problems.map((problem) => {
     const item = document.createElement("li");
-    item.textContent = text;
+    item.className = problem.severity;
+    item.textContent = problem.line;
+    const remedy = document.createElement("small");
+    remedy.textContent = problem.remedy;
+    item.append(remedy);
     return item;
   }));
   picture.groups.forEach(show_group);
   rows(find(document, "#queues tbody"), picture.queues.map((q) =>
     [q.queue, q.partitions, short(q.messages), size(q.bytes), short(q.rate)]));
-  const uneven = find(document, "#uneven");
-  uneven.hidden = picture.uneven.length === 0;
-  set(uneven, `not spread as evenly as they could be: ${picture.uneven.join(", ")}`);
   const buffers = find(document, "#buffers tbody");
   rows(buffers, picture.buffers.map((b) => [
     b.buffer, b.host, b.node, b.disk_id, b.state ?? (b.away ? "away" : "-"),

@@ -18,18 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
+from pxrs_ray import model
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import AlreadyExists, StoreUnavailable, UsageError
-from pxrs_ray.model import (
-    Change,
-    Generation,
-    Incarnation,
-    MemberId,
-    Outcome,
-    PartitionRow,
-    Record,
-    Snapshot,
-)
 from pxrs_ray.store import rules, texts
 from pxrs_ray.store.deadline import Deadline, Persistence
 from pxrs_ray.store.etcd import keys as etcd_keys
@@ -84,12 +75,12 @@ class EtcdStore(RegistryStore):
         self._registry_id = found
         return found
 
-    def lead(self, group: str, partitions: int, holder: str) -> Snapshot:
+    def lead(self, group: str, partitions: int, holder: str) -> model.Snapshot:
         rules.check_lead(group, partitions, holder)
         keys, etcd = self._keys(group), self._etcd
         now_ms = wall_ms()
 
-        def attempt(deadline: Deadline) -> Snapshot:
+        def attempt(deadline: Deadline) -> model.Snapshot:
             while True:
                 reads = [etcd.get(keys.head), etcd.get(keys.version)]
                 _, found = etcd.txn(deadline, [], reads)
@@ -126,10 +117,10 @@ class EtcdStore(RegistryStore):
         assert snapshot is not None
         return snapshot
 
-    def load(self, group: str) -> Snapshot | None:
+    def load(self, group: str) -> model.Snapshot | None:
         keys = self._keys(group)
 
-        def attempt(deadline: Deadline) -> Snapshot | None:
+        def attempt(deadline: Deadline) -> model.Snapshot | None:
             _, answers = self._etcd.txn(deadline, [], self._reads(keys))
             there = value_of(answers[0]) is not None
             return self._snapshot(group, answers) if there else None
@@ -145,42 +136,44 @@ class EtcdStore(RegistryStore):
 
         return self._run("groups", attempt)
 
-    def write(self, group: str, generation: Generation, records: Sequence[Record]) -> list[Outcome]:
+    def write(
+        self, group: str, generation: model.Generation, records: Sequence[model.Record]
+    ) -> list[model.Outcome]:
         rules.check_records(records)
         keys = self._keys(group)
 
-        def attempt(deadline: Deadline, count: int) -> list[Outcome] | None:
+        def attempt(deadline: Deadline, count: int) -> list[model.Outcome] | None:
             leads = self._etcd.is_value(keys.head, f"{generation};{count}")
-            outcomes = [Outcome.FENCED] * len(records)
+            outcomes = [model.Outcome.FENCED] * len(records)
             for wave in rules.waves(records):
                 part = {index: records[index] for index in wave}
                 if not self._writes.apply(deadline, keys, leads, count, part, outcomes):
                     # Deposed on the way: what was applied before stays applied.
-                    return outcomes if Outcome.APPLIED in outcomes else None
+                    return outcomes if model.Outcome.APPLIED in outcomes else None
             return outcomes
 
-        return self._led(group, generation, attempt) or [Outcome.FENCED] * len(records)
+        return self._led(group, generation, attempt) or [model.Outcome.FENCED] * len(records)
 
     def renew(
         self,
         group: str,
-        generation: Generation,
-        members: Sequence[tuple[MemberId, Incarnation]],
+        generation: model.Generation,
+        members: Sequence[tuple[model.MemberId, model.Incarnation]],
         lease_ms: int,
-    ) -> list[Outcome]:
+    ) -> list[model.Outcome]:
         keys = self._keys(group)
 
-        def attempt(deadline: Deadline, count: int) -> list[Outcome] | None:
+        def attempt(deadline: Deadline, count: int) -> list[model.Outcome] | None:
             leads = self._etcd.is_value(keys.head, f"{generation};{count}")
             return self._leases.renew(deadline, keys, leads, members, lease_ms)
 
-        return self._led(group, generation, attempt) or [Outcome.FENCED] * len(members)
+        return self._led(group, generation, attempt) or [model.Outcome.FENCED] * len(members)
 
-    def expired(self, group: str) -> tuple[PartitionRow, ...]:
+    def expired(self, group: str) -> tuple[model.PartitionRow, ...]:
         keys = self._keys(group)
         leases = self._etcd.under(f"{keys.base}l/")
 
-        def attempt(deadline: Deadline) -> tuple[PartitionRow, ...]:
+        def attempt(deadline: Deadline) -> tuple[model.PartitionRow, ...]:
             _, answers = self._etcd.txn(deadline, [], [*self._reads(keys), leases])
             if value_of(answers[0]) is None:
                 return ()
@@ -193,18 +186,20 @@ class EtcdStore(RegistryStore):
 
         return self._run(f"expired of {group!r}", attempt)
 
-    def changes(self, group: str, after_version: int, limit: int = 1_000) -> tuple[Change, ...]:
+    def changes(
+        self, group: str, after_version: int, limit: int = 1_000
+    ) -> tuple[model.Change, ...]:
         keys = self._keys(group)
         first = keys.change(max(0, after_version + 1))
         read = self._etcd.get(first, end_of(f"{keys.base}h/"), limit)
 
-        def attempt(deadline: Deadline) -> tuple[Change, ...]:
+        def attempt(deadline: Deadline) -> tuple[model.Change, ...]:
             _, (answer,) = self._etcd.txn(deadline, [], [read])
             return tuple(map(texts.change_from, values_of(answer).values()))
 
         return self._run(f"changes of {group!r}", attempt) if limit > 0 else ()
 
-    def trim_changes(self, group: str, generation: Generation, keep: int) -> None:
+    def trim_changes(self, group: str, generation: model.Generation, keep: int) -> None:
         keys, etcd = self._keys(group), self._etcd
 
         def attempt(deadline: Deadline, count: int) -> bool:
@@ -220,7 +215,9 @@ class EtcdStore(RegistryStore):
 
         self._led(group, generation, attempt)
 
-    def put_document(self, group: str, generation: Generation, name: str, text: str) -> Outcome:
+    def put_document(
+        self, group: str, generation: model.Generation, name: str, text: str
+    ) -> model.Outcome:
         rules.check_document(name, text)
         keys = self._keys(group)
 
@@ -228,7 +225,9 @@ class EtcdStore(RegistryStore):
             leads = self._etcd.is_value(keys.head, f"{generation};{count}")
             return self._documents.put(deadline, keys, [leads], name, text)
 
-        return Outcome.APPLIED if self._led(group, generation, attempt) else Outcome.FENCED
+        return (
+            model.Outcome.APPLIED if self._led(group, generation, attempt) else model.Outcome.FENCED
+        )
 
     def documents(self, group: str) -> Mapping[str, str]:
         keys = self._keys(group)
@@ -237,7 +236,10 @@ class EtcdStore(RegistryStore):
         )
 
     def restore(
-        self, snapshot: Snapshot, changes: Sequence[Change], documents: Mapping[str, str]
+        self,
+        snapshot: model.Snapshot,
+        changes: Sequence[model.Change],
+        documents: Mapping[str, str],
     ) -> None:
         rules.check_restore(snapshot, documents)
         group, tries = snapshot.group, 0
@@ -266,10 +268,10 @@ class EtcdStore(RegistryStore):
         ):
             raise AlreadyExists(f"group {group!r} exists in this store already")
 
-    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
+    def remove_group(self, group: str, generation: model.Generation | None = None) -> model.Outcome:
         keys, etcd = self._keys(group), self._etcd
 
-        def attempt(deadline: Deadline) -> Outcome:
+        def attempt(deadline: Deadline) -> model.Outcome:
             reads = [etcd.get(keys.head), etcd.under(f"{keys.base}l/")]
             _, (found, leases) = etcd.txn(deadline, [], reads)
             head = value_of(found)
@@ -278,15 +280,15 @@ class EtcdStore(RegistryStore):
                 if head is None:
                     self._check_registry(deadline)
                 elif not rules.check_generation(int(head.split(";")[0]), generation, group):
-                    return Outcome.FENCED
+                    return model.Outcome.FENCED
                 leads = [etcd.is_unchanged(keys.head, etcd_keys.revision_of(found))]
             everything = etcd.delete(keys.base, end_of(keys.base))
             removed = [everything, etcd.delete(self._index(group))]
             if not etcd.txn(deadline, leads, removed)[0]:
-                return Outcome.FENCED
+                return model.Outcome.FENCED
             for kv in leases.response_range.kvs:
                 etcd.revoke(deadline, int(kv.lease))
-            return Outcome.APPLIED
+            return model.Outcome.APPLIED
 
         outcome = self._run(f"remove {group!r}", attempt)
         self._counts.pop(group, None)
@@ -315,11 +317,11 @@ class EtcdStore(RegistryStore):
         parts = [etcd.under(f"{keys.base}{part}/") for part in ("own", "ck", "m")]
         return [etcd.get(keys.head), etcd.get(keys.version), *parts]
 
-    def _snapshot(self, group: str, answers: Sequence[Any]) -> Snapshot:
+    def _snapshot(self, group: str, answers: Sequence[Any]) -> model.Snapshot:
         """The snapshot that the answers to `_reads` tell."""
         generation, count = map(int, (value_of(answers[0]) or "0;0").split(";"))
         own, cells, members = (values_of(answer) for answer in answers[2:5])
-        return Snapshot(
+        return model.Snapshot(
             group,
             generation,
             tuple(etcd_keys.rows_from(count, own, cells)),
@@ -328,7 +330,7 @@ class EtcdStore(RegistryStore):
         )
 
     def _led(
-        self, group: str, generation: Generation, attempt: Callable[[Deadline, int], T]
+        self, group: str, generation: model.Generation, attempt: Callable[[Deadline, int], T]
     ) -> T | None:
         """Run what compares the head; None when `generation` is not the newest."""
         head = self._etcd.get(self._keys(group).head)
@@ -369,7 +371,7 @@ def _whole_prefix(path: str, prefix: str) -> str:
 
 
 def _group_values(
-    keys: GroupKeys, snapshot: Snapshot, changes: Sequence[Change]
+    keys: GroupKeys, snapshot: model.Snapshot, changes: Sequence[model.Change]
 ) -> list[tuple[str, str]]:
     """Every key and value of a group but its head and its documents."""
     found = [(keys.version, etcd_keys.padded(snapshot.last_version))]

@@ -21,6 +21,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from pxrs_ray import model
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import (
     AlreadyExists,
@@ -28,16 +29,6 @@ from pxrs_ray.errors import (
     StoreCorrupted,
     StoreUnavailable,
     UsageError,
-)
-from pxrs_ray.model import (
-    Change,
-    Generation,
-    Incarnation,
-    MemberId,
-    Outcome,
-    PartitionRow,
-    Record,
-    Snapshot,
 )
 from pxrs_ray.store import rules, texts
 from pxrs_ray.store.deadline import Deadline, Persistence
@@ -50,7 +41,7 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 CONNECTIONS_MAX = 8
-_OUTCOMES = {"a": Outcome.APPLIED, "b": Outcome.BEHIND, "f": Outcome.FENCED}
+_OUTCOMES = {"a": model.Outcome.APPLIED, "b": model.Outcome.BEHIND, "f": model.Outcome.FENCED}
 _PASSING_WORDS = ("MISCONF", "LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "BUSY")
 
 
@@ -105,7 +96,7 @@ class RedisStore(RegistryStore):
         self._registry_id = str(found)
         return self._registry_id
 
-    def lead(self, group: str, partitions: int, holder: str) -> Snapshot:
+    def lead(self, group: str, partitions: int, holder: str) -> model.Snapshot:
         rules.check_lead(group, partitions, holder)
         told = rules.led_change(0, holder, 0, wall_ms())
         words = [json.dumps(told.owner), json.dumps(told.cause), told.at_ms]
@@ -128,7 +119,7 @@ class RedisStore(RegistryStore):
         self._note_seen(group, state["id"], int(state["seq"]))
         return cells.snapshot_from(group, state, cells.pairs(answer[2]))
 
-    def load(self, group: str) -> Snapshot | None:
+    def load(self, group: str) -> model.Snapshot | None:
         state, members = self._run(f"load {group!r}", lambda _: self._call("LOAD", group))
         if not state:
             return None
@@ -145,7 +136,9 @@ class RedisStore(RegistryStore):
 
         return tuple(self._run("groups", attempt))
 
-    def write(self, group: str, generation: Generation, records: Sequence[Record]) -> list[Outcome]:
+    def write(
+        self, group: str, generation: model.Generation, records: Sequence[model.Record]
+    ) -> list[model.Outcome]:
         rules.check_records(records)
         words = [word for record in records for word in cells.record_words(record)]
         return self._mutate("WRITE", group, generation, len(records), *words)
@@ -153,21 +146,23 @@ class RedisStore(RegistryStore):
     def renew(
         self,
         group: str,
-        generation: Generation,
-        members: Sequence[tuple[MemberId, Incarnation]],
+        generation: model.Generation,
+        members: Sequence[tuple[model.MemberId, model.Incarnation]],
         lease_ms: int,
-    ) -> list[Outcome]:
+    ) -> list[model.Outcome]:
         words = [word for member in members for word in member]
         return self._mutate("RENEW", group, generation, len(members), lease_ms, *words)
 
-    def expired(self, group: str) -> tuple[PartitionRow, ...]:
+    def expired(self, group: str) -> tuple[model.PartitionRow, ...]:
         found = self._run(f"expired of {group!r}", lambda _: self._call("EXPIRED", group))
         return tuple(
             texts.partition_row(int(partition), own, cell)
             for partition, own, cell in zip(found[::3], found[1::3], found[2::3], strict=True)
         )
 
-    def changes(self, group: str, after_version: int, limit: int = 1_000) -> tuple[Change, ...]:
+    def changes(
+        self, group: str, after_version: int, limit: int = 1_000
+    ) -> tuple[model.Change, ...]:
         key = self._keys(group)[2]
 
         def attempt(_: Deadline) -> list[str]:
@@ -178,14 +173,16 @@ class RedisStore(RegistryStore):
         found = self._run(f"changes of {group!r}", attempt)
         return tuple(map(texts.change_from, found))
 
-    def trim_changes(self, group: str, generation: Generation, keep: int) -> None:
+    def trim_changes(self, group: str, generation: model.Generation, keep: int) -> None:
         self._mutate("TRIM", group, generation, 0, keep)
 
-    def put_document(self, group: str, generation: Generation, name: str, text: str) -> Outcome:
+    def put_document(
+        self, group: str, generation: model.Generation, name: str, text: str
+    ) -> model.Outcome:
         rules.check_document(name, text)
         # An answer without a letter a record: what counts is that it was not refused.
         refused = self._mutate("PUT", group, generation, 1, name, text)
-        return refused[0] if refused else Outcome.APPLIED
+        return refused[0] if refused else model.Outcome.APPLIED
 
     def documents(self, group: str) -> Mapping[str, str]:
         key = self._keys(group)[3]
@@ -197,7 +194,10 @@ class RedisStore(RegistryStore):
         return self._run(f"documents of {group!r}", attempt)
 
     def restore(
-        self, snapshot: Snapshot, changes: Sequence[Change], documents: Mapping[str, str]
+        self,
+        snapshot: model.Snapshot,
+        changes: Sequence[model.Change],
+        documents: Mapping[str, str],
     ) -> None:
         rules.check_restore(snapshot, documents)
         group, tries = snapshot.group, 0
@@ -215,7 +215,7 @@ class RedisStore(RegistryStore):
         ):
             raise AlreadyExists(f"group {group!r} exists in this store already")
 
-    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
+    def remove_group(self, group: str, generation: model.Generation | None = None) -> model.Outcome:
         def attempt(_: Deadline) -> Any:
             answer = self._call("REMOVE", group, "" if generation is None else generation)
             if answer[0] == "gone" and generation is not None:
@@ -227,10 +227,10 @@ class RedisStore(RegistryStore):
         answer = self._run(f"remove {group!r}", attempt)
         self._check_kept(group, answer)
         if answer[0] == "fenced":
-            return Outcome.FENCED
+            return model.Outcome.FENCED
         with self._lock:
             self._seen.pop(group, None)
-        return Outcome.APPLIED
+        return model.Outcome.APPLIED
 
     def describe(self) -> StoreInfo:
         return self._info
@@ -248,8 +248,8 @@ class RedisStore(RegistryStore):
         return self._scripts[script](keys=self._keys(group), args=words)
 
     def _mutate(
-        self, script: str, group: str, generation: Generation, count: int, *words: object
-    ) -> list[Outcome]:
+        self, script: str, group: str, generation: model.Generation, count: int, *words: object
+    ) -> list[model.Outcome]:
         def attempt(_: Deadline) -> Any:
             life, seq = self._last_seen(group)
             answer = self._call(script, group, generation, life, seq, *words)
@@ -262,7 +262,7 @@ class RedisStore(RegistryStore):
         answer = self._run(f"{script.lower()} in {group!r}", attempt)
         self._check_kept(group, answer)
         if answer[0] != "done":
-            return [Outcome.FENCED] * count
+            return [model.Outcome.FENCED] * count
         self._note_seen(group, answer[3], int(answer[1]))
         return [_OUTCOMES[letter] for letter in answer[2]]
 

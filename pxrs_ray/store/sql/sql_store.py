@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Any, Literal, TypeVar
 
+from pxrs_ray import model
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import (
     AlreadyExists,
@@ -27,18 +28,7 @@ from pxrs_ray.errors import (
     StoreUnavailable,
     UsageError,
 )
-from pxrs_ray.model import (
-    Change,
-    Generation,
-    Incarnation,
-    MemberId,
-    Outcome,
-    PartitionRow,
-    Record,
-    Snapshot,
-    Write,
-    WriteKind,
-)
+from pxrs_ray.model import PartitionRow, Write, WriteKind
 from pxrs_ray.store import rules
 from pxrs_ray.store.deadline import Deadline, Persistence
 from pxrs_ray.store.registry import RegistryStore, StoreInfo
@@ -56,7 +46,7 @@ from pxrs_ray.store.sql.schema import (
 )
 from pxrs_ray.store.sql.session_writes import Session
 
-APPLIED, FENCED = Outcome.APPLIED, Outcome.FENCED
+APPLIED, FENCED = model.Outcome.APPLIED, model.Outcome.FENCED
 T = TypeVar("T")
 
 
@@ -158,11 +148,11 @@ class SqlStore(RegistryStore):
                 return None
             raise
 
-    def lead(self, group: str, partitions: int, holder: str) -> Snapshot:
+    def lead(self, group: str, partitions: int, holder: str) -> model.Snapshot:
         rules.check_lead(group, partitions, holder)
         now_ms = wall_ms()
 
-        def attempt(deadline: Deadline) -> Snapshot:
+        def attempt(deadline: Deadline) -> model.Snapshot:
             with self._session(deadline, group) as session:
                 is_new = session.add_group(0, 0, partitions)
                 head = session.head()
@@ -194,7 +184,7 @@ class SqlStore(RegistryStore):
 
         return self._run(f"lead {group!r}", attempt)
 
-    def load(self, group: str) -> Snapshot | None:
+    def load(self, group: str) -> model.Snapshot | None:
         rows = self._read("load", group, sql_rows.SNAPSHOT)
         return sql_rows.snapshot_from(group, rows)
 
@@ -207,7 +197,9 @@ class SqlStore(RegistryStore):
         cut = len(self._prefix)
         return tuple(sorted(name[cut:] for name in names if name.startswith(self._prefix)))
 
-    def write(self, group: str, generation: Generation, records: Sequence[Record]) -> list[Outcome]:
+    def write(
+        self, group: str, generation: model.Generation, records: Sequence[model.Record]
+    ) -> list[model.Outcome]:
         rules.check_records(records)
         if not records:
             return []
@@ -216,7 +208,7 @@ class SqlStore(RegistryStore):
             isinstance(record, Write) and record.kind is WriteKind.COMMIT for record in records
         )
 
-        def attempt(deadline: Deadline) -> list[Outcome]:
+        def attempt(deadline: Deadline) -> list[model.Outcome]:
             outcomes = [FENCED] * len(records)
             scope = Scope.UPDATE if only_commits and len(waves) == 1 else Scope.WHOLE
             refused: dict[int, Write] = {}
@@ -238,14 +230,14 @@ class SqlStore(RegistryStore):
     def renew(
         self,
         group: str,
-        generation: Generation,
-        members: Sequence[tuple[MemberId, Incarnation]],
+        generation: model.Generation,
+        members: Sequence[tuple[model.MemberId, model.Incarnation]],
         lease_ms: int,
-    ) -> list[Outcome]:
+    ) -> list[model.Outcome]:
         asked = list(dict.fromkeys(members))
         rows = [{"m": member, "i": incarnation} for member, incarnation in asked]
 
-        def attempt(deadline: Deadline) -> list[Outcome]:
+        def attempt(deadline: Deadline) -> list[model.Outcome]:
             with self._session(deadline, group) as session:
                 if not rows or not session.leads(generation):
                     return [FENCED] * len(members)
@@ -260,12 +252,14 @@ class SqlStore(RegistryStore):
         rows = self._read("expired", group, sql_rows.expired_sql(self._dialect))
         return tuple(map(sql_rows.partition_row, rows))
 
-    def changes(self, group: str, after_version: int, limit: int = 1_000) -> tuple[Change, ...]:
+    def changes(
+        self, group: str, after_version: int, limit: int = 1_000
+    ) -> tuple[model.Change, ...]:
         statement = sql_rows.CHANGES + self._dialect.page(0, limit)
         rows = self._read("changes", group, statement, {"v": after_version})
         return tuple(map(sql_rows.change_from, rows))
 
-    def trim_changes(self, group: str, generation: Generation, keep: int) -> None:
+    def trim_changes(self, group: str, generation: model.Generation, keep: int) -> None:
         oldest_to_go = (
             "SELECT version FROM pxrs_change WHERE group_name = :g ORDER BY version DESC"
             + self._dialect.page(keep, 1)
@@ -283,10 +277,12 @@ class SqlStore(RegistryStore):
 
         self._run(f"trim {group!r}", attempt)
 
-    def put_document(self, group: str, generation: Generation, name: str, text: str) -> Outcome:
+    def put_document(
+        self, group: str, generation: model.Generation, name: str, text: str
+    ) -> model.Outcome:
         rules.check_document(name, text)
 
-        def attempt(deadline: Deadline) -> Outcome:
+        def attempt(deadline: Deadline) -> model.Outcome:
             with self._session(deadline, group) as session:
                 if not session.leads(generation):
                     return FENCED
@@ -306,7 +302,10 @@ class SqlStore(RegistryStore):
         return {name: "".join(parts) for name, parts in found.items()}
 
     def restore(
-        self, snapshot: Snapshot, changes: Sequence[Change], documents: Mapping[str, str]
+        self,
+        snapshot: model.Snapshot,
+        changes: Sequence[model.Change],
+        documents: Mapping[str, str],
     ) -> None:
         rules.check_restore(snapshot, documents)
         tries = 0
@@ -330,8 +329,8 @@ class SqlStore(RegistryStore):
 
         self._run(f"restore {snapshot.group!r}", attempt)
 
-    def remove_group(self, group: str, generation: Generation | None = None) -> Outcome:
-        def attempt(deadline: Deadline) -> Outcome:
+    def remove_group(self, group: str, generation: model.Generation | None = None) -> model.Outcome:
+        def attempt(deadline: Deadline) -> model.Outcome:
             with self._session(deadline, group) as session:
                 head = session.head()
                 if generation is not None:

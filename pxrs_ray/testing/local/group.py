@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pxrs_ray.clock import Clock
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.config.limits import group_settings
 from pxrs_ray.consumer.delivery import Context
 from pxrs_ray.consumer.handler_shape import HandlerShape
 from pxrs_ray.errors import Fenced
@@ -29,7 +30,6 @@ from pxrs_ray.group.events import (
     Tick,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Message, Offset, PartitionId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.store.memory import MemoryStore
@@ -110,14 +110,7 @@ class LocalGroup:
         self._store = MemoryStore(now_ms=lambda: clock.now().wall_ms)
         self._store.create()
         snapshot = self._store.lead(name, queue.partitions, "test topology")
-        settings = GroupSettings(
-            assignor=config.assignor,
-            static_map=config.static_owners,
-            lease_ms=config.lease_ms,
-            revoke_deadline_ms=config.revoke_deadline_ms,
-            prepare_ms=config.prepare_ms,
-        )
-        self.core = GroupCoordinator(snapshot, settings, clock.now())
+        self.core = GroupCoordinator(snapshot, group_settings(config, name), clock.now())
         self._carry_out(self.core.start(clock.now()))
 
     # --- the coordinator --------------------------------------------------------------------------

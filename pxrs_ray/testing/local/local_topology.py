@@ -259,9 +259,8 @@ class TestTopology:
         self._check_open()
         found = self._queues.get(name)
         if found is None:
-            config = self.config.resolved_queue(name)
             folder = Path(self._folder.name) / str(len(self._queues))
-            found = self._queues[name] = LocalQueue(name, config, folder, self.clock)
+            found = self._queues[name] = LocalQueue(name, self.config, folder, self.clock)
         return found
 
     def _group(self, name: str) -> LocalGroup:

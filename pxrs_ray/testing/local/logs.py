@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray.clock import Clock
-from pxrs_ray.config import QueueConfig
+from pxrs_ray.config import PxrsConfig
+from pxrs_ray.config.limits import producer_limits
 from pxrs_ray.data.batch import Batch, batches
 from pxrs_ray.data.frame import producer_id
 from pxrs_ray.data.log_limits import Durability
@@ -23,8 +24,8 @@ from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.partitioning import Partitioner
-from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
-from pxrs_ray.producer.sender import Sender, SenderLimits
+from pxrs_ray.producer.accumulator import Accumulator
+from pxrs_ray.producer.sender import Sender
 
 
 class UnsyncedFiles(Files):
@@ -40,9 +41,9 @@ class UnsyncedFiles(Files):
 class LocalQueue:
     """See the rules at the head of this file."""
 
-    def __init__(self, name: str, config: QueueConfig, folder: Path, clock: Clock) -> None:
+    def __init__(self, name: str, topology: PxrsConfig, folder: Path, clock: Clock) -> None:
         self.name = name
-        self.config = config
+        self.config = config = topology.resolved_queue(name)
         self.partitions = config.partitions
         spread = config.spread()
         self.partitioner: Partitioner = spread.partitioner()
@@ -52,13 +53,10 @@ class LocalQueue:
         self._files = UnsyncedFiles()
         self._logs: dict[PartitionId, PartitionLog] = {}
         self._fence = ReadFence(folder / "fence.jsonl", self._files)
-        self._outbox = Sender(1, SenderLimits())
-        limits = ProducerLimits(
-            message_bytes_max=config.message_bytes_max,
-            frame_bytes_max=self._limits.frame_bytes_max,
-        )
+        limits = producer_limits(topology, config)
+        self._sender = Sender(1, limits.outbox)
         identity = producer_id(f"test topology, {name}")
-        self.accumulator = Accumulator(self.partitioner, self._outbox, limits, identity)
+        self.accumulator = Accumulator(self.partitioner, self._sender, limits, identity)
 
     def log(self, partition: PartitionId) -> PartitionLog:
         """The log of a partition, made when it is first asked for."""
@@ -79,14 +77,14 @@ class LocalQueue:
         """Append what was sent; receipts know their places afterwards."""
         now_ms = self._clock.now().monotonic_ms
         self.accumulator.close_open(now_ms)
-        self._outbox.expire(now_ms)
-        for call in list(self._outbox.calls(now_ms)):
+        self._sender.expire(now_ms)
+        for call in list(self._sender.calls(now_ms)):
             answers = [self._answer(f.partition, f.header, f.body) for f in call.frames]
-            self._outbox.answered(call, answers, now_ms)
+            self._sender.answered(call, answers, now_ms)
 
     def next_look_ms(self) -> int | None:
         """When a refused append is tried again, or given up."""
-        return self._outbox.next_look_ms()
+        return self._sender.next_look_ms()
 
     def _answer(self, partition: PartitionId, header: bytes, body: Any) -> Appended | Refused:
         log = self.log(partition)

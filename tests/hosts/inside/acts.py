@@ -112,11 +112,8 @@ def status(name: str) -> dict[str, Any]:
 
 def told(name: str) -> str:
     """All that status and doctor tell a person, in one text."""
-    from pxrs_ray.status.diagnosis import Level, check_topology
-
     found = Topology(name).status()
-    ill = [finding for finding in check_topology(found) if finding.level is not Level.OK]
-    lines = [f"{f.level} {f.subject}: {f.text} ({f.remedy})" for f in ill]
+    lines = [f"{p.severity} {p} ({p.remedy})" for p in found.problems]
     return "\n".join([repr(found), *map(repr, found.groups), *lines])
 
 

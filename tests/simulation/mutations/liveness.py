@@ -87,6 +87,6 @@ LIVENESS = (
                 "for replica in self.replicas.values()",
             ),
         ),
-        tests=("tests/unit/test_checkup.py::test_orphans_are_actors_that_belong_to_no_member",),
+        tests=("tests/unit/test_problems.py::test_orphans_are_actors_that_belong_to_no_member",),
     ),
 )

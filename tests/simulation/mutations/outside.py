@@ -143,7 +143,7 @@ OUTSIDE = (
     ),
     Mutation(
         "what comes from messages cannot command a terminal",
-        (Change("cli/_harmless.py", "return text.translate(_ONE_LINE)", "return text"),),
+        (Change("status/harmless.py", "return text.translate(_ONE_LINE)", "return text"),),
         tests=("tests/unit/test_harmless.py",),
     ),
     Mutation(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pxrs_ray.group.events import Died, Dismiss, Event
-from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, PartitionId
 from pxrs_ray.testing.faults import FaultyStore
+from tests.settings import group_settings
 from tests.simulation.history import Ended
 from tests.simulation.simulator.consumer import ConsumerProcess
 from tests.simulation.simulator.coordinator import CoordinatorProcess
@@ -28,7 +28,7 @@ class Cluster(Process):
     def __init__(self, world: World, seed: int, folder: Path) -> None:
         super().__init__(world, "cluster")
         scenario = world.scenario
-        self.settings = GroupSettings(
+        self.settings = group_settings(
             lease_ms=scenario.lease_ms,
             revoke_deadline_ms=scenario.revoke_deadline_ms,
             prepare_ms=scenario.prepare_ms,

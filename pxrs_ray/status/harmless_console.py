@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from pxrs_ray.cli._harmless import harmless
+from pxrs_ray.status.harmless import harmless
 
 
 class HarmlessConsole(Console):

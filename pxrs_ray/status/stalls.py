@@ -1,4 +1,4 @@
-"""`Standstill`: finds stalled partitions: the checkpoint does not move while the lag grows. Pure.
+"""`StallDetector`: finds partitions whose checkpoint does not move while the lag grows. Pure.
 
 Rules of this file. A partition is stalled when all the time it has an owner and messages wait in
 it, its checkpoint does not move, and more messages wait than at the beginning. That is reported
@@ -19,12 +19,9 @@ WINDOW_MS = 60_000
 PAUSES_KEPT = 4
 PAUSES = 3
 
-# How the problem of a partition begins whose log does not let its owner read.
-LOG_REFUSES = "its log refuses its owner"
-
 
 @dataclass(frozen=True, slots=True)
-class Stands:
+class Stall:
     """For how long a checkpoint has not moved, and by how many messages the lag grew meanwhile."""
 
     seconds: float
@@ -39,7 +36,7 @@ class _Watched:
     pauses_ms: tuple[int, ...] = ()
 
 
-class Standstill:
+class StallDetector:
     """The partitions of one group, as an observer sees them every few seconds."""
 
     def __init__(self) -> None:
@@ -50,9 +47,9 @@ class Standstill:
         now_ms: int,
         seen: Mapping[PartitionId, tuple[Offset, int | None]],
         window_ms: int = WINDOW_MS,
-    ) -> dict[PartitionId, Stands]:
+    ) -> dict[PartitionId, Stall]:
         """Take in checkpoint and lag of each partition that somebody works at now; answer which
-        stand still. A lag of None is not known; `now_ms` is of a clock that does not jump."""
+        are stalled. A lag of None is not known; `now_ms` is of a clock that does not jump."""
         self._watched = {p: each for p, each in self._watched.items() if p in seen}
         found = {}
         for partition, (checkpoint, lag) in seen.items():
@@ -63,12 +60,12 @@ class Standstill:
                 pauses_ms = at.pauses_ms if at is not None else ()
                 self._watched[partition] = _Watched(checkpoint, now_ms, lag, pauses_ms)
                 continue
-            stood_ms = now_ms - at.since_ms
+            same_ms = now_ms - at.since_ms
             if checkpoint != at.checkpoint:
-                pauses_ms = (*at.pauses_ms, stood_ms)[-PAUSES_KEPT:]
+                pauses_ms = (*at.pauses_ms, same_ms)[-PAUSES_KEPT:]
                 self._watched[partition] = _Watched(checkpoint, now_ms, lag, pauses_ms)
                 continue
             long_ms = max(window_ms, PAUSES * max(at.pauses_ms, default=0))
-            if stood_ms >= long_ms and lag > at.lag:
-                found[partition] = Stands(stood_ms / 1_000, lag - at.lag)
+            if same_ms >= long_ms and lag > at.lag:
+                found[partition] = Stall(same_ms / 1_000, lag - at.lag)
         return found
