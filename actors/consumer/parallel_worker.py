@@ -23,7 +23,13 @@ from pxrs_ray.actors.consumer.redrive import Redriver
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.scheduling import item_of, retry_rules
+from pxrs_ray.config.scheduling import (
+    calls_at_once,
+    handler_timeout_ms,
+    item_of,
+    retry_rules,
+    tenant_header,
+)
 from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext, context_at
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import HandlerTimeout, PxrsError
@@ -62,9 +68,8 @@ class ParallelWorker(Worker):
         self._scheduler = scheduler
         self._sought = grant.sought
         self._config = config
-        fair = config.by_pack or config.fair_tenants or config.tenant_weights
-        self._tenant_header = config.tenant_header if fair else None
-        self._slots = config.calls_max
+        self._tenant_header = tenant_header(config.processing)
+        self._slots = calls_at_once(config.processing)
         self._pool = ThreadPool(f"pxrs-call-{self.partition}", 2 * self._slots + 1)
         self._redriver = None
         if quarantine is not None:
@@ -354,7 +359,7 @@ class ParallelWorker(Worker):
             return
         if timed:
             with self._wake:
-                task.due_ms = monotonic_ms() + (self._config.handler_timeout_ms or 0)
+                task.due_ms = monotonic_ms() + (handler_timeout_ms(self._config.processing) or 0)
                 self._wake.notify_all()
         self._slots_free.append(slot)
         self._begin_or_fail(task)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.consumer.delivery import (
     DeliveredBatch,
     Delivery,
@@ -62,7 +62,9 @@ class SequentialWorker(Worker):
         self._slot = callbacks.in_hand.slot(grant.partition, grant.epoch)
         self._began_s = time.monotonic()
         self._rules = rules
-        self._commit_mode = config.commit_mode
+        mode = config.processing
+        assert isinstance(mode, Ordered), "the other modes have schedulers"
+        self._commit_mode = mode.commit_mode
 
     def configure(self, config: GroupConfig) -> None:
         """As any worker; where less may stay uncommitted, that holds from here on."""

@@ -7,6 +7,7 @@ documentation, and a word on who must react to its change on a running topology 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -111,16 +112,19 @@ def option(
     *changes: Effect,
     apart: tuple[str, ...] = (),
     ordered: bool = False,
+    at_first: tuple[Effect, ...] = (),
     **bounds: Any,
 ) -> Any:
     """Declare one option, and who must react to its `changes`.
 
     To a value that stands `apart`, and from it, no running topology can change. The order of an
-    `ordered` table has a meaning: another order is another value.
+    `ordered` table has a meaning: another order is another value. From None to its first value
+    it changes as `at_first` says, where that is given.
     """
     assert changes, "an option says who must react to its change"
     who = [change.value for change in changes]
     extra: dict[str, Any] = {"change": who, "apart": list(apart), "ordered": ordered}
+    extra["at_first"] = [change.value for change in at_first]
     return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
@@ -142,6 +146,14 @@ class Options(BaseModel):
         # Pydantic sets this flag on its own `__init__`; with it, nested models report errors to the
         # outer model instead of raising them.
         __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def meant_by(cls, name: str, unknown: Mapping[str, Any], origin: str) -> str:
+        """What to say of an option that is not one of these; '' where nothing better is known than
+        the nearest name. `unknown` has the values of all such options beside each other, and
+        `origin` says where it stands: a line of a file, a variable, or '' for an argument.
+        """
+        return ""
 
     def __repr_args__(self) -> Any:
         """What differs from the defaults, without secrets: a repr that people can read."""

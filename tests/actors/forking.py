@@ -22,7 +22,7 @@ from typing import Any
 
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.worker import Worker
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant
@@ -120,8 +120,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
     "async": {},
     "batches": {},
-    "lanes": {"parallelism": 2},
-    "lanes, async": {"parallelism": 2},
+    "lanes": {"processing": ByKey(parallelism=2)},
+    "lanes, async": {"processing": ByKey(parallelism=2)},
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.consumer.consumer_actor import Consumer
+from pxrs_ray.config import ByKey, Ordered, Packs
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.errors import DeadlineExceeded, NotHeld
 from pxrs_ray.group.events import Heartbeat
@@ -29,12 +30,12 @@ WORK_S = 0.005
 MESSAGES = 700
 WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
-    "commit each": {"commit_mode": "message"},
+    "commit each": {"processing": Ordered(commit_mode="message")},
     "batches": {"commit_records": 5},
-    "lanes": {"parallelism": 2},
-    "lanes, async": {"parallelism": 2},
-    "packs": {"submit_strategy": "batch", "submit_batch_records": 2, "pack_records": 20},
-    "one at a time": {"consumer_per_partition": False},
+    "lanes": {"processing": ByKey(parallelism=2)},
+    "lanes, async": {"processing": ByKey(parallelism=2)},
+    "packs": {"processing": Packs(submit_strategy="batch", batch_records=2, pack_records=20)},
+    "one at a time": {"processing": Ordered(consumer_per_partition=False)},
 }
 
 

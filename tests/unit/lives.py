@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, Packs
 from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import Assignment
@@ -127,7 +127,7 @@ class Lives:
     def begin(self, config: GroupConfig) -> Life:
         """The next owner's life."""
         self.row = replace(self.row, epoch=self.row.epoch + 1)
-        self._in_order = self._in_order and not config.by_pack
+        self._in_order = self._in_order and not isinstance(config.processing, Packs)
         return Life(self, config)
 
     def begins(self, life: Life, offset: Offset) -> None:

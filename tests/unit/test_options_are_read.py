@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Options
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
@@ -30,10 +30,13 @@ from pxrs_ray.scaling import ScalerSettings
 ROOT = Path(__file__).resolve().parents[2]
 # `pxrs_ray.actors` and `pxrs_ray.spark` are links into folders that are looked at anyway.
 LINKS = (("pxrs_ray", "actors"), ("pxrs_ray", "spark"))
-KINDS: tuple[type[Options], ...] = (PxrsConfig, QueueConfig, GroupConfig, ScalingConfig)
+MODES: tuple[type[Options], ...] = (Ordered, ByKey, Packs)
+KINDS = (PxrsConfig, QueueConfig, GroupConfig, ScalingConfig, *MODES)
 
 # What a configuration is called where it is read; `self` is one in its own methods.
-_CONFIGURATION = re.compile(r"(^|_)(config|declared|group|queue|wanted|topology|settings)$")
+_CONFIGURATION = re.compile(
+    r"(^|_)(config|declared|group|queue|wanted|topology|settings|mode|processing)$"
+)
 _ONLY_CHECKS = re.compile(r"^_fits_together$|^_is_a_range$|_problems$|^__")
 
 

@@ -347,7 +347,7 @@ def test_every_command_of_a_remedy_is_one_that_there_is(
         assert "ray.kill" not in found.remedy and "get_actor" not in found.remedy
         for command in re.findall(r"`([^`]+)`", found.remedy):
             if not command.startswith("pxrs "):
-                assert command.startswith("ray ") or command == "parallelism"
+                assert command.startswith("ray ") or command == 'processing = "by_key"'
                 continue
             # Parsed to its end, with a file in its place; nothing is run.
             _, name, *arguments = shlex.split(command)

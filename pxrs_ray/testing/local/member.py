@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.config import Ordered
 from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.consumer.handler_shape import HandlerShape
@@ -201,14 +202,18 @@ class LocalMember:
         if self._dirty_since_ms is None and self.session.to_commit():
             self._dirty_since_ms = self.now_ms()
         self._stopped_if_idle(work)
-        mode = self.config.commit_mode
+        mode = self._commit_mode()
         ended = isinstance(work, InOrderWork) and work.batch_ended
         if mode == "message" or (mode == "batch" and ended) or self._is_full():
             self.commit()
         self.release()
 
+    def _commit_mode(self) -> str:
+        mode = self.config.processing
+        return mode.commit_mode if isinstance(mode, Ordered) else "interval"
+
     def _is_full(self) -> bool:
-        if self.config.commit_mode != "interval":
+        if self._commit_mode() != "interval":
             return False
         held = self.session.holdings
         rows = self.session.to_commit()

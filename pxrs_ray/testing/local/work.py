@@ -15,7 +15,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.scheduling import item_of, retry_rules
+from pxrs_ray.config.scheduling import (
+    handler_timeout_ms,
+    item_of,
+    retry_rules,
+    tenant_header,
+)
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant, Message, Offset
@@ -229,8 +234,7 @@ class CourseWork(PartitionWork):
     ) -> None:
         super().__init__(grant, shared, config, caller)
         self.course = course
-        fair = config.by_pack or config.fair_tenants or config.tenant_weights
-        self._tenant_header = config.tenant_header if fair else None
+        self._tenant_header = tenant_header(config.processing)
         self._began_ms = caller.now_ms()
         # Taken, and not begun yet: what killed its process is left alone for a while.
         self._task: Task | None = None
@@ -283,8 +287,9 @@ class CourseWork(PartitionWork):
             return
         shared = replace(self.shared, attempt=task.attempt)
         message = task.item.message
-        if self._config.handler_timeout_ms is not None and not self._config.by_pack:
-            task.due_ms = self._caller.now_ms() + self._config.handler_timeout_ms
+        timeout_ms = handler_timeout_ms(self._config.processing)
+        if timeout_ms is not None:
+            task.due_ms = self._caller.now_ms() + timeout_ms
         raised = self._caller.call(Delivery(message, shared), [message])
         now_ms = self._caller.now_ms()
         self.course.expire(now_ms)
