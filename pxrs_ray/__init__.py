@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology as Topology
     from pxrs_ray.actors.client.topology import attach as attach
     from pxrs_ray.actors.client.topology import deploy as deploy
+    from pxrs_ray.config import ByKey as ByKey
     from pxrs_ray.config import GroupConfig as GroupConfig
+    from pxrs_ray.config import Ordered as Ordered
+    from pxrs_ray.config import Packs as Packs
     from pxrs_ray.config import PxrsConfig as PxrsConfig
     from pxrs_ray.config import QueueConfig as QueueConfig
     from pxrs_ray.consumer.delivery import DeliveredBatch as DeliveredBatch
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ByKey": "pxrs_ray.config",
     "ConfigError": "pxrs_ray.errors",
     "DeliveredBatch": "pxrs_ray.consumer.delivery",
     "Delivery": "pxrs_ray.consumer.delivery",
@@ -39,6 +43,8 @@ _HOMES = {
     "GroupConfig": "pxrs_ray.config",
     "Message": "pxrs_ray.model",
     "Notifications": "pxrs_ray.actors.client.notifications",
+    "Ordered": "pxrs_ray.config",
+    "Packs": "pxrs_ray.config",
     "PartitionFull": "pxrs_ray.errors",
     "PxrsError": "pxrs_ray.errors",
     "PxrsConfig": "pxrs_ray.config",

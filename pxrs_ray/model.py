@@ -28,6 +28,32 @@ class WriteKind(StrEnum):
     RESET = "reset"
 
 
+class Strategy(StrEnum):
+    """How the partition of a message is found."""
+
+    MODULO = "modulo"
+    JUMP = "jump"
+    TENANT = "tenant"
+    ROUND_ROBIN = "round_robin"
+    LABEL = "label"
+    BROADCAST = "broadcast"
+
+
+# Strategies that need more than a key, and a dead letter has no more.
+NOT_FOR_DEAD_LETTERS = (Strategy.TENANT, Strategy.LABEL, Strategy.BROADCAST)
+
+
+class HashName(StrEnum):
+    """The hash functions of keys."""
+
+    XXH64 = "xxh64"
+    MURMUR3_128 = "murmur3_128"
+    MURMUR3_32 = "murmur3_32"
+    SHA256 = "sha256"
+    CRC32 = "crc32"
+    JAVA = "java"
+
+
 class Outcome(StrEnum):
     """What became of one conditional write. Not knowing is neither: it is `StoreUnavailable`."""
 

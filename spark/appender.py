@@ -13,35 +13,25 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import ray
-from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
-
-from pxrs_ray.actors import names
-from pxrs_ray.actors.cluster.coordinator_client import answer_of
+from pxrs_ray.actors.buffer.buffer_client import BufferReply
+from pxrs_ray.actors.buffer.buffer_clients import BufferClients
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
 from pxrs_ray.data.protocol import Appended, OutFrame, Refused
-from pxrs_ray.errors import (
-    DeadlineExceeded,
-    LeaseOver,
-    NotFound,
-    PartitionFull,
-    PxrsError,
-    SequenceGap,
-)
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PartitionFull, PxrsError, SequenceGap
 from pxrs_ray.spark.queue_ref import Target
 
 APPEND_WAIT_MS = 5_000
 ANSWER_S = 5.0
 PAUSE_S = 0.1
-# What time can mend: readers make room, a predecessor arrives, a buffer comes back, or is let.
-PASSING = (LeaseOver, PartitionFull, SequenceGap, NotFound)
+# Answers that are worth another try: readers make room, a predecessor arrives, the queue is opened.
+PASSING = (PartitionFull, SequenceGap, NotFound)
 
 
 @dataclass(slots=True)
 class _Call:
     frames: list[OutFrame]
-    reply: Any
+    reply: BufferReply[list[Appended | Refused]] | PxrsError
 
 
 class Appender:
@@ -56,7 +46,7 @@ class Appender:
         self._stall_s = stall_s
         # Buffers answer before we lose patience, so that we can say what they wait for.
         self._wait_ms = min(APPEND_WAIT_MS, round(stall_s * 500))
-        self._handles: dict[int, Any] = {}
+        self._buffers = BufferClients(target.topology)
         self._calls: dict[int, deque[_Call]] = {i: deque() for i in range(target.buffers)}
         self._moved_s = time.monotonic()
 
@@ -78,14 +68,12 @@ class Appender:
             while calls:
                 self._settle(index)
 
-    def _append(self, index: int, frames: list[OutFrame]) -> Any:
+    def _append(
+        self, index: int, frames: list[OutFrame]
+    ) -> BufferReply[list[Appended | Refused]] | PxrsError:
         try:
-            if index not in self._handles:
-                name = names.buffer(self._target.topology, index)
-                self._handles[index] = ray.get_actor(name, namespace=names.NAMESPACE)
-            return self._handles[index].append.remote(self._target.queue, frames, self._wait_ms)
-        except (RayActorError, ActorUnschedulableError, ValueError) as error:
-            self._handles.pop(index, None)
+            return self._buffers.of(index).append(self._target.queue, frames, self._wait_ms)
+        except PxrsError as error:
             return error
 
     def _settle(self, index: int) -> None:
@@ -98,7 +86,7 @@ class Appender:
                 self.appended += not answer.repeated
                 self.repeated += answer.repeated
                 self._moved_s = time.monotonic()
-            elif answer is None or isinstance(answer.error, PASSING):
+            elif answer is None or _may_pass(answer.error):
                 trouble = trouble or (answer.error if answer is not None else None)
                 left.append(frame)
             else:
@@ -115,31 +103,23 @@ class Appender:
 
     def _answers(
         self, index: int, call: _Call
-    ) -> tuple[Sequence[Appended | Refused | None], BaseException | None]:
+    ) -> tuple[Sequence[Appended | Refused | None], PxrsError | None]:
         """One answer a frame; None where the call failed as a whole, with the reason."""
-        nothing: list[None] = [None] * len(call.frames)
-        if isinstance(call.reply, BaseException):
-            return nothing, call.reply
-        left_s = self._stall_s - (time.monotonic() - self._moved_s)
-        ready, _ = ray.wait([call.reply], timeout=max(left_s, self._wait_ms / 1_000 + ANSWER_S))
-        if not ready:
-            return nothing, None
+        error = call.reply if isinstance(call.reply, PxrsError) else None
         try:
-            answers: list[Appended | Refused] = ray.get(call.reply)
-            return answers, None
-        except (RayActorError, ActorUnschedulableError) as error:
-            self._handles.pop(index, None)
-            return nothing, error
-        except RayTaskError as error:
-            answer = answer_of(error)
-            if isinstance(answer, LeaseOver):
-                return nothing, answer
-            if isinstance(answer, PxrsError):
-                raise answer from None
-            raise
+            if isinstance(call.reply, BufferReply):
+                left_s = self._stall_s - (time.monotonic() - self._moved_s)
+                return call.reply.result(max(left_s, self._wait_ms / 1_000 + ANSWER_S)), None
+        except PxrsError as raised:
+            error = raised
+        assert error is not None
+        if failure_of(error) is not CallFailure.AWAY:
+            raise error
+        self._buffers.failed(index, error)
+        return [None] * len(call.frames), error
 
     def _stalled(
-        self, index: int, left: list[OutFrame], trouble: BaseException | None, waited_s: float
+        self, index: int, left: list[OutFrame], trouble: PxrsError | None, waited_s: float
     ) -> PxrsError:
         partitions = sorted({frame[0] for frame in left})
         where = (
@@ -149,3 +129,7 @@ class Appender:
         if isinstance(trouble, PartitionFull):
             return PartitionFull(f"{where}: they are full, and no group makes room: {trouble}")
         return DeadlineExceeded(f"{where}: {trouble or 'no answer'}; see `pxrs doctor`")
+
+
+def _may_pass(error: PxrsError) -> bool:
+    return isinstance(error, PASSING) or failure_of(error) is CallFailure.AWAY

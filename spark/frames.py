@@ -20,8 +20,9 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import HAS_HEADERS, HAS_TIMESTAMPS, HEADERS_TYPE, SCHEMAS
 from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import MessageTooLarge, UsageError
-from pxrs_ray.partitioning import Partitioner, group_by_partition
+from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.partitioning.key_columns import Ints
+from pxrs_ray.producer.routing import route_columns
 from pxrs_ray.spark.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
 from pxrs_ray.spark.fingerprint import Fingerprint
 from pxrs_ray.spark.queue_ref import Target
@@ -109,16 +110,13 @@ class Framer:
         """Look at the chunk, and make its frames, at most one a partition."""
         columns, flags = self.look(chunk)
         scopes = chunk.column(SCOPE) if SCOPE in chunk.schema.names else None
-        order, bounds = group_by_partition(columns.column(0), self._partitioner, scopes)
-        grouped = columns.take(pa.array(order))
+        batch = Batch(-1, 0, flags, columns, self.timestamp_ms)
         found = []
-        for partition in np.flatnonzero(np.diff(bounds)).tolist():
-            start, end = int(bounds[partition]), int(bounds[partition + 1])
-            part = Batch(-1, 0, flags, grouped.slice(start, end - start), self.timestamp_ms)
+        for partition, part in route_columns(batch, self._partitioner, scopes).parts:
             sequence = self._sequences[partition]
             header, body = part.to_wire(self.producer_id, self.epoch, sequence)
             self._sequences[partition] += 1
-            self.counts[partition] += end - start
+            self.counts[partition] += len(part)
             found.append((partition, header, body))
         return found
 

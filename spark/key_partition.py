@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all Spark code has it
 from pyspark.sql.pandas.functions import pandas_udf
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.model import Strategy
 from pxrs_ray.partitioning import SEED, Partitioner, PartitioningSpec
 from pxrs_ray.partitioning.strategies import JUMP_FACTOR
 from pxrs_ray.spark.queue_ref import Target
@@ -36,7 +37,7 @@ def partition_column(
     where: Topology | str | int,
     queue: str | None = None,
     *,
-    strategy: str = "modulo",
+    strategy: str = Strategy.MODULO,
     hash_name: str = "xxh64",
     seed: int = SEED,
     scope: str | Column | None = None,
@@ -59,12 +60,12 @@ def partition_column(
     partitioner = spread.partitioner()
     partitioner.refuse_broadcast()  # now, not when Spark's workers come to it
     column = (F.col(key) if isinstance(key, str) else key).cast("binary")
-    if spread.strategy == "round_robin":
+    if spread.strategy == Strategy.ROUND_ROBIN:
         return _in_turn(spread.partitions)
     hashed = _jvm_hash(column, spread.hash_name, spread.seed)
-    if spread.strategy == "modulo" and hashed is not None:
+    if spread.strategy == Strategy.MODULO and hashed is not None:
         found = F.pmod(hashed, F.lit(spread.partitions))
-    elif spread.strategy == "jump" and hashed is not None:
+    elif spread.strategy == Strategy.JUMP and hashed is not None:
         found = _jump(hashed, spread.partitions)
     else:
         scopes = F.col(scope) if isinstance(scope, str) else scope

@@ -11,19 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-import ray
-
-from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer.retry_until_served import served
+from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.codec import Codec, from_json, register
 from pxrs_ray.data.batch import Batch, batches
 from pxrs_ray.data.frame import producer_id
-from pxrs_ray.data.protocol import Fetched, Refused
-from pxrs_ray.errors import FeedConflict, PxrsError, SequenceConflict
+from pxrs_ray.data.protocol import Refused
+from pxrs_ray.errors import FeedConflict, SequenceConflict
 from pxrs_ray.spark.appender import Appender
 from pxrs_ray.spark.queue_ref import Target
 
@@ -37,8 +33,7 @@ FACT_CODEC: Codec[dict[str, Any]] = register(
     )
 )
 
-OPEN_WAIT_S = 60.0
-FETCH_BYTES_MAX = 8 << 20
+LEDGER_PARTITION = 0
 READER = "_feeds"
 
 
@@ -68,18 +63,13 @@ class Ledger:
         self._target = target
         self._feed = feed_id
         self._epoch = epoch
+        self._logs = BlockingBufferClient(target.topology, target.buffers)
         self._appender = Appender(target)
         self._sent = ""
 
     def open(self) -> None:
         """Have the log made, where it is not there yet."""
-        buffer = ray.get_actor(names.buffer(self._target.topology, 0), namespace=names.NAMESPACE)
-        spec = self._target.spec()
-
-        def open_it() -> object:
-            return ray.get(buffer.open.remote(spec, {}, make=True), timeout=OPEN_WAIT_S)
-
-        served(open_it, OPEN_WAIT_S)
+        self._logs.open(LEDGER_PARTITION, self._target.spec())
 
     def read(self) -> FeedState:
         """Everything that was told of this feed so far."""
@@ -129,27 +119,17 @@ class Ledger:
         row = Batch.of([self._feed.encode()], [FACT_CODEC.encode(fact)], timestamp_ms=wall_ms())
         writer = producer_id(f"ledger/{self._target.queue}/{self._feed}/{identity}")
         header, body = row.to_wire(writer, self._epoch, sequence)
-        self._appender.send([(0, header, body)])
-
-    def _fetch(self, buffer: Any, offset: int) -> list[Fetched | Refused]:
-        places = {0: (0, offset)}
-        call = buffer.fetch.remote(self._target.queue, READER, places, FETCH_BYTES_MAX, 0)
-        found: list[Fetched | Refused] = ray.get(call, timeout=OPEN_WAIT_S)
-        return found
+        self._appender.send([(LEDGER_PARTITION, header, body)])
 
     def _facts(self) -> Iterator[dict[str, Any]]:
-        name = names.buffer(self._target.topology, 0)
-        buffer: Any = ray.get_actor(name, namespace=names.NAMESPACE)
         offset = 0
         wanted = self._feed.encode()
         while True:
-            replies = served(partial(self._fetch, buffer, offset), OPEN_WAIT_S)
-            if not replies:
+            reply = self._logs.fetch(self._target.queue, READER, LEDGER_PARTITION, offset)
+            if reply is None:
                 return
-            reply = replies[0]
-            if not isinstance(reply, Fetched):
-                error: PxrsError = reply.error
-                raise error
+            if isinstance(reply, Refused):
+                raise reply.error
             for batch in batches(reply, offset):
                 for key, text in batch.rows():
                     if key == wanted:

@@ -13,21 +13,18 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import ray
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark code has it
 
-from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer.retry_until_served import served
+from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.data.batch import ARROW_SCHEMA, Batch, batches
 from pxrs_ray.data.log_limits import Durability
-from pxrs_ray.data.protocol import Fetched, LogEnds, Refused
+from pxrs_ray.data.protocol import Refused
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.log_opening import log_folder
@@ -42,8 +39,6 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
 
 SHARE_MESSAGES = 500_000
-FETCH_BYTES = 8 << 20
-CALL_S_MAX = 60.0
 READER = "_spark"
 _SCHEMA = (
     "partition int, offset long, key binary, timestamp_ms long, payload binary, "
@@ -83,20 +78,13 @@ def read_queue(
         shares = _shares_of_folder(topology, queue, start, end)
         return _frame(spark, shares, _from_files, _times(start, end))
     target = Target.of(topology, queue)
-    handles = [
-        ray.get_actor(names.buffer(target.topology, index), namespace=names.NAMESPACE)
-        for index in range(target.buffers)
-    ]
-    ends: dict[PartitionId, LogEnds] = {}
-    for handle in handles:
-        ends.update(ray.get(handle.ends.remote(target.queue), timeout=CALL_S_MAX))
+    logs = BlockingBufferClient(target.topology, target.buffers)
+    ends = logs.ends(target.queue)
     first = {p: at.start_offset for p, at in ends.items()}
     last = {p: at.end_offset for p, at in ends.items()}
     if isinstance(start, dt.datetime):
         # Whatever lies before these offsets is older; behind them, time need not rise.
-        for handle in handles:
-            call: Any = handle.offset_at.remote(target.queue, _milliseconds(start))
-            first.update(ray.get(call, timeout=CALL_S_MAX))
+        first.update(logs.offsets_at(target.queue, _milliseconds(start)))
     elif start is not None:
         first.update(_known(start, first, queue))
     if isinstance(end, Mapping):
@@ -151,23 +139,16 @@ def _frame(
 
 def _from_buffers(target: Target, share: Share) -> Iterator[Batch]:
     join_ray(target.address)
-    name = names.buffer(target.topology, share.partition % target.buffers)
-    buffer: Any = ray.get_actor(name, namespace=names.NAMESPACE)
+    logs = BlockingBufferClient(target.topology, target.buffers)
     at = share.start
     while at < share.end:
-        found = served(partial(_fetch, buffer, target.queue, share.partition, at), CALL_S_MAX)
-        if not found:
+        found = logs.fetch(target.queue, READER, share.partition, at)
+        if found is None:
             return
-        if not isinstance(found[0], Fetched):
-            raise found[0].error
-        yield from batches(found[0], at)
-        at = found[0].next_offset
-
-
-def _fetch(buffer: Any, queue: str, partition: int, at: int) -> list[Fetched | Refused]:
-    call = buffer.fetch.remote(queue, READER, {partition: (0, at)}, FETCH_BYTES, 0)
-    found: list[Fetched | Refused] = ray.get(call, timeout=CALL_S_MAX)
-    return found
+        if isinstance(found, Refused):
+            raise found.error
+        yield from batches(found, at)
+        at = found.next_offset
 
 
 def _from_files(share: Share) -> Iterator[Batch]:

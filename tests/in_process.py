@@ -15,8 +15,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from pxrs_ray.actors.buffer import append_client
+from pxrs_ray.actors.buffer import buffer_clients
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.client import producer_start
 from pxrs_ray.actors.client.producer import Producer
@@ -50,16 +51,17 @@ class Handle:
         handle = self
 
         class Method:
-            def __init__(self, arguments: tuple[Any, ...] = ()) -> None:
-                self._arguments = arguments
+            def __init__(self, coming: Future[Any] | None = None) -> None:
+                self._coming = coming
 
             def remote(self, *arguments: Any) -> Method:
-                return Method(arguments)
-
-            def future(self) -> Future[Any]:
                 buffers, index = handle._buffers, handle._index
                 fate = buffers.fate if name in ("append", "begin_producer") else directly
-                return fate(buffers, index, lambda: buffers.call(index, name, *self._arguments))
+                return Method(fate(buffers, index, lambda: buffers.call(index, name, *arguments)))
+
+            def future(self) -> Future[Any]:
+                assert self._coming is not None
+                return self._coming
 
         return Method()
 
@@ -127,8 +129,8 @@ class Buffers:
         identity = None
         if name is not None:
             identity = producer_start.begin_producer("t", QUEUE, self.count, name)
-        outbox = sender_limits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
-        given = producer_limits(**{"outbox": outbox, **limits})
+        sender = sender_limits(append_timeout_ms=limits.pop("append_timeout_ms", 30_000))
+        given = producer_limits(**{"sender": sender, **limits})
         partitioner = Partitioner(self.partitions)
         return Producer(
             "t", QUEUE, self.count, partitioner, given, producer_id=identity, handles=self.handles
@@ -162,14 +164,11 @@ def in_process(
 ) -> Iterator[Buffers]:
     """Buffers that producers find without Ray."""
     buffers = Buffers(folder, partitions, count, limits or log_limits())
-    finders = [(module, module.find_buffer) for module in (append_client, producer_start)]
-    for module, _ in finders:
-        module.find_buffer = lambda _, index: buffers.handles[index]  # type: ignore[assignment]
+    find = patch.object(buffer_clients, "find_buffer", lambda _, index: buffers.handles[index])
     try:
-        yield buffers
+        with find:
+            yield buffers
     finally:
-        for module, finder in finders:
-            module.find_buffer = finder  # type: ignore[assignment]
         buffers.close()
 
 

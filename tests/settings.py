@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig, limits
+from pxrs_ray.config import ByKey, GroupConfig, Packs, PxrsConfig, QueueConfig, limits
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.config.scheduling import lane_rules as lane_rules_of
 from pxrs_ray.config.scheduling import pack_rules as pack_rules_of
@@ -22,7 +22,8 @@ from pxrs_ray.producer.accumulator import ProducerLimits
 from pxrs_ray.producer.in_flight import SenderLimits
 from pxrs_ray.scaling import ScalerSettings
 
-DECLARED = GroupConfig(queue="q")
+DECLARED = GroupConfig(queue="q", processing=ByKey())
+PACKS = Packs()
 
 
 def lane_rules(retry: RetryRules | None = None, **changes: Any) -> LaneRules:
@@ -30,12 +31,12 @@ def lane_rules(retry: RetryRules | None = None, **changes: Any) -> LaneRules:
 
 
 def pack_rules(strategy: ProcessingStrategy, **changes: Any) -> PackRules:
-    return replace(pack_rules_of(DECLARED), strategy=strategy, **changes)
+    return replace(pack_rules_of(PACKS), strategy=strategy, **changes)
 
 
 def pack_shape(submit: SubmitStrategy, *counts: int, **changes: Any) -> PackShape:
     told = dict(zip(("pack_records", "batch_records"), counts, strict=False))
-    return replace(pack_shape_of(DECLARED), submit=submit, **told, **changes)
+    return replace(pack_shape_of(PACKS), submit=submit, **told, **changes)
 
 
 def scaler_settings(**changes: Any) -> ScalerSettings:

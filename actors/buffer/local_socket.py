@@ -185,119 +185,101 @@ def connect(name: str) -> socket.socket | None:
 
 
 class SocketClient:
-    """The caller's end for any thread. Once `broken`, it stays broken: make another."""
+    """The caller's end. Once `broken`, it stays broken: make another.
 
-    def __init__(self, connected: socket.socket) -> None:
-        connected.settimeout(None)
-        wait = struct.pack("@ll", SEND_WAIT_S, 0)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+    Without a `loop` any thread may call, and answers arrive on a thread of its own, as
+    `concurrent.futures.Future`. With one, calls are made on that event loop and answered there.
+    Either way a call is written by who makes it: to hand it to another thread first would double
+    what it takes.
+    """
+
+    def __init__(
+        self, connected: socket.socket, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self.broken = False
         self._socket = connected
+        self._loop = loop
+        self._new_answer: Callable[[], Any] = Future if loop is None else loop.create_future
+        self._unpacker = _Unpacker()
         self._numbers = count()
         self._lock = threading.Lock()
-        self._calls: dict[int, Future[Any]] = {}
-        self._thread = Supervisor("a line").thread("pxrs-line", self._receive)
-        self._thread.start()
+        self._calls: dict[int, Any] = {}
+        if loop is None:
+            connected.settimeout(None)
+            wait = struct.pack("@ll", SEND_WAIT_S, 0)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+            Supervisor("a line").thread("pxrs-line", self._receive_all).start()
+        else:
+            connected.setblocking(False)
+            loop.add_reader(connected, self._receive_some)
 
-    def call(self, method: str, *arguments: Any) -> Future[Any]:
+    def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the buffer; BufferAway in the answer when the line breaks."""
-        answer: Future[Any] = Future()
+        answer = self._new_answer()
         number = next(self._numbers)
         message = _packed((number, method, arguments))
         with self._lock:
-            if not self.broken:
-                self._calls[number] = answer
-                try:
-                    self._socket.sendall(message)
-                except OSError:
-                    # Half a message may be out: nothing can follow it.
-                    self.close()
+            if self.broken:
+                answer.set_exception(_broken())
                 return answer
-        answer.set_exception(_broken())
+            self._calls[number] = answer
+            try:
+                # An event loop does not wait here for a buffer that takes nothing more.
+                self._socket.sendall(message)
+                return answer
+            except OSError:
+                pass
+        # Half a message may be out: nothing can follow it.
+        self.close()
         return answer
 
-    def _receive(self) -> None:
-        unpacker = _Unpacker()
+    def _receive_all(self) -> None:
+        while not self.broken:
+            self._receive_some()
+
+    def _receive_some(self) -> None:
         try:
-            while data := self._socket.recv(RECEIVE_BYTES):
-                for number, succeeded, value in unpacker.feed(data):
-                    answer = self._calls.pop(number)
-                    if succeeded:
-                        answer.set_result(value)
-                    else:
-                        answer.set_exception(value)
+            data = self._socket.recv(RECEIVE_BYTES)
+            for number, succeeded, value in self._unpacker.feed(data):
+                answer = self._calls.pop(number)
+                if answer.done():
+                    continue  # cancelled: nobody wants it any more
+                if succeeded:
+                    answer.set_result(value)
+                else:
+                    answer.set_exception(value)
+            if data:
+                return
+        except BlockingIOError:
+            return
         except OSError:
             pass  # what it means is told to the calls
         except BaseException:  # whatever it is, the calls under way are answered
             logger.exception("a line got what is no answer")
+        self._end()
+
+    def _end(self) -> None:
         with self._lock:
+            if self.broken:
+                return
             self.broken = True
             calls, self._calls = self._calls, {}
+            if self._loop is not None:
+                self._loop.remove_reader(self._socket)
             self._socket.close()
-        for answer in calls.values():
-            answer.set_exception(_broken())
-
-    def close(self) -> None:
-        """End the line; calls under way are answered with BufferAway."""
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it is over already
-
-
-class AsyncSocketClient(asyncio.Protocol):
-    """The caller's end for one event loop. Once `broken`, it stays broken: make another."""
-
-    def __init__(self) -> None:
-        self.broken = False
-        self._unpacker = _Unpacker()
-        self._numbers = count()
-        self._calls: dict[int, asyncio.Future[Any]] = {}
-        self._transport: asyncio.Transport
-        self._loop = asyncio.get_running_loop()
-
-    @classmethod
-    async def to(cls, connected: socket.socket) -> AsyncSocketClient:
-        """The line over a connection."""
-        connected.setblocking(False)
-        loop = asyncio.get_running_loop()
-        _, made = await loop.create_unix_connection(cls, sock=connected)
-        return made
-
-    def connection_made(self, transport: Any) -> None:  # noqa: D102 - asyncio's
-        self._transport = transport
-
-    def call(self, method: str, *arguments: Any) -> asyncio.Future[Any]:
-        """Call a method of the buffer; BufferAway in the answer when the line breaks."""
-        answer = self._loop.create_future()
-        if self.broken:
-            answer.set_exception(_broken())
-            return answer
-        number = next(self._numbers)
-        self._calls[number] = answer
-        self._transport.write(_packed((number, method, arguments)))
-        return answer
-
-    def data_received(self, data: bytes) -> None:  # noqa: D102 - asyncio's
-        for number, succeeded, value in self._unpacker.feed(data):
-            answer = self._calls.pop(number)
-            if answer.done():
-                continue  # cancelled: nobody wants it any more
-            if succeeded:
-                answer.set_result(value)
-            else:
-                answer.set_exception(value)
-
-    def connection_lost(self, error: Exception | None) -> None:  # noqa: D102 - asyncio's
-        self.broken = True
-        calls, self._calls = self._calls, {}
         for answer in calls.values():
             if not answer.done():
                 answer.set_exception(_broken())
 
     def close(self) -> None:
-        """End the line."""
-        self._transport.abort()
+        """End the line; calls under way are answered with BufferAway."""
+        if self._loop is not None:
+            self._end()
+            return
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is over already
 
 
 def _broken() -> BufferAway:

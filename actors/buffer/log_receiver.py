@@ -14,6 +14,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
 from pxrs_ray.errors import LogAway
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import make_disk_id
@@ -41,13 +42,14 @@ class LogReceiver:
         """Fetch what has come since the last round; answers how many bytes.
 
         Raises LogAway when the `last` one, of a buffer that has stopped, does not make a whole
-        copy; and what Ray raises.
+        copy; and what `call_failure.ours` makes of the rest.
         """
-        listing: list[FileState] = ray.get(source.slot_files.remote(), timeout=CALL_WAIT_S)
-        under_way: deque[tuple[Piece, Any]] = deque()
+        buffer = BufferClient(source)
+        listing = buffer.slot_files().result(CALL_WAIT_S)
+        under_way: deque[tuple[Piece, BufferReply[Bytes]]] = deque()
         taken = 0
         for piece in self._arriving.missing(listing, last=last):
-            under_way.append((piece, source.read_piece.remote(piece)))
+            under_way.append((piece, buffer.read_piece(piece)))
             if len(under_way) >= PIECES_UNDER_WAY:
                 taken += self._take(*under_way.popleft())
         while under_way:
@@ -56,8 +58,8 @@ class LogReceiver:
             raise LogAway(f"{lacking[0]} changed while it was copied: it is still written")
         return taken
 
-    def _take(self, piece: Piece, coming: Any) -> int:
-        found: Bytes = ray.get(coming, timeout=CALL_WAIT_S)
+    def _take(self, piece: Piece, coming: BufferReply[Bytes]) -> int:
+        found = coming.result(CALL_WAIT_S)
         self._arriving.take(piece, found)
         return len(found.data)
 

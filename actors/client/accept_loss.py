@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
-import ray
-
-from pxrs_ray.actors import names
-from pxrs_ray.actors.client.queue_reader import CALL_WAIT_S, QueueReader
+from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
+from pxrs_ray.actors.client.queue_reader import QueueReader
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import NotFound
@@ -29,10 +26,7 @@ def accept_losses(
     lost = {p for p, end in found.items() if end.state == LOST}
     sound = set(partitions) - lost
     if sound:
-        raise NotFound(f"of {queue}, {', '.join(f'P{p}' for p in sorted(sound))} has lost nothing")
-    calls: dict[PartitionId, Any] = {}
-    for partition in sorted(set(partitions) or lost):
-        name = names.buffer(topology.name, partition % buffers)
-        buffer = ray.get_actor(name, namespace=names.NAMESPACE)
-        calls[partition] = buffer.accept_loss.remote(spec.queue, partition)
-    return {p: ray.get(call, timeout=CALL_WAIT_S) for p, call in calls.items()}
+        those = ", ".join(f"P{p}" for p in sorted(sound))
+        raise NotFound(f"{those} has lost nothing: queue {queue} has no loss to accept there")
+    logs = BlockingBufferClient(topology.name, buffers)
+    return {p: logs.accept_loss(spec.queue, p) for p in sorted(set(partitions) or lost)}

@@ -108,7 +108,7 @@ class Deployment:
         return self._runs and self._before.get("code", "") != self.code
 
     def _groups_to_start(self) -> list[str]:
-        """Groups with a handler whose consumers do not run it yet, run other code, or are none."""
+        """Groups whose consumers must be started: none run, or they run another handler or code."""
         wanted = {name: group for name, group in self.config.groups.items() if group.handler}
         if not self._runs or self._new_code:
             return list(wanted)

@@ -17,20 +17,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NoReturn
 
-from pxrs_ray.actors.buffer.append_client import AppendClient
-from pxrs_ray.actors.cluster.ray_errors import is_away, ours
+from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
+from pxrs_ray.actors.buffer.buffer_clients import BufferClients
+from pxrs_ray.actors.buffer.call_failure import ours
 from pxrs_ray.clock import Instant, SystemClock, monotonic_ms, wall_ms
 from pxrs_ray.closing import Closing
 from pxrs_ray.data.batch import Batch, Headers
-from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.data.tables import batch_of_table
-from pxrs_ray.errors import (
-    DeadlineExceeded,
-    NotFound,
-    PartitionFull,
-    ProducerError,
-    ProducerFenced,
-)
+from pxrs_ray.errors import DeadlineExceeded, PartitionFull, ProducerError, ProducerFenced
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
@@ -40,7 +34,7 @@ from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 
 logger = logging.getLogger(__name__)
 
-CALL_TIMEOUT_S = 30.0
+LOOK_FOR_S = 30.0
 FAULT_PAUSE_S = 0.1
 _WAKE = None
 _CLOCK = SystemClock()
@@ -66,12 +60,13 @@ class Producer(Closing):
         producer_id: bytes | None = None,
         handles: Mapping[int, Any] | None = None,
     ) -> None:
-        self._queue, self._buffers = queue, buffers
+        self._queue = queue
         self._limits = limits
         self._partitions = partitioner.partitions
-        self._sender = Sender(buffers, self._limits.outbox)
+        self._sender = Sender(buffers, self._limits.sender)
         self._accumulator = Accumulator(partitioner, self._sender, self._limits, producer_id)
-        self._appending = AppendClient(topology, handles or {})
+        self._buffers = BufferClients(topology, handles, sockets=True)
+        self._logs = BlockingBufferClient(topology, buffers, LOOK_FOR_S, self._buffers)
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
         self._events: queues.SimpleQueue[tuple[Call, Future[Any]] | None] = queues.SimpleQueue()
@@ -257,24 +252,11 @@ class Producer(Closing):
 
     def get_message(self, partition: PartitionId, offset: Offset) -> Message:
         """One message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
-        found: Message = self._ask(partition, "get_message", self._queue, partition, offset)
-        return found
+        return self._logs.message(self._queue, partition, offset)
 
     def latest_offset(self, partition: PartitionId) -> Offset:
         """The offset that the partition's next message gets."""
-        ends: dict[PartitionId, LogEnds] = self._ask(partition, "ends", self._queue)
-        if partition not in ends:
-            raise NotFound(f"queue {self._queue!r} has no partition {partition}")
-        return ends[partition].end_offset
-
-    def _ask(self, partition: PartitionId, method: str, *arguments: Any) -> Any:
-        call = getattr(self._appending.handle(partition % self._buffers), method).remote(*arguments)
-        try:
-            return call.future().result(CALL_TIMEOUT_S)
-        except TimeoutError:
-            raise DeadlineExceeded(f"the buffer did not answer in {CALL_TIMEOUT_S} s") from None
-        except Exception as error:
-            raise ours(error) from error
+        return self._logs.ends_of(self._queue, partition).end_offset
 
     # ---- the calls
 
@@ -291,11 +273,16 @@ class Producer(Closing):
         for call in calls:
             answer: Future[Any]
             try:
-                answer = self._appending.append(self._queue, call, call.wait_ms(monotonic_ms()))
+                answer = self._append(call)
             except Exception as error:  # noqa: BLE001 - it is told to the call's frames
                 answer = Future()
                 answer.set_exception(error)
             answer.add_done_callback(partial(self._landed, call))
+
+    def _append(self, call: Call) -> Future[Any]:
+        client = self._buffers.of(call.buffer)
+        wait_ms, size_bytes = call.wait_ms(monotonic_ms()), call.size_bytes
+        return client.append(self._queue, call.arguments(), wait_ms, size_bytes=size_bytes).future()
 
     def _landed(self, call: Call, done: Future[Any]) -> None:
         self._events.put((call, done))
@@ -328,7 +315,7 @@ class Producer(Closing):
         with self._lock:
             moments = (self._accumulator.due_ms, self._sender.next_look_ms())
         # What is sent from now on, by other threads, has its deadline no sooner than this.
-        soonest = monotonic_ms() + self._limits.outbox.append_timeout_ms
+        soonest = monotonic_ms() + self._limits.sender.append_timeout_ms
         nearest = min((moment for moment in moments if moment is not None), default=soonest)
         try:
             return self._events.get(timeout=max(0, nearest - monotonic_ms()) / 1_000)
@@ -340,8 +327,7 @@ class Producer(Closing):
         if error is None:
             self._sender.answered(call, done.result(), now_ms)
             return
-        if is_away(error):
-            self._appending.forget(call.buffer)
+        self._buffers.failed(call.buffer, error)
         self._sender.failed(call, ours(error), now_ms)
 
     # ---- the end
@@ -358,4 +344,4 @@ class Producer(Closing):
                 self._progress.notify_all()
             self._events.put(_WAKE)
             self._thread.join(timeout_s)
-            self._appending.close()
+            self._buffers.close()

@@ -11,10 +11,10 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from concurrent.futures import Future
-from typing import Any
 
-from pxrs_ray.actors.cluster.ray_errors import find_buffer, ours
+from pxrs_ray.actors.buffer.buffer_client import BufferReply
+from pxrs_ray.actors.buffer.buffer_clients import BufferClients
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.message_form import checked_name
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
@@ -42,6 +42,7 @@ def begin_producer(topology: str, queue: str, buffers: int, producer: str) -> by
     number = wall_ms()
     left = set(range(buffers))
     troubles: dict[int, PxrsError] = {}
+    clients = BufferClients(topology)
     while left:
         newest = 0
         if time.monotonic() > end_s:
@@ -50,7 +51,7 @@ def begin_producer(topology: str, queue: str, buffers: int, producer: str) -> by
                 f"producer {producer!r} of {queue!r} could not begin in {BEGIN_WAIT_S:g} s, for "
                 f"not every buffer knows of it: {told}"
             )
-        for index, answer in _ask(topology, left, (queue, producer, number, token)).items():
+        for index, answer in _ask(clients, left, queue, producer, number, token).items():
             if isinstance(answer, PxrsError):
                 troubles[index] = answer
             elif answer is not None and answer.token == token and answer.number == number:
@@ -66,30 +67,28 @@ def begin_producer(topology: str, queue: str, buffers: int, producer: str) -> by
 
 
 def _ask(
-    topology: str, buffers: set[int], arguments: tuple[Any, ...]
+    clients: BufferClients, buffers: set[int], queue: str, producer: str, number: int, token: str
 ) -> dict[int, Generation | PxrsError | None]:
     """What each buffer says; raises what no waiting mends."""
-    calls: dict[int, Future[Any]] = {}
+    calls: dict[int, BufferReply[Generation | None]] = {}
     found: dict[int, Generation | PxrsError | None] = {}
     for index in buffers:
         try:
-            handle = find_buffer(topology, index)
-            calls[index] = handle.begin_producer.remote(*arguments).future()
-        except Exception as error:  # noqa: BLE001 - judged below
-            found[index] = _passing(error)
+            calls[index] = clients.of(index).begin_producer(queue, producer, number, token)
+        except PxrsError as error:
+            found[index] = _may_pass(clients, index, error)
     end_s = time.monotonic() + CALL_WAIT_S
     for index, call in calls.items():
         try:
             found[index] = call.result(max(0.0, end_s - time.monotonic()))
-        except TimeoutError:
-            found[index] = DeadlineExceeded(f"no answer in {CALL_WAIT_S:g} s")
-        except Exception as error:  # noqa: BLE001 - judged below
-            found[index] = _passing(error)
+        except PxrsError as error:
+            found[index] = _may_pass(clients, index, error)
     return found
 
 
-def _passing(error: Exception) -> PxrsError:
-    answer = ours(error)
-    if not isinstance(answer, NotFound) and not passes(answer):
-        raise answer from error
-    return answer
+def _may_pass(clients: BufferClients, index: int, error: PxrsError) -> PxrsError:
+    """The error of a buffer that is worth asking again: it may not have opened the queue yet."""
+    clients.failed(index, error)
+    if failure_of(error) is CallFailure.AWAY or isinstance(error, NotFound) or passes(error):
+        return error
+    raise error

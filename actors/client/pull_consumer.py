@@ -127,7 +127,7 @@ class PullConsumer(Closing):
         if was_full:
             self._loop.call_soon_threadsafe(runtime.reading.wake)
         held = partial(runtime.holds, runtime.session, batch.partition, epoch)
-        desk = DeliveryContext(
+        shared = DeliveryContext(
             self._spec.queue,
             self._spec.group,
             self.member,
@@ -138,7 +138,7 @@ class PullConsumer(Closing):
             topology_id=self._spec.topology_id,
             title=Title(held),
         )
-        return DeliveredBatch(batch, desk)
+        return DeliveredBatch(batch, shared)
 
     def commit(self) -> None:
         """Commit everything that was taken; returns when it is durable.

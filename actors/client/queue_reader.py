@@ -2,34 +2,34 @@
 
 Rules of this file. Reads carry epoch 0 under a group name that no group can have, so nothing fences
 them and retention does not wait for them. There is one long poll for each buffer, and no other
-polling.
+polling. A buffer that is away is asked again for `AWAY_FOR_S`; what it says then is raised.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
-from typing import Any
 
-import ray
-from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
-
-from pxrs_ray.actors import names
+from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
+from pxrs_ray.actors.buffer.buffer_clients import BufferClients
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_served, ours
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.actors.cluster.join import join
-from pxrs_ray.actors.cluster.ray_errors import ours
 from pxrs_ray.data.batch import batches
-from pxrs_ray.data.protocol import Fetched, LogEnds, Refused
-from pxrs_ray.errors import DeadlineExceeded, LeaseOver, NotFound, OffsetOutOfRange
+from pxrs_ray.data.protocol import Fetched, LogEnds, Position, Refused
+from pxrs_ray.errors import DeadlineExceeded, NotFound, OffsetOutOfRange, PxrsError
 from pxrs_ray.model import Message, Offset, PartitionId
 
 READER = "?peek"
 WAIT_MS = 1_000
 BYTES_MAX = 1 << 20
 CALL_WAIT_S = 30.0
-AWAY_PAUSE_S = 0.5
-LEASE_PAUSE_S = 0.1
+AWAY_FOR_S = 60.0
+AWAY_PAUSE_S = 0.2
+
+Parts = list[Fetched | Refused]
 
 
 @dataclass(slots=True)
@@ -41,7 +41,11 @@ class QueueReader:
     positions: dict[PartitionId, Offset] = field(default_factory=dict)
     _full_name: str = ""
     _buffers: int = 1
-    _waits_since_s: float | None = None
+    _clients: BufferClients = field(init=False)
+    _away_since_s: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._clients = BufferClients(self.topology.name)
 
     @classmethod
     def of(cls, topology: Topology, queue: str) -> QueueReader:
@@ -54,11 +58,8 @@ class QueueReader:
 
     def ends(self) -> dict[PartitionId, LogEnds]:
         """The ends and the state of each log now."""
-        calls = [self._handle(i).ends.remote(self._full_name) for i in range(self._buffers)]
-        found: dict[PartitionId, LogEnds] = {}
-        for answer in ray.get(calls, timeout=CALL_WAIT_S):
-            found.update(answer)
-        return dict(sorted(found.items()))
+        logs = BlockingBufferClient(self.topology.name, self._buffers, clients=self._clients)
+        return logs.ends(self._full_name)
 
     def only(self, partitions: Mapping[PartitionId, Offset]) -> None:
         """Read these partitions from these offsets on. Raises NotFound."""
@@ -77,7 +78,8 @@ class QueueReader:
     def messages(self, *, follow: bool) -> Iterator[Message]:
         """What is there now, and with `follow` what comes, for ever; in order per partition."""
         goal = None if follow else {p: end.end_offset for p, end in self.ends().items()}
-        calls: dict[Any, int] = {}
+        wait_ms = WAIT_MS if follow else 0
+        calls: dict[Future[Parts], int] = {}
         while True:
             for index in set(range(self._buffers)) - set(calls.values()):
                 mine = {
@@ -86,55 +88,52 @@ class QueueReader:
                     if p % self._buffers == index and (goal is None or at < goal[p])
                 }
                 if mine:
-                    call = self._handle(index).fetch.remote(
-                        self._full_name, READER, mine, BYTES_MAX, WAIT_MS if follow else 0
-                    )
-                    calls[call] = index
+                    calls[self._fetch(index, mine, wait_ms)] = index
             if not calls:
                 return
-            done, _ = ray.wait(list(calls), timeout=CALL_WAIT_S)
+            done, _ = wait(calls, timeout=CALL_WAIT_S, return_when=FIRST_COMPLETED)
             if not done:
                 raise DeadlineExceeded(f"no buffer of {self.queue} answered in {CALL_WAIT_S:g} s")
-            del calls[done[0]]
-            for fetched in self._answer(done[0]):
-                yield from self._taken(fetched)
+            for call in done:
+                for fetched in self._answer(calls.pop(call), call):
+                    yield from self._taken(fetched)
 
-    def _answer(self, call: Any) -> list[Fetched | Refused]:
+    def _fetch(
+        self, index: int, positions: Mapping[PartitionId, Position], wait_ms: int
+    ) -> Future[Parts]:
         try:
-            found: list[Fetched | Refused] = ray.get(call)
-        except (RayActorError, ActorUnschedulableError):
-            time.sleep(AWAY_PAUSE_S)
-            return []
-        except RayTaskError as error:
-            answer = ours(error)
-            if not isinstance(answer, LeaseOver):
-                raise
-            self._wait_out(answer)
-            return []
-        return found
+            client = self._clients.of(index)
+            return client.fetch(self._full_name, READER, positions, BYTES_MAX, wait_ms).future()
+        except PxrsError as error:
+            failed: Future[Parts] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _answer(self, index: int, call: Future[Parts]) -> Parts:
+        """What a buffer says; nothing while it is away. Raises what it says, or lasts too long."""
+        error = call.exception()
+        found = call.result() if error is None else []
+        trouble = ours(error) if error is not None else not_served(found)
+        if trouble is None:
+            self._away_since_s.pop(index, None)
+            return found
+        if failure_of(trouble) is not CallFailure.AWAY:
+            raise trouble from error
+        self._clients.failed(index, error or trouble)
+        now_s = time.monotonic()
+        if now_s - self._away_since_s.setdefault(index, now_s) > AWAY_FOR_S:
+            raise trouble from error
+        time.sleep(AWAY_PAUSE_S)
+        return []
 
     def _taken(self, fetched: Fetched | Refused) -> Iterator[Message]:
         partition = fetched.partition
         at = self.positions[partition]
         if isinstance(fetched, Fetched):
-            self._waits_since_s = None
             for batch in batches(fetched, at):
                 yield from batch
             self.positions[partition] = fetched.next_offset
-        elif isinstance(fetched.error, LeaseOver):
-            self._wait_out(fetched.error)
         elif isinstance(fetched.error, OffsetOutOfRange) and (fetched.start_offset or 0) > at:
             self.positions[partition] = fetched.start_offset or 0
         else:
             raise fetched.error
-
-    def _wait_out(self, error: LeaseOver) -> None:
-        """Pause before a buffer that may not serve is asked again. Raises what lasts too long."""
-        now_s = time.monotonic()
-        self._waits_since_s = self._waits_since_s or now_s
-        if now_s - self._waits_since_s > CALL_WAIT_S:
-            raise error
-        time.sleep(LEASE_PAUSE_S)
-
-    def _handle(self, index: int) -> Any:
-        return ray.get_actor(names.buffer(self.topology.name, index), namespace=names.NAMESPACE)

@@ -203,7 +203,7 @@ class TenantProducer(Closing):
             if sure and route is not Route.HOLD and tenant not in self._held:
                 return
             if left_s <= 0:
-                why = "is moving" if sure else "may be moving: nobody answers about it"
+                why = "is moving" if sure else "may be moving: the tenant router does not answer"
                 raise DeadlineExceeded(f"tenant {tenant!r} {why}, for {timeout_s:g} s")
             self._changed.wait(min(left_s, SYNC_EVERY_S))
 

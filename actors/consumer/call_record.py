@@ -63,10 +63,10 @@ class RecordSlot:
     """Where one thread notes what it works on. `words[at]` is the first offset; EMPTY means
     nothing."""
 
-    __slots__ = ("_hand", "at", "index", "words")
+    __slots__ = ("_record", "at", "index", "words")
 
-    def __init__(self, hand: CallRecord, index: int, words: Any) -> None:
-        self._hand = hand
+    def __init__(self, record: CallRecord, index: int, words: Any) -> None:
+        self._record = record
         self.index = index
         self.words = words
         self.at = HEAD_WORDS + index * SLOT_WORDS + FIRST
@@ -85,15 +85,15 @@ class RecordSlot:
         base = self.at - FIRST
         self.words[base + END] = 0 if end == first + 1 else end
         if suspect is not None and suspect.isolated:
-            return self._hand.enter_alone(self, first, suspect, stopping)
+            return self._record.enter_alone(self, first, suspect, stopping)
         self.words[self.at] = first
-        return not self._hand.closed or self._hand.wait_open(self, first, stopping)
+        return not self._record.closed or self._record.wait_open(self, first, stopping)
 
     def end(self) -> None:
         """The call is over."""
         self.words[self.at] = EMPTY
-        if self._hand.closed:
-            self._hand.leave(self)
+        if self._record.closed:
+            self._record.leave(self)
 
 
 class CallRecord:

@@ -29,13 +29,13 @@ from pxrs_ray.actors.consumer.dead_letter_sender import DeadLetters
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
-from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
+from pxrs_ray.actors.consumer.quarantine_log import OwnQuarantines
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.consumer.warm_up import open_ways
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.actors.consumer.worker_pool import WorkerPool
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import who_reacts
 from pxrs_ray.config.scheduling import course_for, retry_rules
@@ -96,12 +96,14 @@ class Consumer:
         self._handler.check_fits(self._config, group.group)
         if spec.group.source is not None:
             self._handler.check_first(refuse_unsound_records)
-        if not self._config.consumer_per_partition:
+        mode = self._config.processing
+        if isinstance(mode, Ordered) and not mode.consumer_per_partition:
             self._handler.one_at_a_time()
         keep_what_is_loaded()
         self.in_hand = CallRecord()
         self._supervisor = Supervisor(spec.actor)
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
+        self._quarantines = OwnQuarantines()
         self._given_up: deque[GivenUp] = deque(maxlen=GIVEN_UP_KEPT)
         self._given_up_count = 0
         self._letters = DeadLetters(spec.group)
@@ -239,7 +241,7 @@ class Consumer:
         """Put a worker on the partition; an older one may still be ending its last message."""
         self._workers.begin(grant)
 
-    def _desk(self, grant: Grant) -> DeliveryContext:
+    def _shared(self, grant: Grant) -> DeliveryContext:
         runtime = self._live()
         held = partial(runtime.holds, runtime.session, grant.partition, grant.epoch)
         return DeliveryContext(
@@ -255,19 +257,21 @@ class Consumer:
         )
 
     def _context(self, grant: Grant) -> Context:
-        return context_at(self._desk(grant), grant.checkpoint)
+        return context_at(self._shared(grant), grant.checkpoint)
 
     def _worker(self, grant: Grant, before: Worker | None) -> Worker:
-        config, handler, desk = self._config, self._handler, self._desk(grant)
+        config, handler, shared = self._config, self._handler, self._shared(grant)
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
         dense = self._spec.group.source is None
         scheduler = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
         if scheduler is None:
-            return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, before)
+            return SequentialWorker(
+                grant, shared, handler, retry_rules(config), self, config, before
+            )
         aside = None
         if config.failure_policy == "quarantine":
-            aside = QuarantineLog.of_owner(self._spec.group, grant.partition, grant.epoch)
-        return ParallelWorker(grant, desk, handler, scheduler, self, config, before, aside)
+            aside = self._quarantines.of(self._spec.group, grant.partition, grant.epoch)
+        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""

@@ -5,27 +5,25 @@ or not next. When the set of reads changes, the waiting poll is abandoned and a 
 once; the buffer ends the older one. Nothing is read, nor handed on, when the lease is over. A
 buffer that is away is asked again, with growing pauses. A partition that cannot be read (a broken
 disk, no descriptors left, an invalid frame) pauses alone, and reports why; all others are read on.
+What "away" means is told by `call_failure`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ray.exceptions import RayError, RayTaskError
-
-from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer.fetch_client import FetchClient
-from pxrs_ray.actors.cluster import gcs
-from pxrs_ray.actors.cluster.coordinator_client import answer_of
+from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
+from pxrs_ray.actors.buffer.buffer_clients import find_buffer_on_loop
+from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
 from pxrs_ray.actors.consumer.fetch_backoff import FetchBackoff
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.batch import batches
 from pxrs_ray.data.protocol import Fetched, Refused
-from pxrs_ray.errors import BufferAway, DeadlineExceeded, Fenced, LeaseOver, OffsetOutOfRange
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, Fenced, OffsetOutOfRange
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.supervision.supervisor import contained
 
@@ -53,7 +51,7 @@ class Fetcher:
         self._runtime = runtime
         self._spec = runtime.spec
         self._hooks = hooks
-        self._buffers: dict[int, FetchClient] = {}
+        self._buffers: dict[int, BufferClient] = {}
         self._handles: dict[int, Any] = {}
         self._wakes = [asyncio.Event() for _ in range(runtime.spec.buffers)]
         self._resting = FetchBackoff(self._wake_later)
@@ -68,24 +66,23 @@ class Fetcher:
     def _wake_later(self, pause_s: float) -> None:
         asyncio.get_running_loop().call_later(pause_s, self.wake)
 
-    async def _buffer(self, index: int) -> FetchClient:
+    async def _buffer(self, index: int) -> BufferClient:
         if index not in self._buffers:
             try:
-                handle = await gcs.find(names.buffer(self._spec.topology, index), FIND_S)
-            except ValueError as error:  # nobody has the name now
-                raise BufferAway(str(error)) from None
+                handle = await find_buffer_on_loop(self._spec.topology, index, FIND_S)
             except DeadlineExceeded as error:  # nobody knows: the one that was known may live
                 handle = self._handles.get(index)
                 if handle is None:
                     raise BufferAway(str(error)) from None
             self._handles[index] = handle
-            self._buffers[index] = FetchClient(handle)
+            loop = asyncio.get_running_loop()
+            self._buffers[index] = BufferClient(handle, loop, sockets=True)
         return self._buffers[index]
 
     def _forget(self, index: int) -> None:
-        fetching = self._buffers.pop(index, None)
-        if fetching is not None:
-            fetching.close()
+        client = self._buffers.pop(index, None)
+        if client is not None:
+            client.close()
 
     async def loop(self, index: int) -> None:
         """Read from one buffer for as long as the member lives."""
@@ -109,7 +106,9 @@ class Fetcher:
                 continue
             try:
                 fetched = await self._fetch_what_can_be(index, positions, wake)
-            except (RayError, BufferAway, LeaseOver) as error:
+            except Exception as error:
+                if failure_of(error) is not CallFailure.AWAY:
+                    raise
                 logger.info("buffer %d is away: %s", index, error)
                 self._forget(index)
                 await asyncio.sleep(backoff.failed())
@@ -121,7 +120,7 @@ class Fetcher:
 
     def _positions(self, index: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
         most = 2 * self._runtime.spec.config.pull_bytes_max
-        wanted = self._runtime.session.to_fetch(self._hooks.queued_bytes, most)
+        wanted = self._runtime.session.to_fetch(most)
         mine = {p: at for p, at in wanted.items() if p % self._spec.buffers == index}
         return self._resting.awake(mine)
 
@@ -131,9 +130,9 @@ class Fetcher:
         """Read all; when that fails, each alone, and let those rest that fail."""
         try:
             return await self._fetch(index, positions, wake, FETCH_WAIT_MS)
-        except (RayError, BufferAway, LeaseOver):
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is of one of them
+        except Exception as error:  # whatever it is, it is of one of them
+            if failure_of(error) is CallFailure.AWAY:
+                raise
             if len(positions) == 1:
                 self._cannot_read(next(iter(positions)), error)
                 return None
@@ -141,9 +140,9 @@ class Fetcher:
         for partition, at in positions.items():
             try:
                 found += await self._fetch(index, {partition: at}, asyncio.Event(), 0) or []
-            except (RayError, BufferAway, LeaseOver):
-                raise
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
+                if failure_of(error) is CallFailure.AWAY:
+                    raise
                 self._cannot_read(partition, error)
         return found
 
@@ -229,15 +228,12 @@ class Fetcher:
         if isinstance(refused.error, OffsetOutOfRange) and start is not None and offset < start:
             self._skip(partition, epoch, offset, start)
             return
-        if isinstance(refused.error, LeaseOver):
+        if failure_of(refused.error) is CallFailure.AWAY:
             # Asked again, it waits for its lease as a long poll waits for messages.
             logger.info("partition %d is not served now: %s", partition, refused.error)
             return
         self._cannot_read(partition, refused.error)
 
 
-async def _result(coming: Awaitable[list[Fetched | Refused]]) -> list[Fetched | Refused]:
-    try:
-        return await coming
-    except RayTaskError as error:
-        raise answer_of(error) from None
+async def _result(coming: BufferReply[list[Fetched | Refused]]) -> list[Fetched | Refused]:
+    return await coming

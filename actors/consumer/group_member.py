@@ -63,7 +63,7 @@ class GroupMember:
         hooks: MemberCallbacks,
     ) -> None:
         self.spec = spec
-        self.session = ConsumerSession(member, incarnation)
+        self.session = ConsumerSession(member, incarnation, hooks)
         self.failed: BaseException | None = None
         self._token = token
         self._hooks = hooks
@@ -254,7 +254,7 @@ class GroupMember:
                 self.failed = error
                 self.ended.set()
                 return
-            self.session = ConsumerSession(lost.member, incarnation)
+            self.session = ConsumerSession(lost.member, incarnation, self._hooks)
             self.name = f"{self.spec.group}/{lost.member}/{incarnation}"
             self._hooks.rejoined(incarnation)
             if assignment is not None:
@@ -281,28 +281,14 @@ class GroupMember:
 
     def stopped(self, partition: PartitionId, epoch: Epoch) -> None:
         """The work on a partition is over: nothing of it is in flight."""
-        self._note_progress()
         self.session.stopped(partition, epoch)
         self._release_wake.set()
 
     def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
         """How to begin a partition anew whose worker is gone; None when that is not ours to do."""
-        self._note_progress()
         grant = self.session.begin_again(partition, epoch)
         self.reading.wake([partition])
         return grant
-
-    def _note_progress(self) -> None:
-        for partition, held in list(self.session.holdings.items()):
-            done = self._hooks.progress(partition, held.epoch)
-            if done is not None:
-                self.session.processed(
-                    partition,
-                    held.epoch,
-                    done.checkpoint,
-                    attempts=done.attempts,
-                    detail=done.detail,
-                )
 
     async def _commit_loop(self) -> None:
         while not self.ended.is_set():
@@ -323,7 +309,6 @@ class GroupMember:
 
     async def _commit(self) -> None:
         """Commit what is done; waits for as long as the coordinator is away, or the lease over."""
-        self._note_progress()
         session = self.session
         rows = session.to_commit()
         if not rows:

@@ -98,10 +98,10 @@ class Handler:
 
     def check_fits(self, config: GroupConfig, group: str) -> None:
         """Raise HandlerError for options of a group that this handler cannot serve."""
-        if self.wants_batch and (config.by_pack or config.by_lane):
+        if self.wants_batch and config.processing.mode != "ordered":
             raise HandlerError(
-                f"handler {self.name} takes batches, and the options of group {group} need one "
-                "that takes single messages"
+                f"handler {self.name} takes batches, and the processing mode of group {group}, "
+                f"{config.processing.mode!r}, needs one that takes single messages"
             )
 
     def check_first(self, check: Callable[[Any], None]) -> None:

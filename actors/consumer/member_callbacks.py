@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pxrs_ray.consumer.session import WorkProgress
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Grant, Incarnation, Offset, PartitionId
-from pxrs_ray.processing.scheduler import Standing
 
 
-class MemberCallbacks(Protocol):
+class MemberCallbacks(WorkProgress, Protocol):
     """Called by `GroupMember` on the event loop; nothing here may block."""
 
     def started(self, grant: Grant) -> None:
@@ -32,12 +32,6 @@ class MemberCallbacks(Protocol):
 
     def dropped(self, partition: PartitionId) -> None:
         """The partition is lost: nothing that is still done for it will count."""
-
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
-        """How far the work is."""
-
-    def queued_bytes(self, partition: PartitionId) -> int:
-        """How much waits to be worked on."""
 
     def rejoined(self, incarnation: Incarnation) -> None:
         """The member goes on as this incarnation."""

@@ -23,7 +23,13 @@ from pxrs_ray.actors.consumer.redrive import Redriver
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.scheduling import item_of, retry_rules
+from pxrs_ray.config.scheduling import (
+    calls_at_once,
+    handler_timeout_ms,
+    item_of,
+    retry_rules,
+    tenant_header,
+)
 from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext, context_at
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import HandlerTimeout, PxrsError
@@ -50,7 +56,7 @@ class ParallelWorker(Worker):
     def __init__(
         self,
         grant: Grant,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         handler: Handler,
         scheduler: WorkScheduler,
         callbacks: WorkerCallbacks,
@@ -58,13 +64,12 @@ class ParallelWorker(Worker):
         before: Worker | None,
         quarantine: QuarantineLog | None = None,
     ) -> None:
-        super().__init__(grant, desk, handler, callbacks, config, before)
+        super().__init__(grant, shared, handler, callbacks, config, before)
         self._scheduler = scheduler
         self._sought = grant.sought
         self._config = config
-        fair = config.by_pack or config.fair_tenants or config.tenant_weights
-        self._tenant_header = config.tenant_header if fair else None
-        self._slots = config.calls_max
+        self._tenant_header = tenant_header(config.processing)
+        self._slots = calls_at_once(config.processing)
         self._pool = ThreadPool(f"pxrs-call-{self.partition}", 2 * self._slots + 1)
         self._redriver = None
         if quarantine is not None:
@@ -116,7 +121,7 @@ class ParallelWorker(Worker):
     ) -> DeliveryContext:
         """A fenced sink knows what is re-driven by its place in the quarantine, key by key."""
         mark = "-" if key is None else hashlib.blake2b(key, digest_size=12).hexdigest()
-        return replace(self._desk, attempt=attempt, sink=(f"{queue}#{mark}", position))
+        return replace(self._shared, attempt=attempt, sink=(f"{queue}#{mark}", position))
 
     def _unpark(self, key: bytes | None) -> bool:
         assert isinstance(self._scheduler, KeyLanes)
@@ -248,12 +253,12 @@ class ParallelWorker(Worker):
             self.failed = Failure(self._context(task), text, FailurePolicy.STOP)
 
     def _fail(self, item: Item) -> None:
-        context = replace(context_at(self._desk, item.offset), attempt=item.attempts)
+        context = replace(context_at(self._shared, item.offset), attempt=item.attempts)
         self.failed = Failure(context, item.error, FailurePolicy.STOP)
         logger.error("%s failed for good: %s", context, item.error)
 
     def _context(self, task: Task) -> Context:
-        return replace(context_at(self._desk, task.item.offset), attempt=task.attempt)
+        return replace(context_at(self._shared, task.item.offset), attempt=task.attempt)
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -312,7 +317,7 @@ class ParallelWorker(Worker):
             self._call(task, self._calling(task), slot)
 
     def _delivery(self, task: Task) -> Delivery:
-        return Delivery(task.item.message, replace(self._desk, attempt=task.attempt))
+        return Delivery(task.item.message, replace(self._shared, attempt=task.attempt))
 
     def _calling(self, task: Task) -> Callable[[], object]:
         return partial(self._handler.call, self._delivery(task))
@@ -354,7 +359,7 @@ class ParallelWorker(Worker):
             return
         if timed:
             with self._wake:
-                task.due_ms = monotonic_ms() + (self._config.handler_timeout_ms or 0)
+                task.due_ms = monotonic_ms() + (handler_timeout_ms(self._config.processing) or 0)
                 self._wake.notify_all()
         self._slots_free.append(slot)
         self._begin_or_fail(task)

@@ -90,3 +90,22 @@ class QuarantineLog:
     def note(self, kind: Record, key: bytes | None, **values: object) -> None:
         """Append one record about `key` that carries no message."""
         self.append([Message(self.partition, -1, key, b"", wall_ms(), headers_of(kind, **values))])
+
+
+class OwnQuarantines:
+    """The quarantines of the partitions that one consumer owns: one object for each epoch.
+
+    A log numbers its records within an epoch. A worker that begins again in the same epoch (for
+    other options, after a fault) must go on with the same object: numbered from 0 again, its
+    records would be refused, or taken for repeats and lost.
+    """
+
+    def __init__(self) -> None:
+        self._logs: dict[PartitionId, QuarantineLog] = {}
+
+    def of(self, spec: GroupSpec, partition: PartitionId, epoch: Epoch) -> QuarantineLog:
+        """As the owner of the partition under `epoch`."""
+        found = self._logs.get(partition)
+        if found is None or found.epoch != epoch:
+            found = self._logs[partition] = QuarantineLog.of_owner(spec, partition, epoch)
+        return found

@@ -31,7 +31,7 @@ PAUSE_S = 0.01
 # After a fault (a buffer that is away, a full disk): what an operator asked for is not forgotten.
 AGAIN_S = 1.0
 
-DeskFor = Callable[[bytes | None, int, Offset], DeliveryContext]
+SharedFor = Callable[[bytes | None, int, Offset], DeliveryContext]
 
 
 class Redriver:
@@ -42,7 +42,7 @@ class Redriver:
         log: QuarantineLog,
         handler: Handler,
         rules: RetryRules,
-        desk_for: DeskFor,
+        shared_for: SharedFor,
         unpark: Callable[[bytes | None], bool],
         stopping: threading.Event,
         slot: RecordSlot,
@@ -51,7 +51,7 @@ class Redriver:
         self._log = log
         self._handler = handler
         self._rules = rules
-        self._desk_for = desk_for
+        self._shared_for = shared_for
         self._unpark = unpark
         self._stopping = stopping
         self._slot = slot
@@ -166,17 +166,17 @@ class Redriver:
             if not self._may_begin(self._stopping):
                 return False
             attempt = entry.attempts + failed + 1
-            desk = self._desk_for(key, attempt, entry.position)
+            shared = self._shared_for(key, attempt, entry.position)
             if not self._slot.begin(entry.position, entry.position + 1, self._stopping):
                 return False
             try:
-                self._handler.call(Delivery(message, desk))
+                self._handler.call(Delivery(message, shared))
             except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
                 leave_if_child(error)
-                if isinstance(error, NotHeld) or not desk.title():
+                if isinstance(error, NotHeld) or not shared.title():
                     continue
                 failed += 1
-                logger.warning("%s, re-driven: %s", context_at(desk, message.offset), told(error))
+                logger.warning("%s, re-driven: %s", context_at(shared, message.offset), told(error))
                 verdict = after_failure(self._rules, failed)
                 if isinstance(verdict, RetryAfter):
                     self._stopping.wait(verdict.delay_ms / 1_000)

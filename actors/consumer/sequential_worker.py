@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.consumer.delivery import (
     DeliveredBatch,
     Delivery,
@@ -45,7 +45,7 @@ class SequentialWorker(Worker):
     def __init__(
         self,
         grant: Grant,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         handler: Handler,
         rules: RetryRules,
         callbacks: WorkerCallbacks,
@@ -54,7 +54,7 @@ class SequentialWorker(Worker):
     ) -> None:
         self.next_offset: Offset = grant.checkpoint
         self._kick_at = grant.checkpoint + config.commit_records
-        super().__init__(grant, desk, handler, callbacks, config, before)
+        super().__init__(grant, shared, handler, callbacks, config, before)
         _, self._failing, self._suspicion = decode_detail(grant.checkpoint, grant.detail)
         self.attempts = self._failing.pop(grant.checkpoint, grant.attempts)
         # Behind this offset nothing is known of any message.
@@ -62,7 +62,9 @@ class SequentialWorker(Worker):
         self._slot = callbacks.in_hand.slot(grant.partition, grant.epoch)
         self._began_s = time.monotonic()
         self._rules = rules
-        self._commit_mode = config.commit_mode
+        mode = config.processing
+        assert isinstance(mode, Ordered), "the other modes have schedulers"
+        self._commit_mode = mode.commit_mode
 
     def configure(self, config: GroupConfig) -> None:
         """As any worker; where less may stay uncommitted, that holds from here on."""
@@ -133,8 +135,8 @@ class SequentialWorker(Worker):
 
     def _work_part(self, part: Batch) -> bool:
         if part.base_offset < self._known_end and len(part) == 1:
-            return self._deliver_known(DeliveredBatch(part, self._desk), part)
-        return self._deliver(DeliveredBatch(part, self._desk), part)
+            return self._deliver_known(DeliveredBatch(part, self._shared), part)
+        return self._deliver(DeliveredBatch(part, self._shared), part)
 
     def _work_one_by_one(self, batch: Batch) -> bool:
         call, stopping, may_begin = self._handler.call, self._stopping, self._callbacks.may_begin
@@ -144,7 +146,7 @@ class SequentialWorker(Worker):
             self._callbacks.in_hand,
         )
         words, at, known_end = slot.words, slot.at, self._known_end
-        for message in deliveries(batch, self._desk):
+        for message in deliveries(batch, self._shared):
             if not may_begin(stopping):
                 return False
             if message.offset < known_end:
@@ -213,7 +215,7 @@ class SequentialWorker(Worker):
             may_begin = self._callbacks.may_begin
             if not may_begin(self._stopping):
                 return False
-            self._desk.attempt = self.attempts + 1
+            self._shared.attempt = self.attempts + 1
             begun = self._slot.begin(first, end, self._stopping, suspect)
             if not (begun and may_begin(self._stopping)):
                 return False
@@ -223,7 +225,7 @@ class SequentialWorker(Worker):
                 error = raised
             else:
                 self.attempts = 0
-                self._desk.attempt = 1
+                self._shared.attempt = 1
                 return True
             finally:
                 self._slot.end()
@@ -236,7 +238,7 @@ class SequentialWorker(Worker):
         """Count a failure and do what follows; attempts are 0 again when it has been dealt with."""
         leave_if_child(error)
         self.attempts += 1
-        context = context_at(self._desk, messages.base_offset)
+        context = context_at(self._shared, messages.base_offset)
         verdict = after_failure(self._rules, self.attempts)
         if isinstance(verdict, RetryAfter):
             logger.warning("%s failed, again in %d ms: %s", context, verdict.delay_ms, told(error))
@@ -246,7 +248,7 @@ class SequentialWorker(Worker):
 
     def _give_up(self, error: str, verdict: FailurePolicy, messages: Batch) -> bool:
         """Do what the policy says with what is not tried again; False: the worker must end."""
-        context = replace(context_at(self._desk, messages.base_offset), attempt=self.attempts)
+        context = replace(context_at(self._shared, messages.base_offset), attempt=self.attempts)
         failure = Failure(context, error, verdict)
         logger.error("%s failed for good (%s): %s", context, verdict.value, error)
         if verdict is FailurePolicy.STOP:
@@ -256,7 +258,7 @@ class SequentialWorker(Worker):
         if not self._kept(failure, messages):
             return False
         self.attempts = 0
-        self._desk.attempt = 1
+        self._shared.attempt = 1
         return True
 
     def _kept(self, failure: Failure, messages: Batch) -> bool:

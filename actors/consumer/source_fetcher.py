@@ -94,7 +94,7 @@ class SourceFetcher:
 
     def _positions(self) -> dict[PartitionId, tuple[Epoch, Offset]]:
         most = 2 * self._runtime.spec.config.pull_bytes_max
-        return self._runtime.session.to_fetch(self._hooks.queued_bytes, most)
+        return self._runtime.session.to_fetch(most)
 
     def _offer(
         self,

@@ -14,6 +14,8 @@ from typing import Any
 from ray.exceptions import RayError
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.buffer.buffer_client import BufferClient
+from pxrs_ray.actors.buffer.buffer_clients import find_buffer_on_loop
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.supervision.supervisor import beside
@@ -23,11 +25,12 @@ OPEN_WAIT_S = 1.0
 
 async def open_ways(topology: str, buffers: int) -> None:
     """Call the coordinator and every buffer once; one that is away is not waited for."""
-    calls = []
+    calls: list[Awaitable[Any]] = []
     for index in range(buffers):
-        with suppress(PxrsError, ValueError):
-            buffer = await gcs.find(names.buffer(topology, index), OPEN_WAIT_S)
-            calls.append(buffer.ping.remote())
+        with suppress(PxrsError):
+            calls.append(
+                BufferClient(await find_buffer_on_loop(topology, index, OPEN_WAIT_S)).ping()
+            )
     with suppress(PxrsError, ValueError):
         coordinator = await gcs.find(names.coordinator(topology), OPEN_WAIT_S)
         calls.append(coordinator.alive.remote())

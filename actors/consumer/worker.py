@@ -81,7 +81,7 @@ class Worker(ABC):
     def __init__(
         self,
         grant: Grant,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         handler: Handler,
         callbacks: WorkerCallbacks,
         config: GroupConfig,
@@ -97,7 +97,7 @@ class Worker(ABC):
         self.fault: Failure | None = None
         self.told_to_stop = False
         self._at_work_s = float("inf")
-        self._desk = desk
+        self._shared = shared
         self._handler = handler
         self._callbacks = callbacks
         self.configure(config)
@@ -106,7 +106,7 @@ class Worker(ABC):
         self._batches: deque[tuple[Batch | Offset, int]] = deque()
         self._wake = threading.Condition()
         self._stopping = threading.Event()
-        self._thread = Supervisor(str(context_at(desk, self.checkpoint))).thread(
+        self._thread = Supervisor(str(context_at(shared, self.checkpoint))).thread(
             f"pxrs-partition-{self.partition}", self._run
         )
 
@@ -203,14 +203,14 @@ class Worker(ABC):
     def _is_void(self, error: BaseException) -> bool:
         """Whether a call ended so because our time was over, whatever is wrong with the message."""
         leave_if_child(error)
-        return isinstance(error, NotHeld) or not self._desk.title()
+        return isinstance(error, NotHeld) or not self._shared.title()
 
     def _where(self) -> Context:
         """How far it has come, as far as that can be told."""
         try:
-            return context_at(self._desk, self.standing().checkpoint)
+            return context_at(self._shared, self.standing().checkpoint)
         except Exception:  # noqa: BLE001 - this tells of a fault, which may be in the standing
-            return context_at(self._desk, self.checkpoint)
+            return context_at(self._shared, self.checkpoint)
 
     def _note_waiting(self, failure: Failure, error: BaseException) -> None:
         """What was given up cannot be stored now; that is logged, and tried again."""

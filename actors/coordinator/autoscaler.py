@@ -57,8 +57,8 @@ class Autoscaler:
     async def _loop(self) -> None:
         while True:
             await asyncio.sleep(LOOK_PAUSE_S)
-            scaler, crew = self._scaler, self._replica_set.crew
-            if scaler is None or crew is None:
+            scaler, supervisor = self._scaler, self._replica_set.supervisor
+            if scaler is None or supervisor is None:
                 continue
             try:
                 await self._look(scaler)

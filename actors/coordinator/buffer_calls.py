@@ -9,40 +9,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
-from pxrs_ray.actors.cluster.ray_errors import is_away
+from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
 from pxrs_ray.actors.coordinator.buffer_slots import BufferSlots
-from pxrs_ray.errors import BufferAway, DeadlineExceeded
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, SlotWaits
 from pxrs_ray.model import PartitionId
-from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.supervision.supervisor import within
+
+T = TypeVar("T")
 
 CALL_WAIT_S = 30.0
 PING_WAIT_S = 5.0
-TOLD_CHARS = 300
 
 
 class BufferCalls(BufferSlots):
     """See the rules at the head of this file."""
 
-    async def _all(self, method: str, *arguments: object, again: bool = False) -> list[Any]:
-        """Call a method of every buffer; raises when one does not answer, after all have tried.
+    async def _all(
+        self, call: Callable[[BufferClient], BufferReply[T]], again: bool = False
+    ) -> list[T]:
+        """Call every buffer; raises when one does not answer, after all have tried.
 
         With `again` those that failed are looked at anew, as when they had started anew.
         """
-        calls = (self._call(index, method, *arguments) for index in range(self.count))
+        calls = (self._ask(index, call) for index in range(self.count))
         answers = await asyncio.gather(*calls, return_exceptions=True)
         failed = {i: each for i, each in enumerate(answers) if isinstance(each, BaseException)}
         for index in failed if again else ():
             self._incarnations.pop(index, None)
         for error in failed.values():
             raise error
-        return list(answers)
+        return [each for each in answers if not isinstance(each, BaseException)]
 
     async def _of_met(
-        self, call: Callable[[int], Awaitable[Any]], *, of_all: bool = False
-    ) -> dict[int, Any]:
+        self, call: Callable[[int], Awaitable[T]], *, of_all: bool = False
+    ) -> dict[int, T]:
         """What each buffer that is there answers to a call.
 
         Who goes away meanwhile is met anew when it is back, as one that was away before, and is
@@ -51,7 +52,7 @@ class BufferCalls(BufferSlots):
         """
         there = self.met()
         answers = await asyncio.gather(*map(call, there), return_exceptions=True)
-        found: dict[int, Any] = {}
+        found: dict[int, T] = {}
         for index, answer in zip(there, answers, strict=True):
             if isinstance(answer, BufferAway) and not of_all:
                 self._incarnations.pop(index, None)
@@ -69,25 +70,24 @@ class BufferCalls(BufferSlots):
             split.setdefault(partition % self.count, {})[partition] = value
         return list(split.items())
 
-    async def _call(
-        self, index: int, method: str, *arguments: object, timeout_s: float | None = None
-    ) -> Any:
-        """Call a method of a buffer.
+    async def _ask(
+        self,
+        index: int,
+        call: Callable[[BufferClient], BufferReply[T]],
+        timeout_s: float | None = None,
+    ) -> T:
+        """The answer of a buffer.
 
         Raises what it raises, BufferAway when it is not there, DeadlineExceeded when it is silent.
         """
-        timeout_s = CALL_WAIT_S if timeout_s is None else timeout_s
+        client = self.client(index)
         try:
-            reference = getattr(self._handle(index), method).remote(*arguments)
-            return await within(timeout_s, reference)
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"buffer {index} of {self._topology} did not answer {method} in {timeout_s:g} s"
-            ) from None
-        except Exception as error:
-            if not is_away(error):
-                raise
+            return await call(client).within(CALL_WAIT_S if timeout_s is None else timeout_s)
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded(f"buffer {index} of {self._topology}: {error}") from error
+        except SlotWaits:
+            raise
+        except BufferAway as error:
             raise BufferAway(
-                f"{self.told(index)} is away, and is started anew by itself: try again "
-                f"({told(error, TOLD_CHARS)})"
-            ) from error
+                f"{self.told(index)} is away, and is started anew by itself: try again ({error})"
+            ) from error.__cause__ or error

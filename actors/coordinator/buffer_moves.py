@@ -111,10 +111,11 @@ class BufferMoves:
             copied = await self._rounds(slot, arrival)
         source, began_ms = self._pool.hold(slot), monotonic_ms()
         try:
-            await _answer(source.close.remote(), STOP_WAIT_S, "closing its logs")
+            await _answer(source.stop(), STOP_WAIT_S, "closing its logs")
             if arrival is not None:
-                copied += await _answer(arrival.round.remote(source, True), ROUND_WAIT_S, "copying")
-                left = await _answer(source.slot_files.remote(), STOP_WAIT_S, "listing its files")
+                last = arrival.round.remote(source.handle, True)
+                copied += await _answer(last, ROUND_WAIT_S, "copying")
+                left = await _answer(source.slot_files(), STOP_WAIT_S, "listing its files")
                 await _answer(arrival.install.remote(), INSTALL_WAIT_S, "installing the copy")
             home = await asyncio.shield(self._homing.moved(slot, node))
         except BaseException:
@@ -133,7 +134,7 @@ class BufferMoves:
         """Copy while the buffer serves, until little is left, or no less is left each time."""
         copied, last = 0, 0
         for number in range(ROUNDS_MAX):
-            source = self._pool.actor(slot)
+            source = self._pool.client(slot).handle
             taken = await _answer(arrival.round.remote(source, False), ROUND_WAIT_S, "copying")
             copied += taken
             if taken <= LITTLE_BYTES or (number > 1 and taken >= last):

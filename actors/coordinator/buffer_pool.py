@@ -13,6 +13,7 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S
+from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
 from pxrs_ray.actors.coordinator.known_ends import KnownEnds
@@ -71,7 +72,7 @@ class BufferPool(BufferCalls):
     async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
         """Look at a buffer; what it may serve by goes with it."""
         grant = self.grants.grant(index, self.terms[index])
-        info: BufferInfo = await self._call(index, "ping", grant, timeout_s=timeout_s)
+        info = await self._ask(index, lambda to: to.ping(grant), timeout_s)
         self.grants.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
         self.known_ends.heard(info.ends)
         self._note(info)
@@ -120,7 +121,7 @@ class BufferPool(BufferCalls):
         """Sync and close every log."""
         self.stop_watching()
         await asyncio.gather(
-            *(self._call(index, "close") for index in range(self.count)), return_exceptions=True
+            *(self._ask(i, BufferClient.stop) for i in range(self.count)), return_exceptions=True
         )
 
     def actor_names(self) -> list[str]:
@@ -161,7 +162,7 @@ class BufferPool(BufferCalls):
             self._external.add(spec.queue)
             return
         try:
-            await self._call(index, "open", spec, dict(ends), make)
+            await self._ask(index, lambda to: to.open(spec, dict(ends), make))
         except BaseException as error:
             # The buffer is looked at anew: all its queues are opened then, this one too.
             self._incarnations.pop(index, None)
@@ -178,7 +179,7 @@ class BufferPool(BufferCalls):
         if queue in self._external:
             return {}
         answers = await asyncio.gather(
-            *(self._call(i, "ends", queue, timeout_s=timeout_s) for i in range(self.count)),
+            *(self._ask(i, lambda to: to.ends(queue), timeout_s) for i in range(self.count)),
             return_exceptions=True,
         )
         found: dict[PartitionId, LogEnds] = {}
@@ -191,7 +192,8 @@ class BufferPool(BufferCalls):
         """The first offset of each partition that is not older than `timestamp_ms`."""
         found: dict[PartitionId, Offset] = {}
         for index in range(self.count):
-            found.update(await self._call(index, "offset_at", queue, timestamp_ms))
+            mine = await self._ask(index, lambda to: to.offset_at(queue, timestamp_ms))
+            found.update(mine)
         return found
 
     async def ages(
@@ -203,7 +205,9 @@ class BufferPool(BufferCalls):
         """The timestamp of the message at each offset; what cannot be asked now is missing."""
         answers = await asyncio.gather(
             *(
-                self._call(index, "timestamps", queue, mine, timeout_s=timeout_s)
+                self._ask(
+                    index, partial(BufferClient.timestamps, queue=queue, offsets=mine), timeout_s
+                )
                 for index, mine in self._by_buffer(offsets)
             ),
             return_exceptions=True,
@@ -217,7 +221,7 @@ class BufferPool(BufferCalls):
     async def stats(self, timeout_s: float = PING_WAIT_S) -> dict[int, BufferStats]:
         """What each buffer has done and holds; those that cannot be asked now are missing."""
         answers = await asyncio.gather(
-            *(self._call(i, "stats", timeout_s=timeout_s) for i in range(self.count)),
+            *(self._ask(i, BufferClient.stats, timeout_s) for i in range(self.count)),
             return_exceptions=True,
         )
         return {i: found for i, found in enumerate(answers) if isinstance(found, BufferStats)}
@@ -228,7 +232,7 @@ class BufferPool(BufferCalls):
             return
         for index, mine in self._by_buffer(epochs):
             if index in self._handles:  # who comes back is told then
-                self._handles[index].fence.remote(queue, group, mine)
+                self.client(index).fence(queue, group, mine)
 
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
@@ -241,7 +245,10 @@ class BufferPool(BufferCalls):
         there = {index for index in self.hosted() if index not in self._away}
         await asyncio.gather(
             *(
-                self._call(index, "passed", queue, group, mine)
+                self._ask(
+                    index,
+                    partial(BufferClient.passed, queue=queue, group=group, checkpoints=mine),
+                )
                 for index, mine in self._by_buffer(checkpoints)
                 if index in there
             )
@@ -257,7 +264,7 @@ class BufferPool(BufferCalls):
         """Tell one buffer that came back how far a group has come."""
         mine = self.of_buffer(index, checkpoints)
         if mine and queue not in self._external:
-            await self._call(index, "passed", queue, group, mine)
+            await self._ask(index, lambda to: to.passed(queue, group, mine))
 
     async def fences(
         self, queue: str, group: str, *, of_all_met: bool = False
@@ -270,7 +277,7 @@ class BufferPool(BufferCalls):
         found: dict[PartitionId, Epoch] = {}
         if queue not in self._external:
             answers = await self._of_met(
-                lambda i: self._call(i, "fences", queue, group), of_all=of_all_met
+                lambda i: self._ask(i, lambda to: to.fences(queue, group)), of_all=of_all_met
             )
             for answer in answers.values():
                 found.update(answer)
@@ -281,8 +288,7 @@ class BufferPool(BufferCalls):
 
         Those that come back are asked then.
         """
-        known: dict[int, Identity]
-        known = await self._of_met(lambda i: self._call(i, "belong", claim, adopt))
+        known = await self._of_met(lambda i: self._ask(i, lambda to: to.belong(claim, adopt)))
         against = {index: noted for index, noted in known.items() if _against(noted, claim)}
         for index in known:
             if adopt or index not in against:
@@ -294,7 +300,7 @@ class BufferPool(BufferCalls):
 
         What is wrong is a problem of it.
         """
-        known = await self._call(index, "belong", claim, adopt)
+        known = await self._ask(index, lambda to: to.belong(claim, adopt))
         self._foreign.discard(index)
         if _against(known, claim) and not adopt:
             self._foreign.add(index)
@@ -307,19 +313,19 @@ class BufferPool(BufferCalls):
         """Let these buffers know what another coordinator is made of."""
         for index in indexes:
             if index in self._handles:
-                self._handles[index].inherit.remote(will)
+                self.client(index).inherit(will)
 
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group. Where one cannot now, its buffer is looked at anew."""
-        await self._all("drop_group", queue, group, again=True)
+        await self._all(lambda to: to.drop_group(queue, group), again=True)
 
     async def forget(self, queues: Sequence[str]) -> None:
         """Delete everything that the buffers keep."""
-        await self._all("forget", queues)
+        await self._all(lambda to: to.forget(queues))
 
     async def drop_queue(self, queue: str) -> None:
         """Delete every log of a queue. Where one cannot be now, its buffer is looked at anew."""
-        await self._all("drop_queue", queue, again=True)
+        await self._all(lambda to: to.drop_queue(queue), again=True)
         self._external.discard(queue)
         self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
 
@@ -338,7 +344,7 @@ class BufferPool(BufferCalls):
             self._away.pop(index, None)
             anew = info.incarnation != self._incarnations.get(index)
             if anew and self._returned is not None and not info.problem:
-                logger.warning("buffer %d of %s is told everything", index, self._topology)
+                logger.warning("buffer %d of %s gets its queues again", index, self._topology)
                 # First, for whatever fails meanwhile has it looked at anew once more.
                 self._incarnations[index] = info.incarnation
                 try:

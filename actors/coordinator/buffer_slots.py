@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.cluster.ray_errors import is_gone
 from pxrs_ray.actors.coordinator.buffer_start import buffer_at_home
 from pxrs_ray.clock import lease_clock_ms
@@ -78,20 +79,16 @@ class BufferSlots(ABC):
         self._held.discard(index)
         self.look_soon(index)
 
-    def actor(self, index: int) -> Any:
-        """The actor of a buffer. Raises SlotWaits when it has none now."""
-        return self._handle(index)
-
-    def hold(self, index: int) -> Any:
-        """Look at a buffer no more and grant it nothing: it is to stop. Answers its actor.
+    def hold(self, index: int) -> BufferClient:
+        """Look at a buffer no more and grant it nothing: it is to stop.
 
         Until it is placed anew, or released. Raises SlotWaits.
         """
-        handle = self._handle(index)
+        client = self.client(index)
         self.grants.forbid(index)
         self._held.add(index)
         self._incarnations.pop(index, None)
-        return handle
+        return client
 
     def forget_actor(self, index: int) -> None:
         """It has stopped for good: another one is to be placed."""
@@ -168,11 +165,12 @@ class BufferSlots(ABC):
         where = self._where.get(index)
         return f"buffer {index}" if where is None else f"buffer {index} ({where})"
 
-    def _handle(self, index: int) -> Any:
+    def client(self, index: int) -> BufferClient:
+        """The buffer of a slot. Raises SlotWaits when it has none now."""
         handle = self._handles.get(index)
         if handle is None:
             raise SlotWaits(f"buffer {index} {self._waits.get(index, 'is being started')}")
-        return handle
+        return BufferClient(handle)
 
     def _let_go(self, index: int) -> None:
         self._handles.pop(index, None)

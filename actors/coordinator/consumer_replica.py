@@ -50,8 +50,15 @@ class ConsumerReplica:
 
     def as_member(self, config: GroupConfig) -> Member:
         """The member as its group should know it; its actor's name is what it will show."""
-        weight, label = config.weight_of(self.member), f"session:{self.actor}"
-        return Member(self.member, self.incarnation, weight, config.grace_ms, (label,))
+        return joining_member(self.member, self.incarnation, self.actor, config)
+
+    def note_end(self) -> None:
+        """Its process is known to have ended; one that fails to start stays failed.
+
+        The core answers a death by a dismissal: that of one that runs is of one that is silent.
+        """
+        if self.state == "running":
+            self.state = "starting"
 
     def count_death(self) -> None:
         """It has died now: count how often it did soon after its start."""
@@ -63,6 +70,19 @@ class ConsumerReplica:
         self.incarnation, self.actor, self.config = spec.incarnation, spec.actor, spec.group.config
         self.state, self.reason, self.born_s = "starting", "", time.monotonic()
         self.pid, self.node = 0, ""
+
+
+def token_label(token: str) -> str:
+    """How the token that a member showed as it joined is kept with it."""
+    return f"session:{token}"
+
+
+def joining_member(
+    member: MemberId, incarnation: Incarnation, token: str, config: GroupConfig
+) -> Member:
+    """A member as its group should know it, whichever way it joins."""
+    weight = config.weight_of(member)
+    return Member(member, incarnation, weight, config.grace_ms, (token_label(token),))
 
 
 async def infos_of(replicas: Iterable[ConsumerReplica]) -> dict[MemberId, ConsumerInfo]:

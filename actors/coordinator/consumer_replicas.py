@@ -2,7 +2,7 @@
 survives a coordinator.
 
 Rules of this file. One change of the consumers at a time. What must survive the coordinator
-(handler, members, their actors, whether the group is paused) is in the document `crew` of the
+(handler, members, their actors, whether the group is paused) is in the document `replicas` of the
 group's registry. The document is saved after each change; a consumer that it does not list is an
 orphan and is killed at the next start.
 """
@@ -56,7 +56,7 @@ class ConsumerReplicas:
         self, spec: GroupSpec, host: GroupRuntime, keep: Callable[[str], Awaitable[object]]
     ) -> None:
         self.spec = spec
-        self.crew: ConsumerSupervisor | None = None
+        self.supervisor: ConsumerSupervisor | None = None
         self.incarnations: dict[MemberId, Incarnation] = {}
         self._host = host
         self._keep = keep
@@ -66,12 +66,12 @@ class ConsumerReplicas:
         self._stale = False
         self._owed: dict[str, frozenset[Effect]] = {}
         self._keeping: asyncio.Task[None] | None = None
-        self._supervisor = Supervisor(f"group {spec.group}")
+        self._loops = Supervisor(f"group {spec.group}")
 
     @property
     def replicas(self) -> Mapping[MemberId, ConsumerReplica]:
         """Every wanted consumer by name."""
-        return self.crew.replicas if self.crew is not None else {}
+        return self.supervisor.replicas if self.supervisor is not None else {}
 
     # --- changing ---------------------------------------------------------------------------------
 
@@ -85,14 +85,14 @@ class ConsumerReplicas:
         async with self._changing:
             self._given_options.update(ray_options)
             spec = replace(self.spec, config=self._with_given(self.spec.config))
-            if self.crew is not None and self.crew.replicas:
-                if self.crew.handler == handler and spec == self.spec:
-                    await self._scale(self.crew, consumers)
+            if self.supervisor is not None and self.supervisor.replicas:
+                if self.supervisor.handler == handler and spec == self.spec:
+                    await self._scale(self.supervisor, consumers)
                     return
-                await self.crew.stop("replaced by another handler")
+                await self.supervisor.stop("replaced by another handler")
             self.spec = spec
-            self.crew = self._new_crew(handler)
-            await self.crew.add(self._new_names(consumers))
+            self.supervisor = self._new_supervisor(handler)
+            await self.supervisor.add(self._new_names(consumers))
 
     async def scale(self, consumers: int) -> None:
         """Have exactly this many consumers; those on draining nodes go first, then those that own
@@ -101,20 +101,20 @@ class ConsumerReplicas:
         async with self._changing:
             await self._scale(self.running(), consumers)
 
-    async def _scale(self, crew: ConsumerSupervisor, consumers: int) -> None:
-        missing = consumers - len(crew.replicas)
+    async def _scale(self, supervisor: ConsumerSupervisor, consumers: int) -> None:
+        missing = consumers - len(supervisor.replicas)
         if missing > 0:
-            await crew.add(self._new_names(missing))
+            await supervisor.add(self._new_names(missing))
         elif missing < 0:
-            await crew.remove(self._least_loaded(-missing), "scaled in")
+            await supervisor.remove(self._least_loaded(-missing), "scaled in")
 
     @answers_for_group(StopGroup)
     async def stop(self) -> None:
         """Drain and end every consumer; the group keeps its checkpoints."""
         async with self._changing:
-            if self.crew is not None:
-                await self.crew.stop("stopped")
-                self.crew = None
+            if self.supervisor is not None:
+                await self.supervisor.stop("stopped")
+                self.supervisor = None
                 await self.save()
 
     @answers_for_group(AddConsumer)
@@ -122,36 +122,37 @@ class ConsumerReplicas:
         """Start one more consumer, by this name."""
         check_member(Member(member or " ", 1))
         async with self._changing:
-            crew = self.running()
-            if member in crew.replicas or member in self._host.core.state.members:
+            supervisor = self.running()
+            if member in supervisor.replicas or member in self._host.core.state.members:
                 raise AlreadyExists(
                     f"{member} is a consumer of {self.spec.group} already: choose another name"
                 )
-            await crew.add([member])
+            await supervisor.add([member])
 
     @answers_for_group(RemoveConsumer)
     async def remove_consumer(self, member: MemberId) -> None:
         """Drain one consumer and end it."""
         async with self._changing:
-            crew = self.running()
-            if member not in crew.replicas:
-                known = sorted(crew.replicas)
+            supervisor = self.running()
+            if member not in supervisor.replicas:
+                known = sorted(supervisor.replicas)
                 raise NotFound(f"no consumer {member!r} in {self.spec.group}; there are {known}")
-            await crew.remove([member], "removed")
+            await supervisor.remove([member], "removed")
 
     @answers_for_group(RestartConsumer)
     async def restart_consumer(self, member: MemberId) -> None:
         """End one consumer's process, and start it anew; returns when it is on its way."""
-        crew = self.running()
-        if member not in crew.replicas:
+        supervisor = self.running()
+        if member not in supervisor.replicas:
             raise NotFound(
-                f"no consumer {member!r} in {self.spec.group}; there are {sorted(crew.replicas)}"
+                f"no consumer {member!r} in {self.spec.group}; there are "
+                f"{sorted(supervisor.replicas)}"
             )
-        await crew.restart(member)
+        await supervisor.restart(member)
 
     def actors(self) -> set[str]:
         """Every actor that belongs to a consumer of now, one that hands over included."""
-        return self.crew.actors() if self.crew is not None else set()
+        return self.supervisor.actors() if self.supervisor is not None else set()
 
     async def leave_nodes(self, nodes: Collection[str]) -> None:
         """Let the consumers on these nodes hand over, and start them anew elsewhere."""
@@ -159,8 +160,8 @@ class ConsumerReplicas:
             return
         async with self._changing:
             gone = [name for name, replica in self.replicas.items() if replica.node in nodes]
-            if self.crew is not None:
-                await self.crew.replace(gone, "its node is drained")
+            if self.supervisor is not None:
+                await self.supervisor.replace(gone, "its node is drained")
 
     async def reconfigure(self, config: GroupConfig) -> None:
         """Take on another configuration: who must react is what its options declare."""
@@ -189,15 +190,15 @@ class ConsumerReplicas:
                     weights={name: config.weight_of(name) for name in members},
                 )
             )
-        crew = self.crew
-        if crew is None:
+        supervisor = self.supervisor
+        if supervisor is None:
             return
-        crew.spec = self.spec
+        supervisor.spec = self.spec
         if who & OF_CONSUMERS:
-            for member in await take_over(crew.replicas.values(), config):
-                await crew.replace([member], "replaced for another configuration")
+            for member in await take_over(supervisor.replicas.values(), config):
+                await supervisor.replace([member], "replaced for another configuration")
         if "consumers" in owed:
-            await self._scale(crew, config.consumers)
+            await self._scale(supervisor, config.consumers)
 
     @answers_for_group(PlanScale)
     async def plan(self, consumers: int) -> Plan:
@@ -220,13 +221,13 @@ class ConsumerReplicas:
 
     def running(self) -> ConsumerSupervisor:
         """Who keeps the consumers. Raises UsageError when the group was not started."""
-        if self.crew is None:
+        if self.supervisor is None:
             raise UsageError(
                 f"group {self.spec.group} has not been started: group.start(handler) comes first"
             )
-        return self.crew
+        return self.supervisor
 
-    def _new_crew(self, handler: HandlerRef) -> ConsumerSupervisor:
+    def _new_supervisor(self, handler: HandlerRef) -> ConsumerSupervisor:
         return ConsumerSupervisor(self.spec, self._host, handler, self.incarnations, self._changed)
 
     def _with_given(self, config: GroupConfig) -> GroupConfig:
@@ -258,7 +259,7 @@ class ConsumerReplicas:
     def _changed(self) -> None:
         self._stale = True
         if self._keeping is None or self._keeping.done():
-            self._keeping = self._supervisor.keep("keeping the crew", self._save_until_kept)
+            self._keeping = self._loops.keep("keeping the replicas", self._save_until_kept)
 
     async def _save_until_kept(self) -> None:
         while self._stale:
@@ -272,7 +273,7 @@ class ConsumerReplicas:
                 self._host.core.settings.paused,
                 self.incarnations,
                 self._given_options,
-                self.crew.handler if self.crew is not None else None,
+                self.supervisor.handler if self.supervisor is not None else None,
                 {
                     replica.member: (replica.incarnation, replica.actor)
                     for replica in self.replicas.values()
@@ -291,30 +292,30 @@ class ConsumerReplicas:
         noted = {actor for _, actor in kept.members.values()}
         topology, group = self.spec.topology, self.spec.group
         end = partial(kill_orphans, topology, group, lambda: noted | self.actors())
-        self._supervisor.keep("ending orphans", end)
+        self._loops.keep("ending orphans", end)
         if kept.handler is None:
             return
         self._given_options = dict(kept.ray_options)
         self.spec = replace(self.spec, config=self._with_given(self.spec.config))
-        self.crew = self._new_crew(kept.handler)
+        self.supervisor = self._new_supervisor(kept.handler)
         for member, (incarnation, actor) in kept.members.items():
             # It may have joined anew since the document was saved.
             newest = max(incarnation, self._host.core.newest_incarnation(member))
-            await self.crew.reattach(ConsumerReplica(member, newest, actor))
+            await self.supervisor.reattach(ConsumerReplica(member, newest, actor))
 
     def let_go(self) -> None:
         """Watch nobody any more; every consumer goes on, and is found by the next start."""
         for replica in self.replicas.values():
             for task in list(replica.tasks):
                 task.cancel()
-        self.crew = None
+        self.supervisor = None
 
     async def close(self, *, graceful: bool) -> None:
         """End every consumer; what is kept stays as it is, for the next start."""
-        if self.crew is not None:
+        if self.supervisor is not None:
             if graceful:
-                await self.crew.stop("the topology shuts down")
-            await self.crew.abandon()
+                await self.supervisor.stop("the topology shuts down")
+            await self.supervisor.abandon()
 
 
 def check_ray_options(options: Mapping[str, Any]) -> None:

@@ -80,7 +80,7 @@ class ConsumerSupervisor:
         self._changed = changed
         self._stopping = False
         self._leaving: list[ConsumerReplica] = []
-        self._supervisor = Supervisor("the crew")
+        self._supervisor = Supervisor("the consumers")
 
     async def add(self, members: Sequence[MemberId]) -> None:
         """Spawn these members; they join together, or as they come when one is slow to start.
@@ -306,6 +306,7 @@ class ConsumerSupervisor:
         await self._gone(replica, f"{cause}: {death}" if death.calls else cause, death)
 
     async def _gone(self, replica: ConsumerReplica, cause: str, death: Death = UNSEEN) -> None:
+        replica.note_end()
         await self._bury(Died(replica.member, replica.incarnation, cause, death))
         if self.replicas.get(replica.member) is replica:
             if death.calls:

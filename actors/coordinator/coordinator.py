@@ -190,6 +190,7 @@ class Coordinator(TopologyDocuments, Questions):
         await self._open_queues(config)
         for controller in self._groups.values():
             await controller.go_on()
+        await self._forget_old_keys()
         await self._try_to_finish()
         self._high_water.settled()
         self.accepts_loss = not kept

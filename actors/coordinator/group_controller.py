@@ -110,7 +110,7 @@ class GroupController:
         )
         self.host = GroupRuntime(self.key, store, thread, clock, self, config.history_keep)
         self.follow(config)
-        self.replica_set = ConsumerReplicas(spec, self.host, self._keep_crew)
+        self.replica_set = ConsumerReplicas(spec, self.host, self._keep_replicas)
         self.logs = LogWitness(spec, self.host, pool, lambda: owner.accepts_loss)
         self.members = MemberApi(self.host, self.replica_set, self.logs)
         self.autoscale = Autoscaler(self.replica_set, self.host, pool)
@@ -140,7 +140,7 @@ class GroupController:
         """Take the next generation, and go on from what the registry holds."""
         snapshot = await self._lead()
         self._documents = await self._thread.call_until_known(self._store.documents, self.key)
-        paused = self._kept_crew().paused
+        paused = self._kept_replicas().paused
         settings = group_settings(self.spec.config, self.spec.group, paused=paused)
         await self.host.start(snapshot, settings)
         self._owner.led(self.key, snapshot.generation, snapshot.last_version)
@@ -165,7 +165,8 @@ class GroupController:
         self.tell_buffers()
         supervisor = Supervisor(f"group {self.key}")
         self._passed = supervisor.keep("telling the logs", self._passed_loop)
-        await self.replica_set.restore(self._kept_crew())
+        await self._seal_anew()
+        await self.replica_set.restore(self._kept_replicas())
         self.autoscale.configure(self.spec.config.scaling)
 
     async def _remember_use(self) -> None:
@@ -181,29 +182,36 @@ class GroupController:
         """The group as its consumers must know it."""
         return self.replica_set.spec
 
-    async def _keep_crew(self, text: str) -> None:
+    async def _keep_replicas(self, text: str) -> None:
         generation = self.host.core.state.generation
         await self._thread.call_until_known(
             self._store.put_document,
             self.key,
             generation,
-            "crew",
-            self._owner.seal.sealed(f"{self.key}/crew", text),
+            "replicas",
+            self._owner.seal.sealed(f"{self.key}/replicas", text),
         )
 
-    def _kept_crew(self) -> ReplicasDocument:
+    def _kept_replicas(self) -> ReplicasDocument:
         """What a former coordinator kept; of what nobody of ours wrote, nothing that is code."""
-        kept = self._documents.get("crew", "")
-        text, ours = self._owner.seal.opened(f"{self.key}/crew", kept)
-        crew = ReplicasDocument.from_text(text)
+        kept = self._documents.get("replicas", "")
+        text, ours = self._owner.seal.opened(f"{self.key}/replicas", kept)
+        document = ReplicasDocument.from_text(text)
         if ours or not kept:
-            return crew
+            return document
         self.distrusted = (
             "what the registry says of this group's consumers bears no seal of this topology, as "
             "it is on another node, or when somebody else wrote it: start them again with `pxrs "
             "up FILE`, or with group.start(handler)"
         )
-        return crew.without_code()
+        return document.without_code()
+
+    async def _seal_anew(self) -> None:
+        """Seal with our key what a former coordinator sealed, before anybody changes it: another
+        node has no other key, and this one's disk keeps only the last few."""
+        place, kept = f"{self.key}/replicas", self._documents.get("replicas", "")
+        if self._owner.seal.is_older(place, kept):
+            await self._keep_replicas(self._owner.seal.opened(place, kept)[0])
 
     async def close(self, *, graceful: bool) -> None:
         """End everything of this group, its consumers included."""
@@ -247,7 +255,7 @@ class GroupController:
         except PxrsError as error:
             if not passes(error):
                 raise
-            logger.info("%s is told to its logs later: %s", self.spec.group, error)
+            logger.info("the logs hear of %s later: %s", self.spec.group, error)
         else:
             self._told = stands
 
@@ -266,7 +274,7 @@ class GroupController:
                 await self._pool.passed(self.spec.queue, self.spec.group, moved)
                 told = now
             except Exception as error:  # noqa: BLE001 - told again in the next round
-                logger.info("a buffer is away, %s is told later: %s", self.spec.group, error)
+                logger.info("a buffer is away, %s is sent later: %s", self.spec.group, error)
 
     @property
     def registry_away_s(self) -> float | None:
@@ -286,8 +294,8 @@ class GroupController:
 
     def dismissed(self, group: str, dismiss: Dismiss) -> None:
         """Let the supervisor end the actor of a removed member."""
-        if self.replica_set.crew is not None:
-            self.replica_set.crew.dismissed(dismiss)
+        if self.replica_set.supervisor is not None:
+            self.replica_set.supervisor.dismissed(dismiss)
 
     def deposed(self, group: str, error: BaseException) -> None:
         """Pass it on."""
@@ -367,10 +375,10 @@ class GroupController:
             for partition, checkpoint in checkpoints.items()
             if partition in ends and checkpoint < ends[partition].end_offset
         }
-        crew = self.replica_set.crew
+        supervisor = self.replica_set.supervisor
         ages, infos = await asyncio.gather(
             self._pool.ages(self.spec.queue, behind, ASK_WAIT_S) if behind else _nothing(),
-            crew.infos() if crew is not None else _nothing(),
+            supervisor.infos() if supervisor is not None else _nothing(),
         )
         unknown = unanswered(self._pool, self.spec.queue, self.spec.partitions, ends)
         return group_status(self, checkpoints, ends, ages, infos, unknown)

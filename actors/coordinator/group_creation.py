@@ -13,6 +13,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
@@ -34,13 +35,14 @@ from pxrs_ray.actors.coordinator.topology_requests import (
 )
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import AlreadyExists, StoreCorrupted
+from pxrs_ray.errors import AlreadyExists, DiskFull, StoreCorrupted
 from pxrs_ray.group.custom_assignor import check_assignor
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.model import Generation, Offset, PartitionId
 from pxrs_ray.processing.done_ranges import done_to
+from pxrs_ray.supervision.supervisor import off_loop
 from pxrs_ray.topology.homes import RegistryHome
-from pxrs_ray.topology.seal import Seal
+from pxrs_ray.topology.seal import Seal, forget_old_keys
 from pxrs_ray.topology.tombstones import Tombstones
 
 if TYPE_CHECKING:
@@ -123,6 +125,15 @@ class GroupCreation(ABC):
                     done = done_to(row.checkpoint, row.detail)
                     ends[row.partition] = max(ends.get(row.partition, 0), done)
         return ends
+
+    async def _forget_old_keys(self) -> None:
+        """Every group has sealed anew by now; one that is distrusted may yet need an old key."""
+        if any(controller.distrusted for controller in self._groups.values()):
+            return
+        try:
+            await off_loop(partial(forget_old_keys, self._config.topology_dir))
+        except (OSError, DiskFull) as error:
+            logger.info("old seal keys stay for now: %s", error)
 
     def while_away(self, request: Request[Any]) -> WhileAway:
         """What becomes of a request while the registry is away."""

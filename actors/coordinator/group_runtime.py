@@ -24,8 +24,8 @@ from functools import partial
 from pxrs_ray.actors.coordinator.deferred_events import DeferredEvents
 from pxrs_ray.actors.coordinator.group_supervision import (
     WELL_WAIT_S,
+    GroupOwner,
     GroupSupervision,
-    Shell,
     shown,
 )
 from pxrs_ray.actors.coordinator.heartbeat_waits import HeartbeatWaits
@@ -90,7 +90,7 @@ class GroupRuntime:
         store: RegistryStore,
         thread: StoreThread,
         clock: Clock,
-        controller: Shell,
+        controller: GroupOwner,
         history_keep: int,
     ) -> None:
         self.group = group

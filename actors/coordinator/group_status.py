@@ -177,7 +177,7 @@ def suspected(row: PartitionRow) -> str:
 
 
 def _problem(controller: GroupController) -> str:
-    distrusted = controller.distrusted if controller.replica_set.crew is None else ""
+    distrusted = controller.distrusted if controller.replica_set.supervisor is None else ""
     return "; ".join(filter(None, (controller.host.problem, distrusted)))
 
 

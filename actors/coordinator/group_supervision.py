@@ -33,7 +33,7 @@ SHOWN_S = 60.0
 Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Shell(Protocol):
+class GroupOwner(Protocol):
     """What a group needs of the actor that hosts it. Nothing here may block."""
 
     def fence(self, group: str, epochs: dict[int, int]) -> None:

@@ -19,7 +19,11 @@ from pxrs_ray.actors.consumer.member_requests import (
     ReportRefused,
     SendHeartbeat,
 )
-from pxrs_ray.actors.coordinator.consumer_replica import next_incarnation
+from pxrs_ray.actors.coordinator.consumer_replica import (
+    joining_member,
+    next_incarnation,
+    token_label,
+)
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
@@ -36,7 +40,7 @@ from pxrs_ray.group.events import (
     Release,
     Reply,
 )
-from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Outcome, PartitionId
+from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
 # A heartbeat waits here for so much of its member's lease at most, whatever it asks for.
 WAIT_PART_MOST = 1 / 3
@@ -62,9 +66,9 @@ class MemberApi:
         if not member:
             raise UsageError("a member joins under a name, not under ''")
         core = self._host.core
-        label = f"session:{token}"
         slot = core.state.members.get(member)
-        if slot is not None and label in slot.member.labels and slot.member.incarnation > lost:
+        known = slot is not None and token_label(token) in slot.member.labels
+        if slot is not None and known and slot.member.incarnation > lost:
             number = slot.member.incarnation
         elif member in self._replica_set.replicas:
             number = self._rejoining(member, token, lost)
@@ -72,17 +76,16 @@ class MemberApi:
             raise Fenced(f"{member}#{lost} was replaced by a newer incarnation")
         else:
             number = next_incarnation(self._host, self._replica_set.incarnations, member, lost)
-        config = self._replica_set.spec.config
-        joining = Member(member, number, config.weight_of(member), config.grace_ms, (label,))
+        joining = joining_member(member, number, token, self._replica_set.spec.config)
         reply = await self._host.submit(Join((joining,)))
         return number, reply.assignment
 
     def _rejoining(self, member: MemberId, actor: str, lost: Incarnation) -> Incarnation:
-        crew = self._replica_set.crew
-        assert crew is not None
+        supervisor = self._replica_set.supervisor
+        assert supervisor is not None
         if not lost:
             raise AlreadyExists(f"{member} is the name of a consumer actor: choose another")
-        return crew.rejoining(member, actor)
+        return supervisor.rejoining(member, actor)
 
     @answers_for_group(SendHeartbeat)
     async def heartbeat(

@@ -75,8 +75,8 @@ class Questions(Deletion):
     async def handler(self, group: str) -> HandlerRef | None:
         """What a group's consumers call; None when it was not started."""
         await self._ready()
-        crew = self._controller(group).replica_set.crew
-        return crew.handler if crew is not None else None
+        supervisor = self._controller(group).replica_set.supervisor
+        return supervisor.handler if supervisor is not None else None
 
     @answers(GetStatus)
     async def status(self) -> TopologyStatus:

@@ -158,7 +158,7 @@ class RegistryWitness:
         self._write(lives={**self._noted.lives, queue: life})
 
     def note(self, group: str, generation: int, version: int) -> None:
-        """These are durable in the registry now. Not synced: it is a witness, not a promise."""
+        """Note the newest durable generation and version. Not synced: a loss weakens the check."""
         self._led.add(group)
         self._forgotten.discard(group)
         self._write(groups={**self._noted.groups, group: (generation, version)})

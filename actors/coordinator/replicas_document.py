@@ -63,11 +63,16 @@ def _decode(data: bytes) -> ReplicasDocument:
     try:
         return ReplicasDocument.from_text(data.decode())
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"not a crew's document: {error!r}") from None
+        raise ValueError(f"not a document of replicas: {error!r}") from None
 
 
-CREW: Codec[ReplicasDocument] = register(
-    Codec("registry: crew", ReplicasDocument, lambda crew: crew.to_text().encode(), _decode)
+REPLICAS: Codec[ReplicasDocument] = register(
+    Codec(
+        "registry: replicas",
+        ReplicasDocument,
+        lambda kept: kept.to_text().encode(),
+        _decode,
+    )
 )
 
 

@@ -12,7 +12,18 @@ from __future__ import annotations
 
 from pxrs_ray.config.diff import Difference as Difference
 from pxrs_ray.config.options import GroupConfig as GroupConfig
+from pxrs_ray.config.processing_modes import ByKey as ByKey
+from pxrs_ray.config.processing_modes import Ordered as Ordered
+from pxrs_ray.config.processing_modes import Packs as Packs
 from pxrs_ray.config.queue_options import QueueConfig as QueueConfig
 from pxrs_ray.config.topology import PxrsConfig as PxrsConfig
 
-__all__ = ["Difference", "GroupConfig", "PxrsConfig", "QueueConfig"]
+__all__ = [
+    "ByKey",
+    "Difference",
+    "GroupConfig",
+    "Ordered",
+    "Packs",
+    "PxrsConfig",
+    "QueueConfig",
+]

@@ -7,13 +7,19 @@ documentation, and a word on who must react to its change on a running topology 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import core_schema
 
+from pxrs_ray import model
 from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.data import log_limits
+from pxrs_ray.processing import pack_rules, retry_rules, submit_strategy
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -21,21 +27,26 @@ PARTITIONS_MAX = 65_536
 CONSUMERS_MAX = 10_000
 HOUR_MS = 3_600_000
 
-Strategy = Literal["modulo", "jump", "tenant", "round_robin", "label", "broadcast"]
-Hash = Literal["xxh64", "murmur3_128", "murmur3_32", "sha256", "crc32", "java"]
-Durability = Literal["memory", "interval", "always"]
-LostLogPolicy = Literal["stop", "continue"]
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Says of an option that it is the value of one of `kind`: the enum is the list of values."""
+
+    kind: type[StrEnum]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.literal_schema([each.value for each in self.kind])
+
+
+Strategy = Annotated[str, OneOf(model.Strategy)]
+Hash = Annotated[str, OneOf(model.HashName)]
+Durability = Annotated[str, OneOf(log_limits.Durability)]
+LostLogPolicy = Annotated[str, OneOf(log_limits.LossPolicy)]
+FailurePolicy = Annotated[str, OneOf(retry_rules.FailurePolicy)]
+Submit = Annotated[str, OneOf(submit_strategy.SubmitStrategy)]
+Processing = Annotated[str, OneOf(pack_rules.ProcessingStrategy)]
+# Nothing but the configuration names these.
 CommitMode = Literal["interval", "batch", "message"]
-FailurePolicy = Literal["stop", "skip", "dead_letter", "quarantine"]
-Submit = Literal["burst", "batch", "sequential_by_originator", "sequential_by_tenant", "sequential"]
-Processing = Literal[
-    "skip_all_failures",
-    "skip_all_failures_and_timed_out",
-    "retry_all",
-    "retry_failed",
-    "retry_timed_out",
-    "retry_failed_and_timed_out",
-]
 Start = Literal["start", "end"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -101,16 +112,19 @@ def option(
     *changes: Effect,
     apart: tuple[str, ...] = (),
     ordered: bool = False,
+    at_first: tuple[Effect, ...] = (),
     **bounds: Any,
 ) -> Any:
     """Declare one option, and who must react to its `changes`.
 
     To a value that stands `apart`, and from it, no running topology can change. The order of an
-    `ordered` table has a meaning: another order is another value.
+    `ordered` table has a meaning: another order is another value. From None to its first value
+    it changes as `at_first` says, where that is given.
     """
     assert changes, "an option says who must react to its change"
     who = [change.value for change in changes]
     extra: dict[str, Any] = {"change": who, "apart": list(apart), "ordered": ordered}
+    extra["at_first"] = [change.value for change in at_first]
     return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
@@ -129,8 +143,17 @@ class Options(BaseModel):
             except ValidationError as error:
                 raise refusal(type(self), error) from None
 
-        # Said of pydantic's own: inside a larger configuration, problems are collected, not raised.
+        # Pydantic sets this flag on its own `__init__`; with it, nested models report errors to the
+        # outer model instead of raising them.
         __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def meant_by(cls, name: str, unknown: Mapping[str, Any], origin: str) -> str:
+        """What to say of an option that is not one of these; '' where nothing better is known than
+        the nearest name. `unknown` has the values of all such options beside each other, and
+        `origin` says where it stands: a line of a file, a variable, or '' for an argument.
+        """
+        return ""
 
     def __repr_args__(self) -> Any:
         """What differs from the defaults, without secrets: a repr that people can read."""

@@ -41,6 +41,8 @@ def differences(before: Options, after: Options, path: str = "") -> Iterator[Dif
         old, new = getattr(before, name), getattr(after, name)
         if name in ("queues", "groups"):
             yield from _by_name(old, new, name)
+        elif isinstance(old, Options) and type(old) is type(new):
+            yield from differences(old, new, f"{path}{name}.")
         elif in_order(field, old) != in_order(field, new):
             yield Difference(path + name, old, new, _changes(field, old, new))
 
@@ -91,7 +93,18 @@ def _changes(field: FieldInfo, old: Any, new: Any) -> tuple[Effect, ...]:
     apart = _extra(field)["apart"]
     if old in apart or new in apart:
         return (Effect.FIXED,)
-    return declared(field)
+    if old is None and (first := _extra(field)["at_first"]):
+        return tuple(Effect(who) for who in first)
+    # Of another kind: what only one of them has is, in the other, as by default.
+    others = [
+        who
+        for one in (old, new)
+        if isinstance(one, Options)
+        for name, inner in type(one).model_fields.items()
+        if getattr(one, name) != inner.default
+        for who in declared(inner)
+    ]
+    return tuple(dict.fromkeys([*declared(field), *others]))
 
 
 def _extra(field: FieldInfo) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from typing import Any
 
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.config.declare import Options
+from pxrs_ray.config.old_spellings import OLD
 from pxrs_ray.config.sources import TABLES
 from pxrs_ray.config.topology import PxrsConfig
+from pxrs_ray.errors import ConfigError
 
 NOT_WRITTEN = "store"
 
@@ -48,6 +50,7 @@ def decode(data: bytes, store: str = "") -> PxrsConfig:
     try:
         document = json.loads(data)
         said, values = dict(document["said"]), document["values"]
+        _refuse_old(values.get("groups", {}))
         if store:
             said[NOT_WRITTEN] = store
         if "data_dir" in said:
@@ -57,6 +60,17 @@ def decode(data: bytes, store: str = "") -> PxrsConfig:
         return PxrsConfig.of(missing) if missing is not None else found
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"this is no configuration of a topology: {error!r}") from error
+
+
+def _refuse_old(groups: dict[str, dict[str, Any]]) -> None:
+    """Raise ConfigError, one line, for what was written before groups had a processing mode."""
+    for name, options in groups.items():
+        if old := [option for option in options if option in OLD]:
+            raise ConfigError(
+                f"the registry holds a configuration that an earlier version wrote: groups.{name} "
+                f"has {old[0]!r}, which is an option of a processing mode now. Nothing is changed: "
+                "run the topology with that version, or deploy under another name"
+            )
 
 
 def _told_otherwise(

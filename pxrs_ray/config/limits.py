@@ -27,7 +27,7 @@ def producer_limits(config: PxrsConfig, queue: QueueConfig) -> ProducerLimits:
         batch_bytes_max=config.batch_bytes_max,
         message_bytes_max=queue.message_bytes_max,
         frame_bytes_max=min(logs.frame_bytes_max, logs.bytes_max),
-        outbox=sender_limits(config),
+        sender=sender_limits(config),
     )
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
+
+    from pxrs_ray.config.declare import Options
 
 Place = tuple[str | int, ...]
 
@@ -25,10 +28,16 @@ KNOWN_TOLD_MAX = 12
 
 
 def refusal(
-    model: type[BaseModel], error: ValidationError, origins: Mapping[Place, str] | None = None
+    model: type[Options], error: ValidationError, origins: Mapping[Place, str] | None = None
 ) -> ConfigError:
     """Make the ConfigError of `error`; `origins` tells by place which file line or variable."""
-    told = [_told(model, problem, origins or {}) for problem in error.errors(include_url=False)]
+    problems = error.errors(include_url=False)
+    unknown: dict[Place, dict[str, Any]] = {}
+    for problem in problems:
+        if problem["type"] == "extra_forbidden":
+            beside = unknown.setdefault(problem["loc"][:-1], {})
+            beside[str(problem["loc"][-1])] = problem["input"]
+    told = [_told(model, problem, origins or {}, unknown) for problem in problems]
     if len(told) == 1:
         return ConfigError(told[0])
     return ConfigError(f"{len(told)} wrong options:\n  " + "\n  ".join(told))
@@ -43,18 +52,30 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"known are {told}" + (", ..." if len(known) > KNOWN_TOLD_MAX else "")
 
 
-def _told(model: type[BaseModel], problem: ErrorDetails, origins: Mapping[Place, str]) -> str:
+def _told(
+    model: type[Options],
+    problem: ErrorDetails,
+    origins: Mapping[Place, str],
+    unknown: Mapping[Place, Mapping[str, Any]],
+) -> str:
     place: Place = problem["loc"]
-    ends = range(len(place), 0, -1)
-    origin = next((origins[place[:end]] for end in ends if place[:end] in origins), "")
-    path = ".".join(str(part) for part in place)
+    written = _as_written(model, place)
+    ends = range(len(written), 0, -1)
+    origin = next((origins[written[:end]] for end in ends if written[:end] in origins), "")
+    path = ".".join(str(part) for part in written)
     where = f"{origin}: " if origin else ""
     if problem["type"] == "value_error":  # one of our own sentences, which names its options
         text = str(problem["ctx"]["error"])
         return f"{where}{path}: {text}" if path else f"{where}{text}"
     owner = _model_at(model, place[:-1])
     if problem["type"] == "extra_forbidden":
-        return f"{where}{path}: unknown option; {_meant(owner, str(place[-1]))}"
+        name = str(place[-1])
+        meant = owner.meant_by(name, unknown[place[:-1]], origin) if owner is not None else ""
+        if meant:
+            return f"{where}{path} = {_shown(problem['input'])}: {meant}"
+        return f"{where}{path}: unknown option; {_meant(owner, name)}"
+    if kinds := kinds_of(_annotation_at(model, place)):
+        return f"{where}{path}{_no_such_kind(problem, kinds)}"
     if problem["type"] == "model_type":
         return f"{where}{path} = {_shown(problem['input'])}: must be a table of options"
     if place[-1] == "[key]":
@@ -69,7 +90,22 @@ def _told(model: type[BaseModel], problem: ErrorDetails, origins: Mapping[Place,
     return f"{where}{path} = {_shown(problem['input'])}: {allowed}"
 
 
-def _meant(owner: type[BaseModel] | None, name: str) -> str:
+def _no_such_kind(problem: ErrorDetails, kinds: Mapping[str, type[Options]]) -> str:
+    """What is wrong with what should be one kind of options out of several, told by its mode."""
+    given = problem["input"]
+    names = ", ".join(repr(name) for name in kinds)
+    if not isinstance(given, Mapping):
+        return f" = {_shown(given)}: must be one of {names}, or a table with one as its mode"
+    if "mode" in given:
+        meant = nearest(str(given["mode"]), list(kinds))
+        told = f"; {meant}" if meant.startswith("did") else ""
+        return f".mode = {_shown(given['mode'])}: must be one of {names}{told}"
+    fit = [name for name, kind in kinds.items() if kind.model_fields.keys() >= given.keys()]
+    lines = " or ".join(f'mode = "{name}"' for name in fit if given)
+    return ".mode: is missing; " + (f"write {lines} beside it" if lines else f"one of {names}")
+
+
+def _meant(owner: type[Options] | None, name: str) -> str:
     if owner is None:
         return "nothing is known here"
     for table in owner.model_fields:
@@ -88,19 +124,45 @@ def _as_sentence(message: str) -> str:
     return message.replace("Input should be", "must be").replace("String should", "must")
 
 
-def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
-    """The model whose options stand at `place`: goes into options and into tables by name."""
+def _annotation_at(model: type[Options], place: Place) -> Any:
+    """What may stand at `place`: goes into options, tables by name, and the kind that is told."""
     here: Any = model
     for part in place:
-        fields = getattr(here, "model_fields", None)
-        if fields is None:  # a table by name: dict[str, model]
+        kinds = kinds_of(here)
+        if hasattr(here, "model_fields"):
+            here = here.model_fields[part].annotation if part in here.model_fields else None
+            inner = [one for one in get_args(here) if one is not NoneType]
+            if len(inner) == 1 and hasattr(inner[0], "model_fields"):
+                here = inner[0]  # a table that may be left out
+        elif kinds:
+            here = kinds.get(str(part))
+        else:  # a table by name: dict[str, model]
             here = get_args(here)[-1] if get_args(here) else None
-        else:
-            here = fields[part].annotation if part in fields else None
+    return here
+
+
+def _model_at(model: type[Options], place: Place) -> type[Options] | None:
+    """The model whose options stand at `place`."""
+    here = _annotation_at(model, place)
     return here if hasattr(here, "model_fields") else None
 
 
-def _allowed(owner: type[BaseModel] | None, name: str) -> str:
+def kinds_of(annotation: Any) -> dict[str, type[Options]]:
+    """The kinds of options that are told apart by their mode, by its name."""
+    kinds = [one for one in get_args(annotation) if "mode" in getattr(one, "model_fields", {})]
+    return {kind.model_fields["mode"].default: kind for kind in kinds}
+
+
+def _as_written(model: type[Options], place: Place) -> Place:
+    """The place as a person writes it: without the kind, which is no step of its own."""
+    return tuple(
+        part
+        for number, part in enumerate(place)
+        if part not in kinds_of(_annotation_at(model, place[:number]))
+    )
+
+
+def _allowed(owner: type[Options] | None, name: str) -> str:
     if owner is None or name not in owner.model_fields:
         return ""
     schema = owner.model_json_schema()["properties"][name]

@@ -6,16 +6,16 @@ say otherwise itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from pxrs_ray.config.declare import (
     CONSUMERS_MAX,
     MIB,
     Assignor,
     Bytes,
-    CommitMode,
     Effect,
     FailurePolicy,
     ImportPath,
@@ -24,12 +24,12 @@ from pxrs_ray.config.declare import (
     MillisecondsOrNone,
     Name,
     Options,
-    Processing,
     Start,
-    Submit,
     Weight,
     option,
 )
+from pxrs_ray.config.old_spellings import moved
+from pxrs_ray.config.processing_modes import AnyMode, ByKey, Ordered
 
 if TYPE_CHECKING:
     from pxrs_ray.scaling import ScalerSettings
@@ -164,19 +164,20 @@ class GroupConfig(GroupOptions):
         "How long a dead consumer's partitions wait for its return; 0 reassigns them at once.",
         Effect.COORDINATOR,
     )
-    commit_mode: CommitMode = option(
-        "interval",
-        "When a consumer commits: by time and count, after each batch, each message.",
+    processing: AnyMode = option(
+        Ordered(),
+        "How a partition is worked: 'ordered', 'by_key' or 'packs', or a table with that mode and "
+        "its options.",
         Effect.WORKERS,
     )
     commit_interval_ms: Milliseconds = option(
         200,
-        'With `commit_mode = "interval"`: the longest time between two commits.',
+        "The longest time between two commits.",
         Effect.CONSUMERS,
     )
     commit_records: int = option(
         10_000,
-        'With `commit_mode = "interval"`: the most processed messages that are not committed.',
+        "The most processed messages that are not committed.",
         Effect.CONSUMERS,
         ge=1,
     )
@@ -195,7 +196,8 @@ class GroupConfig(GroupOptions):
     failure_policy: FailurePolicy = option(
         "stop",
         "After attempts_max: stop the partition, skip the message, dead_letter it, or quarantine "
-        "its key: it is put aside, with all that follows of the key, until somebody re-drives it.",
+        "its key: it is put aside, with all that follows of the key, until somebody re-drives it "
+        "(quarantine needs the processing mode 'by_key').",
         Effect.WORKERS,
     )
     dead_letter_queue: Name | None = option(
@@ -211,83 +213,10 @@ class GroupConfig(GroupOptions):
     )
     quarantine_queue: Name | None = option(
         None,
-        "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'.",
+        "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'. A running "
+        "group can get its first one.",
         Effect.FIXED,
-    )
-    consumer_per_partition: bool = option(
-        True,
-        "Work each partition of a consumer on its own; False: one message at a time, whichever "
-        "of its partitions it is of.",
-        Effect.NEW_CONSUMERS,
-    )
-    parallelism: int | None = option(
-        None,
-        "How many messages of one partition are in work at once, each key in order; None is 1, "
-        "and 16 where a submit or processing strategy is given.",
-        Effect.WORKERS,
-        ge=1,
-        le=64,
-    )
-    handler_timeout_ms: Milliseconds | None = option(
-        None, "An attempt that takes longer has failed; None waits for ever.", Effect.WORKERS
-    )
-    lookahead_records: int = option(
-        20_000,
-        "With parallelism: the most messages of one partition in memory.",
-        Effect.WORKERS,
-        ge=1,
-    )
-    lookahead_bytes: Bytes = option(
-        64 * MIB, "With parallelism: the most bytes of one partition in memory.", Effect.WORKERS
-    )
-    fair_tenants: bool = option(
-        False,
-        "Let tenants take turns within a partition, instead of processing in order of arrival.",
-        Effect.WORKERS,
-    )
-    tenant_weights: dict[str, Weight] = option(
-        {},
-        "Turns of a tenant for each turn of one that is not named here; turns `fair_tenants` on.",
-        Effect.WORKERS,
-    )
-    tenant_header: str = option(
-        "tenant", "The header that names the tenant of a message.", Effect.WORKERS, min_length=1
-    )
-    submit_strategy: Submit | None = option(
-        None,
-        "Work pack by pack: what of a pack is in work at once; see docs/processing.md.",
-        Effect.WORKERS,
-    )
-    processing_strategy: Processing | None = option(
-        None,
-        "Work pack by pack: what is tried again after it; see docs/processing.md.",
-        Effect.WORKERS,
-    )
-    pack_records: int = option(
-        1_000, "The most messages of a pack.", Effect.WORKERS, ge=1, le=1_900
-    )
-    submit_batch_records: int = option(
-        100,
-        'With `submit_strategy = "batch"`: how many messages run at once.',
-        Effect.WORKERS,
-        ge=1,
-    )
-    pack_timeout_ms: Milliseconds = option(
-        60_000, "A message of a pack that is not done by then has timed out.", Effect.WORKERS
-    )
-    pack_retries: int = option(
-        3, "How often a pack is tried again; 0 never gives up.", Effect.WORKERS, ge=0
-    )
-    pack_pause_ms: MillisecondsOrNone = option(
-        1_000, "The pause before a pack's first retry; it doubles.", Effect.WORKERS
-    )
-    pack_pause_ms_max: MillisecondsOrNone = option(
-        10_000, "The longest pause between retries.", Effect.WORKERS
-    )
-    failure_percentage: Annotated[float, Field(ge=0, le=100)] = option(
-        100.0,
-        "A pack of which more than this failed or timed out in one round is not retried.",
-        Effect.WORKERS,
+        at_first=(Effect.WORKERS,),
     )
     respawn: bool = option(
         True, "Start a new consumer in the place of one that died.", Effect.COORDINATOR
@@ -304,6 +233,11 @@ class GroupConfig(GroupOptions):
         Effect.FIXED,
     )
 
+    @classmethod
+    def meant_by(cls, name: str, unknown: Mapping[str, Any], origin: str) -> str:
+        """As `Options.meant_by`: much that groups had themselves is of a processing mode now."""
+        return moved(name, unknown, origin)
+
     @property
     def lease_ms(self) -> int:
         """The lease in milliseconds."""
@@ -312,27 +246,6 @@ class GroupConfig(GroupOptions):
     def weight_of(self, consumer: str) -> float:
         """What share of the partitions a consumer of this name has, against 1 of others."""
         return self.consumer_weights.get(consumer, 1.0)
-
-    @property
-    def by_pack(self) -> bool:
-        """Whether messages are worked pack by pack, as strategies say."""
-        return self.submit_strategy is not None or self.processing_strategy is not None
-
-    @property
-    def by_lane(self) -> bool:
-        """Whether messages are worked key by key, with what that makes possible."""
-        return not self.by_pack and bool(
-            self.calls_max > 1
-            or self.failure_policy == "quarantine"
-            or self.handler_timeout_ms is not None
-            or self.fair_tenants
-            or self.tenant_weights
-        )
-
-    @property
-    def calls_max(self) -> int:
-        """How many messages of one partition may be in work at once."""
-        return self.parallelism or (16 if self.by_pack else 1)
 
     @property
     def static_owners(self) -> dict[int, str] | None:
@@ -350,26 +263,11 @@ class GroupConfig(GroupOptions):
             )
         if (self.assignor == "static") != (self.static_map is not None):
             raise ValueError("assignor = 'static' and static_map are only of use together")
-        if self.pack_pause_ms > self.pack_pause_ms_max:
+        if self.failure_policy == "quarantine" and not isinstance(self.processing, ByKey):
             raise ValueError(
-                f"pack_pause_ms = {self.pack_pause_ms}: must be at most pack_pause_ms_max, which "
-                f"is {self.pack_pause_ms_max}"
-            )
-        if not self.consumer_per_partition and self.calls_max > 1:
-            raise ValueError(
-                "consumer_per_partition = False is one message at a time: leave parallelism and "
-                "the strategies out"
-            )
-        if self.by_pack and self.failure_policy == "quarantine":
-            raise ValueError(
-                "failure_policy = 'quarantine' keeps each key in order, which packs do not: leave "
-                "submit_strategy and processing_strategy out (parallelism works many keys at once)"
-            )
-        if (self.by_pack or self.by_lane) and self.commit_mode != "interval":
-            raise ValueError(
-                f"commit_mode = {self.commit_mode!r}: must be 'interval' where messages are worked "
-                "in packs, in parallel, with a time limit, fairly, or with a quarantine: what is "
-                "done is kept message by message there"
+                "failure_policy = 'quarantine' puts one key aside while the others go on, which "
+                f'mode {self.processing.mode!r} does not do: write processing = "by_key" (or a '
+                'table with mode = "by_key" and its options), or take another failure_policy'
             )
         numbers = [number for each in (self.static_map or {}).values() for number in each]
         if len(numbers) != len(set(numbers)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs
+from pxrs_ray.config.processing_modes import AnyMode
 from pxrs_ray.model import Message
 from pxrs_ray.processing.done_ranges import done_to
 from pxrs_ray.processing.key_ordered import WINDOW_RECORDS_MAX, KeyLanes, LaneRules
@@ -26,6 +27,10 @@ def retry_rules(config: GroupConfig) -> RetryRules:
     )
 
 
+# What goes on from messages that a former mode left done out of order, one at a time as `Ordered`.
+_ONE_AT_A_TIME = ByKey(parallelism=1)
+
+
 def course_for(
     config: GroupConfig, standing: Standing, *, wants_batch: bool = False, dense: bool = True
 ) -> WorkScheduler | None:
@@ -34,11 +39,14 @@ def course_for(
     A former configuration may have left messages done out of order: they stay done, but for a
     handler of batches, which takes everything from the checkpoint on.
     """
-    if config.by_pack:
-        return pack_course(config, standing)
-    if config.by_lane or (not wants_batch and _has_gaps(standing)):
-        return lane_course(config, standing, dense=dense)
-    return None
+    match config.processing:
+        case Packs():
+            return pack_course(config, standing)
+        case ByKey():
+            return lane_course(config, standing, dense=dense)
+        case Ordered():
+            gaps = not wants_batch and _has_gaps(standing)
+            return lane_course(config, standing, dense=dense) if gaps else None
 
 
 def _has_gaps(standing: Standing) -> bool:
@@ -46,30 +54,27 @@ def _has_gaps(standing: Standing) -> bool:
 
 
 def pack_course(config: GroupConfig, standing: Standing) -> PackScheduler:
-    """Packs, as the group's strategies say; the one that was left out is the plainest."""
-    shape, rules = pack_shape(config), pack_rules(config)
+    """Packs, as the group's strategies say."""
+    mode = config.processing
+    assert isinstance(mode, Packs)
     policy = FailurePolicy(config.failure_policy)
-    return PackScheduler(standing, shape, rules, policy, config.attempts_max)
+    return PackScheduler(standing, pack_shape(mode), pack_rules(mode), policy, config.attempts_max)
 
 
-def pack_shape(config: GroupConfig) -> PackShape:
+def pack_shape(mode: Packs) -> PackShape:
     """How packs are made and submitted."""
-    return PackShape(
-        SubmitStrategy(config.submit_strategy or "burst"),
-        config.pack_records,
-        config.submit_batch_records,
-    )
+    return PackShape(SubmitStrategy(mode.submit_strategy), mode.pack_records, mode.batch_records)
 
 
-def pack_rules(config: GroupConfig) -> PackRules:
+def pack_rules(mode: Packs) -> PackRules:
     """How a pack is judged."""
     return PackRules(
-        ProcessingStrategy(config.processing_strategy or "skip_all_failures"),
-        config.pack_timeout_ms,
-        config.pack_retries,
-        config.pack_pause_ms,
-        config.pack_pause_ms_max,
-        config.failure_percentage,
+        ProcessingStrategy(mode.processing_strategy),
+        mode.timeout_ms,
+        mode.retries,
+        mode.pause_ms,
+        mode.pause_ms_max,
+        mode.failure_percentage,
     )
 
 
@@ -80,21 +85,43 @@ def lane_course(config: GroupConfig, standing: Standing, *, dense: bool = True) 
 
 def lane_rules(config: GroupConfig, *, dense: bool = True) -> LaneRules:
     """How key lanes are worked."""
+    mode = config.processing if isinstance(config.processing, ByKey) else _ONE_AT_A_TIME
     return LaneRules(
         retry_rules(config),
-        config.handler_timeout_ms,
-        config.lookahead_records,
-        config.lookahead_bytes,
-        config.tenant_weights,
+        mode.handler_timeout_ms,
+        mode.lookahead_records,
+        mode.lookahead_bytes,
+        mode.tenant_weights,
         window=WINDOW_RECORDS_MAX if dense else 1 << 62,
     )
 
 
-def item_of(message: Message, tenant_header: str | None) -> Item:
-    """A message as courses see it. Without a `tenant_header` everybody is one tenant."""
+def calls_at_once(mode: AnyMode) -> int:
+    """How many messages of one partition may be in work at once."""
+    return 1 if isinstance(mode, Ordered) else mode.parallelism
+
+
+def handler_timeout_ms(mode: AnyMode) -> int | None:
+    """How long one call may take; a pack has its own time, which its scheduler counts."""
+    return mode.handler_timeout_ms if isinstance(mode, ByKey) else None
+
+
+def tenant_header(mode: AnyMode) -> str | None:
+    """The header that names whose a message is; None where everybody is one tenant."""
+    match mode:
+        case Packs():
+            return mode.tenant_header
+        case ByKey():
+            return mode.tenant_header if mode.fair_tenants or mode.tenant_weights else None
+        case Ordered():
+            return None
+
+
+def item_of(message: Message, of_tenant: str | None) -> Item:
+    """A message as courses see it. Without a header `of_tenant` everybody is one tenant."""
     tenant = ""
-    if tenant_header is not None:
-        tenant = tenant_of(message, tenant_header)
+    if of_tenant is not None:
+        tenant = tenant_of(message, of_tenant)
     size_bytes = ITEM_OVERHEAD_BYTES + len(message.payload) + len(message.key or b"")
     return Item(message.offset, message.key, tenant, message, size_bytes)
 

@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pxrs_ray.config.messages import Place
+from pxrs_ray.config.messages import Place, kinds_of
+from pxrs_ray.config.old_spellings import OLD
 from pxrs_ray.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 Table = dict[str, Any]
 Origins = dict[Place, str]
@@ -26,6 +28,7 @@ Origins = dict[Place, str]
 PREFIX = "PXRS_"
 NESTED = "__"
 TABLES = ("queues", "groups")
+MODE_OF = "processing"
 MISTYPED = 0.8
 
 _HEADER = re.compile(r"^\s*\[\[?(?P<path>[^\[\]]+)\]\]?\s*(?:#.*)?$")
@@ -74,7 +77,8 @@ def _parts(path: str) -> Place:
 def read_environment(
     environment: Mapping[str, str], model: type[BaseModel], names: Mapping[str, list[str]]
 ) -> tuple[Table, Origins]:
-    """Read the options of `model` from variables such as PXRS_GROUPS__BILLING__CONSUMERS=3.
+    """Read the options of `model` from variables such as PXRS_GROUPS__BILLING__CONSUMERS=3, or
+    PXRS_GROUPS__BILLING__PROCESSING__PARALLELISM=16.
 
     `names` holds the queues and groups that are known so far: a variable's name part finds them
     whatever their case, with '_' for '-' and '.'. Variables that name no option are left alone,
@@ -88,18 +92,20 @@ def read_environment(
             continue
         parts = variable.removeprefix(PREFIX).split(NESTED)
         place = _place(parts, names)
-        owner = _owner(model, place)
-        if owner is None:
-            continue
-        field = owner.model_fields.get(place[-1])
-        if field is None:
-            if near := difflib.get_close_matches(place[-1], owner.model_fields, 1, MISTYPED):
+        fields = _fields(model, place)
+        field = fields.get(place[-1])
+        if field is None and not (fields and place[0] == "groups" and place[-1] in OLD):
+            if near := difflib.get_close_matches(place[-1], fields, 1, MISTYPED):
                 raise ConfigError(f"{variable}: names no option; did you mean {near[0]!r}?")
             continue
         here = table
         for part in place[:-1]:
-            here = here.setdefault(part, {})
-        here[place[-1]] = _value(text, field.annotation)
+            inner = here.get(part, {})
+            here[part] = _with_mode(inner) if part == MODE_OF else inner
+            here = here[part]
+            if not isinstance(here, dict):
+                raise ConfigError(f"{variable}: another variable says {inner!r} for all of {part}")
+        here[place[-1]] = _value(text, field.annotation if field is not None else None)
         for end in range(1, len(place) + 1):
             origins.setdefault(place[:end], variable)
     return table, origins
@@ -107,18 +113,25 @@ def read_environment(
 
 def _place(parts: list[str], names: Mapping[str, list[str]]) -> tuple[str, ...]:
     lowered = [part.lower() for part in parts]
-    if len(parts) != 3 or lowered[0] not in TABLES:
+    if len(parts) < 3 or lowered[0] not in TABLES:
         return tuple(lowered)
     known = {re.sub(r"[-.]", "_", name).lower(): name for name in names.get(lowered[0], [])}
-    return (lowered[0], known.get(lowered[1], lowered[1]), lowered[2])
+    return (lowered[0], known.get(lowered[1], lowered[1]), *lowered[2:])
 
 
-def _owner(model: type[BaseModel], place: tuple[str, ...]) -> type[BaseModel] | None:
+def _fields(model: type[BaseModel], place: tuple[str, ...]) -> Mapping[str, FieldInfo]:
+    """The options among which the last part of `place` must be; none where no options are."""
     if len(place) == 1:
-        return model
-    if len(place) == 3 and place[0] in TABLES:
-        return cast("type[BaseModel]", get_args(model.model_fields[place[0]].annotation)[-1])
-    return None
+        return model.model_fields
+    if len(place) not in (3, 4) or place[0] not in TABLES:
+        return {}
+    fields = get_args(model.model_fields[place[0]].annotation)[-1].model_fields
+    if len(place) == 3:
+        return cast("Mapping[str, FieldInfo]", fields)
+    if place[2] != MODE_OF or MODE_OF not in fields:
+        return {}
+    kinds = kinds_of(fields[MODE_OF].annotation).values()
+    return {name: field for kind in kinds for name, field in kind.model_fields.items()}
 
 
 def _value(text: str, annotation: Any) -> Any:
@@ -132,7 +145,10 @@ def _value(text: str, annotation: Any) -> Any:
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """`under` with everything that `over` says; queues and groups are merged option by option."""
+    """`under` with everything that `over` says; queues and groups are merged option by option.
+
+    So is a group's mode of processing where `over` names none; one that is named stands for itself.
+    """
     result = dict(under)
     for key, value in over.items():
         if key in TABLES and isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
@@ -140,8 +156,9 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
             result[key] = {
                 **names,
                 **{
-                    name: {**given(names[name]), **given(options)}
-                    if name in names and isinstance(given(options), Mapping)
+                    name: _over(given(names[name]), given(options))
+                    if isinstance(given(names.get(name)), Mapping)
+                    and isinstance(given(options), Mapping)
                     else options
                     for name, options in value.items()
                 },
@@ -149,6 +166,19 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
         else:
             result[key] = value
     return result
+
+
+def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+    result = {**under, **over}
+    mode = over.get(MODE_OF)
+    if MODE_OF in under and isinstance(mode, Mapping) and "mode" not in mode:
+        result[MODE_OF] = {**_with_mode(given(under[MODE_OF])), **mode}
+    return result
+
+
+def _with_mode(mode: Any) -> Table:
+    """A mode's table, also of one that was only named."""
+    return dict(mode) if isinstance(mode, Mapping) else {"mode": mode}
 
 
 def given(options: Any) -> Any:

@@ -31,11 +31,11 @@ from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.errors import NotFound
+from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, Strategy
 
 FINGERPRINT_CHARS = 16
 DEAD_LETTER_SUFFIX = ".dead"
-FOR_SOURCES = ("modulo", "jump")
-NOT_FOR_LETTERS = ("tenant", "label", "broadcast")
+FOR_SOURCES = (Strategy.MODULO, Strategy.JUMP)
 QUARANTINE_INFIX = ".quarantine."
 
 _ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
@@ -190,7 +190,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
                 if group.queue in queues:
                     # Dead letters have a key, and neither tenant nor label.
                     by_key = {"strategy": "modulo", "tenant_span": 1, "labels": None}
-                    spread = by_key if queues[group.queue].strategy in NOT_FOR_LETTERS else {}
+                    spread = by_key if queues[group.queue].strategy in NOT_FOR_DEAD_LETTERS else {}
                     queues.setdefault(dead, _with(queues[group.queue], **spread))
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
@@ -247,7 +247,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
                     hint = nearest(wanted, list(self.queues)) if self.queues else "there are none"
                     problems.append(f"groups.{name}.{what} = {wanted!r}: no such queue; {hint}")
             letters = self.queues.get(group.dead_letter_queue or "")
-            if letters is not None and letters.strategy == "label":
+            if letters is not None and letters.strategy == Strategy.LABEL:
                 problems.append(
                     f"groups.{name}.dead_letter_queue = {group.dead_letter_queue!r}: its strategy "
                     "is 'label', and dead letters have none"

@@ -11,11 +11,8 @@ from __future__ import annotations
 from pxrs_ray.consumer.delivery import Context
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import producer_id
-from pxrs_ray.model import Message, PartitionId
+from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, Message, PartitionId, Strategy
 from pxrs_ray.partitioning import PartitioningSpec
-
-# Strategies that ask for more than a key.
-NOT_FOR_LETTERS = ("tenant", "label", "broadcast")
 
 
 def letter_identity(message: Message, context: Context) -> bytes:
@@ -49,6 +46,6 @@ def letter_of(message: Message, context: Context, error: str, at_ms: int) -> Bat
 
 def letter_partition(spread: PartitioningSpec, message: Message) -> PartitionId:
     """Where a letter goes in its queue: always the same, also where no key says so."""
-    if spread.strategy in NOT_FOR_LETTERS:
-        spread = PartitioningSpec(spread.partitions, "modulo", spread.hash_name, spread.seed)
+    if spread.strategy in NOT_FOR_DEAD_LETTERS:
+        spread = PartitioningSpec(spread.partitions, Strategy.MODULO, spread.hash_name, spread.seed)
     return spread.partitioner(message.offset).partition(message.key)

@@ -91,26 +91,26 @@ class DeliveryContext:
 class Delivery:
     """One message being delivered. Key and payload are bytes; `context` holds the rest."""
 
-    __slots__ = ("_desk", "headers", "id", "key", "offset", "payload", "timestamp_ms")
+    __slots__ = ("_shared", "headers", "id", "key", "offset", "payload", "timestamp_ms")
 
-    def __init__(self, message: Message, desk: DeliveryContext) -> None:
+    def __init__(self, message: Message, shared: DeliveryContext) -> None:
         self.offset = message.offset
         self.key = message.key
         self.payload = message.payload
         self.timestamp_ms = message.timestamp_ms
         self.headers = message.headers
         self.id = message.id
-        self._desk = desk
+        self._shared = shared
 
     @property
     def partition(self) -> PartitionId:
         """The partition that the message is in."""
-        return self._desk.partition
+        return self._shared.partition
 
     @property
     def context(self) -> Context:
         """Everything about this attempt."""
-        return context_at(self._desk, self.offset)
+        return context_at(self._shared, self.offset)
 
     def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
         """A block whose rows are in the database exactly once: see `pxrs_ray.sink`.
@@ -119,37 +119,37 @@ class Delivery:
         when the partition has another owner by now, NotHeld when that may be so, for our lease is
         over, and SinkConflict when it must be tried again.
         """
-        desk = self._desk
-        queue, offset = desk.sink or (desk.queue, self.offset)
-        place = SinkPlace(desk.topology_id, queue, desk.group, desk.partition, desk.epoch)
-        return transaction(connection, place, offset, offset + 1, holds=desk.title)
+        shared = self._shared
+        queue, offset = shared.sink or (shared.queue, self.offset)
+        place = SinkPlace(shared.topology_id, queue, shared.group, shared.partition, shared.epoch)
+        return transaction(connection, place, offset, offset + 1, holds=shared.title)
 
     def __repr__(self) -> str:
         return (
             f"Delivery(partition={self.partition}, offset={self.offset}, key={self.key!r}, "
-            f"attempt={self._desk.attempt}, payload={len(self.payload)} bytes)"
+            f"attempt={self._shared.attempt}, payload={len(self.payload)} bytes)"
         )
 
 
 class DeliveredBatch:
     """Consecutive messages of one partition, in columns, for a batch handler."""
 
-    __slots__ = ("_desk", "batch")
+    __slots__ = ("_shared", "batch")
 
-    def __init__(self, batch: Batch, desk: DeliveryContext) -> None:
+    def __init__(self, batch: Batch, shared: DeliveryContext) -> None:
         self.batch = batch
-        self._desk = desk
+        self._shared = shared
 
     def __len__(self) -> int:
         return len(self.batch)
 
     def __iter__(self) -> Iterator[Delivery]:
-        return deliveries(self.batch, self._desk)
+        return deliveries(self.batch, self._shared)
 
     @property
     def context(self) -> Context:
         """Everything about this attempt; the offset is that of the first message."""
-        return context_at(self._desk, self.batch.base_offset)
+        return context_at(self._shared, self.batch.base_offset)
 
     def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
         """As `Delivery.transaction`, for all messages at once.
@@ -157,36 +157,38 @@ class DeliveredBatch:
         Where a former delivery got some of them into the database, this batch holds only the
         others from here on, which may be nothing.
         """
-        desk, batch = self._desk, self.batch
-        place = SinkPlace(desk.topology_id, desk.queue, desk.group, desk.partition, desk.epoch)
+        shared, batch = self._shared, self.batch
+        place = SinkPlace(
+            shared.topology_id, shared.queue, shared.group, shared.partition, shared.epoch
+        )
         first, end = batch.base_offset, batch.end_offset
-        return transaction(connection, place, first, end, self._narrow, holds=desk.title)
+        return transaction(connection, place, first, end, self._narrow, holds=shared.title)
 
     def _narrow(self, missing: Sequence[tuple[Offset, Offset]]) -> None:
         if list(missing) != [(self.batch.base_offset, self.batch.end_offset)]:
             self.batch = self.batch.pick(missing)
 
     def __repr__(self) -> str:
-        return f"DeliveredBatch({self.batch!r}, attempt={self._desk.attempt})"
+        return f"DeliveredBatch({self.batch!r}, attempt={self._shared.attempt})"
 
 
-def context_at(desk: DeliveryContext, offset: Offset) -> Context:
+def context_at(shared: DeliveryContext, offset: Offset) -> Context:
     """The context of the delivery at `offset`."""
     return Context(
-        desk.topology_id,
-        desk.queue,
-        desk.group,
-        desk.member,
-        desk.incarnation,
-        desk.partition,
+        shared.topology_id,
+        shared.queue,
+        shared.group,
+        shared.member,
+        shared.incarnation,
+        shared.partition,
         offset,
-        desk.epoch,
-        desk.attempt,
-        desk.title,
+        shared.epoch,
+        shared.attempt,
+        shared.title,
     )
 
 
-def deliveries(batch: Batch, desk: DeliveryContext) -> Iterator[Delivery]:
+def deliveries(batch: Batch, shared: DeliveryContext) -> Iterator[Delivery]:
     """Each message of `batch` as a delivery."""
     for message in batch:
-        yield Delivery(message, desk)
+        yield Delivery(message, shared)

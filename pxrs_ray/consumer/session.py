@@ -2,17 +2,19 @@
 
 Rules of this file. The newest assignment is the truth: a partition that is not in it at the very
 epoch that we hold is lost, and whatever was fetched or done for it is forgotten, never committed.
-Per partition three offsets rise in order: committed <= processed <= fetched. What a former owner
-did out of order, and wrote into the row's detail, is done without being fetched: processing passes
-it, and fetching goes on behind it. A draining partition takes nothing new; it is released, with its
-final checkpoint, when its worker has stopped. The caller (`GroupMember`) owns all waiting, fetching
-and calling of handlers.
+Per partition three offsets rise in order: committed <= done <= fetched. Only the worker of a
+partition knows how far its work is, and how much waits for it: it is asked, and nothing of that is
+copied here. What a former owner did out of order, and wrote into the row's detail, is done without
+being fetched: the work passes it, and fetching goes on behind it. A draining partition takes
+nothing new; it is released, with its final checkpoint, when its worker has stopped. The caller
+(`GroupMember`) owns all waiting, fetching and calling of handlers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pxrs_ray.group.events import Assignment, Progress
 from pxrs_ray.model import (
@@ -26,36 +28,33 @@ from pxrs_ray.model import (
     PartitionId,
 )
 from pxrs_ray.processing.done_ranges import done_to
+from pxrs_ray.processing.scheduler import Standing
+
+
+class WorkProgress(Protocol):
+    """What a session asks of the workers of its partitions. Nothing here may block."""
+
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+        """How far the work is; None where there is no worker, or it cannot say."""
+
+    def queued_bytes(self, partition: PartitionId) -> int:
+        """How much waits to be worked on."""
 
 
 @dataclass(slots=True)
 class Holding:
-    """One partition that is ours, and our progress in it."""
+    """One partition that is ours, and what is read of it and committed.
+
+    `stopped` is how far its worker came, from when that has stopped.
+    """
 
     partition: PartitionId
     epoch: Epoch
-    committed: Offset
-    processed: Offset
+    committed: Standing
     fetched: Offset
-    attempts: int
-    detail: str
-    committed_attempts: int
-    committed_detail: str
     done_to: Offset
     draining: bool = False
-    stopped: bool = False
-
-    def progress(self) -> Progress:
-        """The progress of this partition, to be committed or released."""
-        return Progress(self.partition, self.epoch, self.processed, self.attempts, self.detail)
-
-    def is_dirty(self) -> bool:
-        """Whether there is something to commit."""
-        return (
-            self.processed > self.committed
-            or self.attempts != self.committed_attempts
-            or self.detail != self.committed_detail
-        )
+    stopped: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class SessionChanges:
 class ConsumerSession:
     """One incarnation of one member. Not thread-safe: one caller at a time."""
 
-    def __init__(self, member: MemberId, incarnation: Incarnation) -> None:
+    def __init__(self, member: MemberId, incarnation: Incarnation, work: WorkProgress) -> None:
         self.member = member
         self.incarnation = incarnation
         self.seen: tuple[Generation, int] = (0, 0)
@@ -83,6 +82,7 @@ class ConsumerSession:
         # Up to which epoch each partition is known to be over: an assignment that was decided
         # before that became known, and arrives after it, must not begin it again.
         self._over: dict[PartitionId, Epoch] = {}
+        self._work = work
 
     def assign(self, assignment: Assignment) -> SessionChanges:
         """Make `assignment` the truth, unless it is older than what we have or not for us."""
@@ -109,9 +109,10 @@ class ConsumerSession:
         begun = tuple(grant for grant in grants if grant.partition not in self.holdings)
         started = tuple(grant for grant in begun if grant.partition not in assignment.revoking)
         for grant in begun:
-            self.holdings[grant.partition] = _begin(grant)
-            # What is asked back before it was begun has no worker that could stop.
-            self.holdings[grant.partition].stopped = grant.partition in assignment.revoking
+            held = self.holdings[grant.partition] = _begin(grant)
+            if grant.partition in assignment.revoking:
+                # What is asked back before it was begun has no worker that could stop.
+                held.stopped = held.committed
         draining = []
         for partition in sorted(assignment.revoking & self.holdings.keys()):
             held = self.holdings[partition]
@@ -129,19 +130,14 @@ class ConsumerSession:
         held = self.holdings.get(partition)
         return held is not None and held.epoch == epoch
 
-    def to_fetch(
-        self, queued: Callable[[PartitionId], int], queued_max: int
-    ) -> dict[PartitionId, tuple[Epoch, Offset]]:
-        """What to read next: (epoch, offset) of each partition that has room.
-
-        `queued` says how much of a partition its worker has and has not done, of `queued_max`.
-        """
+    def to_fetch(self, queued_bytes_max: int) -> dict[PartitionId, tuple[Epoch, Offset]]:
+        """What to read next: (epoch, offset) of each partition whose worker has room."""
         if self.paused:
             return {}
         return {
             p: (held.epoch, held.fetched)
             for p, held in self.holdings.items()
-            if not held.draining and queued(p) < queued_max
+            if not held.draining and self._work.queued_bytes(p) < queued_bytes_max
         }
 
     def fetched(self, partition: PartitionId, epoch: Epoch, base: Offset, count: int) -> bool:
@@ -161,28 +157,18 @@ class ConsumerSession:
         held.fetched = to
         return True
 
-    def processed(
-        self,
-        partition: PartitionId,
-        epoch: Epoch,
-        next_offset: Offset,
-        *,
-        attempts: int = 0,
-        detail: str = "",
-    ) -> bool:
-        """Take note that everything below `next_offset` is done; False means it is not ours."""
-        held = self.holdings.get(partition)
-        if held is None or held.epoch != epoch:
-            return False
+    def _done(self, held: Holding) -> Standing:
+        """How far a partition is; everything below that was read, or done by a former owner."""
+        told = held.stopped or self._work.progress(held.partition, held.epoch)
+        if told is None:
+            return held.committed
+        least = held.committed.checkpoint
         most = max(held.fetched, held.done_to)
-        assert held.processed <= next_offset <= most, (
-            f"partition {partition}: processed {next_offset} is outside {held.processed} to {most}"
+        assert least <= told.checkpoint <= most, (
+            f"partition {held.partition}: done to {told.checkpoint}, outside {least} to {most}"
         )
-        held.processed = next_offset
-        held.fetched = max(held.fetched, next_offset)
-        held.attempts = attempts
-        held.detail = detail
-        return True
+        held.fetched = max(held.fetched, told.checkpoint)
+        return told
 
     def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
         """The worker of this partition is gone: how to begin anew, at what is done. None: not ours.
@@ -192,19 +178,24 @@ class ConsumerSession:
         held = self.holdings.get(partition)
         if held is None or held.epoch != epoch or held.draining:
             return None
-        held.fetched = held.processed
-        held.done_to = done_to(held.processed, held.detail)
-        return Grant(partition, epoch, held.processed, held.attempts, held.detail)
+        at = self._done(held)
+        held.fetched = at.checkpoint
+        held.done_to = done_to(at.checkpoint, at.detail)
+        return Grant(partition, epoch, at.checkpoint, at.attempts, at.detail)
 
     def stopped(self, partition: PartitionId, epoch: Epoch) -> None:
-        """The worker of this partition has stopped: nothing of it is in flight any more."""
+        """The worker of this partition has stopped: nothing of it is in flight any more.
+
+        It is asked for the last time, and may go.
+        """
         held = self.holdings.get(partition)
         if held is not None and held.epoch == epoch:
-            held.stopped = True
+            held.stopped = self._done(held)
 
     def to_commit(self) -> tuple[Progress, ...]:
         """Everything that is done and not yet committed."""
-        return tuple(held.progress() for held in self.holdings.values() if held.is_dirty())
+        found = [(held, self._done(held)) for held in list(self.holdings.values())]
+        return tuple(_row(held, done) for held, done in found if done != held.committed)
 
     def committed(self, rows: Iterable[Progress], outcomes: Sequence[Outcome]) -> SessionChanges:
         """Take note of the answers to a commit; a fenced row means that the partition is lost."""
@@ -214,35 +205,36 @@ class ConsumerSession:
             if held is None or held.epoch != row.epoch:
                 continue
             if outcome is Outcome.FENCED:
-                self._end(row)
+                self._end(row.partition, row.epoch)
                 dropped.append(row.partition)
             else:
-                held.committed = max(held.committed, row.checkpoint)
-                held.committed_attempts = row.attempts
-                held.committed_detail = row.detail
+                checkpoint = max(held.committed.checkpoint, row.checkpoint)
+                held.committed = Standing(checkpoint, row.attempts, row.detail)
         return SessionChanges(dropped=tuple(dropped))
 
     def to_release(self) -> tuple[Progress, ...]:
         """Draining partitions whose workers have stopped."""
         return tuple(
-            held.progress() for held in self.holdings.values() if held.draining and held.stopped
+            _row(held, self._done(held))
+            for held in self.holdings.values()
+            if held.draining and held.stopped
         )
 
     def released(self, rows: Iterable[Progress]) -> None:
         """The coordinator has answered a release: whatever it said, these are not ours any more."""
         for row in rows:
             if self.holds(row.partition, row.epoch):
-                self._end(row)
+                self._end(row.partition, row.epoch)
 
-    def _end(self, row: Progress) -> None:
-        del self.holdings[row.partition]
-        self._over[row.partition] = row.epoch
+    def _end(self, partition: PartitionId, epoch: Epoch) -> None:
+        del self.holdings[partition]
+        self._over[partition] = epoch
 
     def lost(self, partition: PartitionId, epoch: Epoch) -> bool:
         """A log says that this epoch is over; False when it was not ours any more."""
         if not self.holds(partition, epoch):
             return False
-        self._end(self.holdings[partition].progress())
+        self._end(partition, epoch)
         return True
 
     def drop_all(self) -> tuple[PartitionId, ...]:
@@ -254,15 +246,10 @@ class ConsumerSession:
 
 
 def _begin(grant: Grant) -> Holding:
-    return Holding(
-        grant.partition,
-        grant.epoch,
-        grant.checkpoint,
-        grant.checkpoint,
-        grant.checkpoint,
-        grant.attempts,
-        grant.detail,
-        grant.attempts,
-        grant.detail,
-        done_to(grant.checkpoint, grant.detail),
-    )
+    committed = Standing(grant.checkpoint, grant.attempts, grant.detail)
+    ends = done_to(grant.checkpoint, grant.detail)
+    return Holding(grant.partition, grant.epoch, committed, grant.checkpoint, ends)
+
+
+def _row(held: Holding, done: Standing) -> Progress:
+    return Progress(held.partition, held.epoch, done.checkpoint, done.attempts, done.detail)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.model import PartitionId
+from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning.hashes import Key, key_bytes
 from pxrs_ray.partitioning.key_columns import Ints
 from pxrs_ray.partitioning.partitioner import Partitioner
@@ -46,7 +46,7 @@ def group_by_partition(
     `broadcast` each partition gets all of them.
     """
     count = partitioner.partitions
-    if partitioner.strategy == "broadcast":
+    if partitioner.strategy == Strategy.BROADCAST:
         rows = len(column)
         return np.tile(np.arange(rows), count), np.arange(count + 1, dtype=np.int64) * rows
     partitions = partitioner.partition_column(column, scopes)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.model import HashName
 from pxrs_ray.partitioning import scalar_hashes, vector_hashes
 from pxrs_ray.partitioning.key_columns import Ints, KeyBytes, KeyColumn, Rows, key_columns, lanes_of
 from pxrs_ray.suggest import pick
@@ -28,21 +29,21 @@ SEED = 42
 class HashFunction:
     """One way to hash: one key, and many of one length. `native` when `one` is a C function."""
 
-    name: str
+    name: HashName
     one: Callable[[bytes, int], int]
     many: Callable[[KeyBytes, int], Ints] | None
     native: bool = False
 
 
 HASHES: Mapping[str, HashFunction] = {
-    function.name: function
+    function.name.value: function
     for function in (
-        HashFunction("xxh64", scalar_hashes.xxh64, vector_hashes.xxh64, native=True),
-        HashFunction("murmur3_128", scalar_hashes.murmur3_128, vector_hashes.murmur3_128),
-        HashFunction("murmur3_32", scalar_hashes.murmur3_32, vector_hashes.murmur3_32),
-        HashFunction("sha256", scalar_hashes.sha256, None, native=True),
-        HashFunction("crc32", scalar_hashes.crc32, vector_hashes.crc32, native=True),
-        HashFunction("java", scalar_hashes.java, vector_hashes.java),
+        HashFunction(HashName.XXH64, scalar_hashes.xxh64, vector_hashes.xxh64, native=True),
+        HashFunction(HashName.MURMUR3_128, scalar_hashes.murmur3_128, vector_hashes.murmur3_128),
+        HashFunction(HashName.MURMUR3_32, scalar_hashes.murmur3_32, vector_hashes.murmur3_32),
+        HashFunction(HashName.SHA256, scalar_hashes.sha256, None, native=True),
+        HashFunction(HashName.CRC32, scalar_hashes.crc32, vector_hashes.crc32, native=True),
+        HashFunction(HashName.JAVA, scalar_hashes.java, vector_hashes.java),
     )
 }
 
@@ -70,7 +71,7 @@ def hash_lanes(keys: KeyColumn, function: HashFunction, seed: int) -> Iterator[t
         one = function.one
         yield slice(None), np.fromiter((one(key, seed) for key in keys.each()), np.int64)
         return
-    for rows, lanes in lanes_of(_utf16(keys) if function.name == "java" else keys):
+    for rows, lanes in lanes_of(_utf16(keys) if function.name is HashName.JAVA else keys):
         yield rows, function.many(lanes, seed)
 
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.model import PartitionId
+from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_lanes, key_bytes
 from pxrs_ray.partitioning.key_columns import Ints, Rows, key_columns
 from pxrs_ray.partitioning.strategies import jump, jump_many, modulo, modulo_many
@@ -35,7 +35,7 @@ from pxrs_ray.suggest import pick
 Partitions: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Numbers: TypeAlias = "int | Ints"
 
-STRATEGIES = ("modulo", "jump", "tenant", "label", "round_robin", "broadcast")
+STRATEGIES = tuple(each.value for each in Strategy)
 # As many as two bytes tell apart, which is also what numpy sorts by radix.
 PARTITIONS_MAX = 1 << 16
 
@@ -53,7 +53,7 @@ class Partitioner:
     def __init__(
         self,
         partitions: int,
-        strategy: str = "modulo",
+        strategy: str = Strategy.MODULO,
         hash_name: str = "xxh64",
         seed: int = SEED,
         *,
@@ -73,14 +73,19 @@ class Partitioner:
         self._seed = seed
         self._tenant_span = tenant_span
         self._labels = _label_windows(strategy, partitions, labels)
-        self._spread = jump if strategy == "jump" else modulo
-        self._spread_many = jump_many if strategy == "jump" else modulo_many
+        # Asked of each message: an enum's member takes longer to look up than to compare.
+        self._in_turn = strategy == Strategy.ROUND_ROBIN
+        self._to_all = strategy == Strategy.BROADCAST
+        self._by_label = strategy == Strategy.LABEL
+        self._by_tenant = strategy == Strategy.TENANT
+        self._spread = jump if strategy == Strategy.JUMP else modulo
+        self._spread_many = jump_many if strategy == Strategy.JUMP else modulo_many
 
     def partition(self, key: Key | None, scope: str | None = None) -> PartitionId:
         """The one partition of a message. Raises UsageError for `broadcast`, which has no one."""
         self.refuse_broadcast()
         first, size = self.window(scope)
-        if key is None or self.strategy == "round_robin":
+        if key is None or self._in_turn:
             place = modulo(self.turn, size)
             self.turn += 1
         else:
@@ -89,7 +94,7 @@ class Partitioner:
 
     def partitions_of(self, key: Key | None, scope: str | None = None) -> tuple[PartitionId, ...]:
         """Every partition that gets a copy of a message: one, or all of them for `broadcast`."""
-        if self.strategy == "broadcast":
+        if self._to_all:
             return tuple(range(self.partitions))
         return (self.partition(key, scope),)
 
@@ -107,7 +112,7 @@ class Partitioner:
             here = slice(start, start + len(keys))
             start = here.stop
             first, size = _part(firsts, here), _part(sizes, here)
-            if self.strategy == "round_robin":
+            if self._in_turn:
                 self._fill_in_turn(partitions[here], np.arange(len(keys)), first, size)
                 continue
             for rows, hashes in hash_lanes(keys, self._hash, self._seed):
@@ -136,18 +141,18 @@ class Partitioner:
 
         Raises UsageError for a label that is missing or unknown.
         """
-        if self.strategy == "label":
+        if self._by_label:
             if scope is None:
                 raise UsageError("strategy 'label' needs the label of each message as its scope")
             return pick("label", scope, self._labels)
-        if self.strategy == "tenant" and scope is not None:
+        if self._by_tenant and scope is not None:
             hashed = self._hash.one(key_bytes(scope), self._seed)
             return modulo(hashed, self.partitions), self._tenant_span
         return 0, self.partitions
 
     def _windows(self, rows: int, scopes: Any) -> tuple[Numbers, Numbers]:
         """`window` of every row: two numbers where all are alike, otherwise two arrays."""
-        if scopes is None or self.strategy not in ("tenant", "label"):
+        if scopes is None or not (self._by_tenant or self._by_label):
             return self.window(None) if rows else (0, self.partitions)
         if len(scopes) != rows:
             raise UsageError(f"{rows} keys came with {len(scopes)} scopes")
@@ -162,7 +167,7 @@ class Partitioner:
 
     def refuse_broadcast(self) -> None:
         """Raise UsageError where a message has no one partition."""
-        if self.strategy == "broadcast":
+        if self._to_all:
             raise UsageError("strategy 'broadcast' has no single partition: see partitions_of")
 
 
@@ -174,7 +179,7 @@ def _label_windows(
     strategy: str, partitions: int, labels: Mapping[str, int] | None
 ) -> dict[str, tuple[PartitionId, int]]:
     """The window of each label: they lie side by side in the order of the mapping."""
-    if strategy != "label":
+    if strategy != Strategy.LABEL:
         if labels is not None:
             raise UsageError(f"strategy {strategy!r} takes no labels")
         return {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pxrs_ray.model import Strategy
 from pxrs_ray.partitioning.hashes import SEED
 from pxrs_ray.partitioning.partitioner import Partitioner
 
@@ -17,7 +18,7 @@ class PartitioningSpec:
     """What `Partitioner` takes; `labels` are pairs of a label and its number of partitions."""
 
     partitions: int
-    strategy: str = "modulo"
+    strategy: str = Strategy.MODULO
     hash_name: str = "xxh64"
     seed: int = SEED
     tenant_span: int = 1

@@ -32,7 +32,7 @@ from pxrs_ray.data.message_form import (
     too_large,
 )
 from pxrs_ray.errors import ConfigError
-from pxrs_ray.model import PartitionId
+from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer.receipt import Receipt, Shipment
 from pxrs_ray.producer.routing import chunks, route
@@ -60,7 +60,7 @@ class ProducerLimits:
     batch_bytes_max: int
     message_bytes_max: int
     frame_bytes_max: int
-    outbox: SenderLimits
+    sender: SenderLimits
     # What no option of a topology sets, but a caller may.
     chunk_records_max: int = 100_000
     chunk_bytes_max: int = 16 << 20
@@ -75,7 +75,7 @@ class ProducerLimits:
             raise ConfigError(f"linger_ms must not be below 0, as {self.linger_ms} is")
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if limit.name not in ("linger_ms", "block_ms", "compression", "outbox") and value < 1:
+            if limit.name not in ("linger_ms", "block_ms", "compression", "sender") and value < 1:
                 raise ConfigError(f"{limit.name} must be at least 1, not {value}")
 
     @property
@@ -140,7 +140,7 @@ class Accumulator:
         producer_id: bytes | None = None,
     ) -> None:
         self._partitioner = partitioner
-        self._labelled = partitioner.strategy == "label"
+        self._labelled = partitioner.strategy == Strategy.LABEL
         self._sender = sender
         self._limits = limits
         self._message_bytes_max = min(limits.message_bytes_max, limits.room_bytes)

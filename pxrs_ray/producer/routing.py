@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import PartitionId
+from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning import Partitioner, group_by_partition
 
 Sizes = np.ndarray[Any, np.dtype[np.int64]]
@@ -36,9 +36,18 @@ class Routed:
 
 def route(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:
     """Give each message of `batch` to its partition."""
-    if len(batch) == 1 and scopes is None and partitioner.strategy != "broadcast":
+    if len(batch) == 1 and scopes is None and partitioner.strategy != Strategy.BROADCAST:
         partition = partitioner.partition(batch.keys[0].as_py())
         return Routed(((partition, batch),), None)
+    return route_columns(batch, partitioner, scopes)
+
+
+def route_columns(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:
+    """As `route`, with the columns of each part always copied anew.
+
+    So a frame depends on its messages alone, also when a batch has only one: a feed that
+    is run again must make the same bytes.
+    """
     order, bounds = group_by_partition(batch.keys, partitioner, scopes)
     columns = batch.columns.take(pa.array(order))
     sorted_batch = Batch(-1, 0, batch.flags, columns, batch.timestamp_fixed_ms)

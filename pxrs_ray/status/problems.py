@@ -318,7 +318,7 @@ def _skew(group: GroupStatus) -> Iterator[Problem]:
             f"group {group.group}, P{fullest}",
             f"received {skew:.1f} times as many messages as an average partition (key skew)",
             f"few keys, or one that has most of the messages: `pxrs tail {group.queue}` shows "
-            "them; send with keys that spread, or give the group `parallelism`",
+            'them; send with keys that spread, or give the group `processing = "by_key"`',
         )
 
 

@@ -3,7 +3,9 @@
 Rules of this file. Write access to an open Redis or etcd must not allow running code in the
 cluster: what is unpickled or imported because a document of the registry says so carries a seal, an
 HMAC over the document's place and text. The key is never in the registry: Ray keeps it with the
-coordinator, and the node's disk keeps the last few, for the topology's next start there.
+coordinator, and the node's disk keeps the last few, for the topology's next start there. Each start
+brings a key of its own, and seals with it what it finds sealed with an older one. No key is
+forgotten before that: a document that nobody changes would lose its seal by age.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from pxrs_ray.files import Files
 
 KEY_BYTES = 32
 KEYS_MAX = 8
+# Of starts that fail, one after the other, before they have sealed anew.
+KEYS_BOUND = 1_024
 KEY_FILE = "seal-keys.json"
 _MARK = "sealed:1:"
 
@@ -48,6 +52,10 @@ class Seal:
         wanted = (_seal_of(key, place, plain) for key in self._keys)
         said = seal.encode(errors="surrogatepass")
         return plain, any(hmac.compare_digest(said, each.encode()) for each in wanted)
+
+    def is_older(self, place: str, text: str) -> bool:
+        """Whether the seal is ours, but of a former key."""
+        return self.opened(place, text)[1] and not Seal(self._keys[:1]).opened(place, text)[1]
 
 
 def _seal_of(key: bytes, place: str, text: str) -> str:
@@ -82,10 +90,25 @@ def seal_of(
         return Seal([key]), _unreadable(path, error)
     except ValueError as error:
         problem = _unreadable(path, error)
-    keys = (key.hex(), *(each for each in known if each != key.hex()))[:KEYS_MAX]
+    keys = (key.hex(), *(each for each in known if each != key.hex()))[:KEYS_BOUND]
     if keys != known:
         try:
             files.replace(path, KEYS_CODEC.encode(keys), sync=True)
         except (OSError, DiskFull) as error:
             problem = problem or f"{path} cannot be written ({error})"
     return Seal([bytes.fromhex(each) for each in keys]), problem
+
+
+def forget_old_keys(folder: Path, files: Files | None = None) -> None:
+    """Keep the last few keys, once all that they sealed is sealed anew. Raises OSError, DiskFull.
+
+    A few stay for a registry that is restored from a backup.
+    """
+    files = files or Files()
+    path = folder / KEY_FILE
+    try:
+        known = KEYS_CODEC.decode(files.read_file(path))
+    except (FileNotFoundError, ValueError):
+        return
+    if len(known) > KEYS_MAX:
+        files.replace(path, KEYS_CODEC.encode(known[:KEYS_MAX]), sync=True)

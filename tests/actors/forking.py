@@ -22,7 +22,7 @@ from typing import Any
 
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.worker import Worker
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant
@@ -120,8 +120,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
     "async": {},
     "batches": {},
-    "lanes": {"parallelism": 2},
-    "lanes, async": {"parallelism": 2},
+    "lanes": {"processing": ByKey(parallelism=2)},
+    "lanes, async": {"processing": ByKey(parallelism=2)},
 }
 
 
@@ -155,12 +155,12 @@ async def main(way: str) -> None:
     close = on_terminate(told.set)
     config = GroupConfig(queue="q", attempts_max=1, failure_policy="skip", **WAYS[way])
     handler, callbacks = Handler(by_reference(handler_of(way))), WorkerCallbacks()
-    grant, desk = Grant(0, 1, 0), DeliveryContext("q", "g", "c", 1, 0, 1, topology_id="t-1")
+    grant, shared = Grant(0, 1, 0), DeliveryContext("q", "g", "c", 1, 0, 1, topology_id="t-1")
     course = course_for(config, Standing(0))
     worker: Worker = (
-        SequentialWorker(grant, desk, handler, retry_rules(config), callbacks, config, None)
+        SequentialWorker(grant, shared, handler, retry_rules(config), callbacks, config, None)
         if course is None
-        else ParallelWorker(grant, desk, handler, course, callbacks, config, None)
+        else ParallelWorker(grant, shared, handler, course, callbacks, config, None)
     )
     worker.start()
     for number, name in enumerate(STEPS):

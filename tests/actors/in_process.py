@@ -68,7 +68,7 @@ class World:
         self._epochs = itertools.count(1)
         self.buffer: Buffer
         self.host: GroupRuntime
-        self.desk: MemberApi
+        self.member_api: MemberApi
 
     async def up(self) -> None:
         self.buffer = Buffer("t", 0, 1, str(self._folder))
@@ -84,9 +84,11 @@ class World:
             snapshot, group_settings(lease_ms=lease_ms, revoke_deadline_ms=revoke_ms)
         )
         self.spec = GroupSpec("t", "t-1", "g", "q", self.partitions, 1, self.config)
-        replica_set: Any = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)
+        replica_set: Any = SimpleNamespace(
+            replicas={}, incarnations={}, spec=self.spec, supervisor=None
+        )
         logs: Any = SimpleNamespace()  # nobody asks the logs for witness here
-        self.desk = MemberApi(self.host, replica_set, logs)
+        self.member_api = MemberApi(self.host, replica_set, logs)
 
     async def down(self) -> None:
         for consumer in self.consumers:
@@ -124,7 +126,7 @@ class World:
 
     async def consumer(self, member: str, handler: object) -> Consumer:
         token = f"{member}-{next(_numbers)}"
-        incarnation, assignment = await self.desk.join(member, token)
+        incarnation, assignment = await self.member_api.join(member, token)
         made = Consumer(ConsumerSpec(self.spec, member, incarnation, by_reference(handler), token))
         self.consumers.append(made)
         await made.begin(incarnation, assignment)
@@ -167,7 +169,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
             name = answered_by(MemberApi)[type(request)]
             arguments = pickle.loads(pickle.dumps(request)).arguments()
             made[-1].faults(name, arguments)
-            call = getattr(made[-1].desk, name)
+            call = getattr(made[-1].member_api, name)
             try:
                 found = await asyncio.wait_for(call(*arguments), wait_s or request.wait_s)
             except TimeoutError:
@@ -176,7 +178,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
                 made[-1].answers(name, arguments)
             return found
 
-    class FetchClient:
+    class Client:
         async def fetch(self, *arguments: Any) -> Any:
             made[-1].faults("fetch", arguments)
             return pickle.loads(pickle.dumps(await made[-1].buffer.fetch(*arguments), protocol=5))
@@ -189,8 +191,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
     monkeypatch.setattr(consumer_module, "on_terminate", lambda tell: lambda: None)
     monkeypatch.setattr(Consumer, "_where", lambda self: (0, ""))
 
-    async def buffer(reading: Fetcher, index: int) -> FetchClient:
-        return FetchClient()
+    async def buffer(reading: Fetcher, index: int) -> Client:
+        return Client()
 
     monkeypatch.setattr(Fetcher, "_buffer", buffer)
 

@@ -30,7 +30,7 @@ from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import PxrsError, UsageError
 from pxrs_ray.group.events import Progress
 from pxrs_ray.store.memory import MemoryStore
-from tests.actors.test_group_faults import PARTITIONS, Shell
+from tests.actors.test_group_faults import PARTITIONS, FakeController
 from tests.settings import group_settings
 
 NASTY: st.SearchStrategy[Any] = st.sampled_from(
@@ -74,12 +74,12 @@ ARGUMENTS = st.lists(NASTY | LISTS, max_size=5) | st.tuples(
 
 
 class Door:
-    """One group, with the real desk and the real commands, and nothing behind that has actors."""
+    """One group, with the real `MemberApi` and commands, and nothing behind that has actors."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
-        self.controller = Shell(self.store, self.thread)
+        self.controller = FakeController(self.store, self.thread)
         self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self.controller, 100)
         config = GroupConfig(queue="q")
         spec: Any = SimpleNamespace(topology="t", group="g", queue="q", config=config, partitions=4)
@@ -88,12 +88,12 @@ class Door:
 
         self.replica_set = ConsumerReplicas(spec, self.host, keep)
         logs: Any = SimpleNamespace(refused=lambda ours: asyncio.sleep(0))
-        self.desk = MemberApi(self.host, self.replica_set, logs)
+        self.member_api = MemberApi(self.host, self.replica_set, logs)
         self.group: Any = object.__new__(GroupController)
         self.group.host, self.group.replica_set = self.host, self.replica_set
         self.group._pool = SimpleNamespace(ends=self._ends, offset_at=self._ends)
         self.group.autoscale = SimpleNamespace(pin=self._pin)
-        self.handlers = RequestHandlers(self.group, self.replica_set, self.desk)
+        self.handlers = RequestHandlers(self.group, self.replica_set, self.member_api)
         self.pinned: list[Any] = []
 
     def _pin(self, consumers: int | None) -> None:

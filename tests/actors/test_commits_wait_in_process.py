@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.consumer import consumer_actor as consumer_module
+from pxrs_ray.config import Ordered
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.errors import DeadlineExceeded
 from tests.actors.in_process import World, until
@@ -37,7 +38,7 @@ def test_commits_wait_for_as_long_as_the_registry_is_away(
         handled.extend(message.offset for message in batch)
 
     async def main() -> None:
-        here: World = world(1, commit_mode=mode)
+        here: World = world(1, processing=Ordered(commit_mode=mode))
         here.faults = faults
         await here.up()
         await here.produce([b"k"] * 3)

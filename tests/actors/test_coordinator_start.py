@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pxrs_ray.actors.coordinator import buffer_pool, startup
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.registry_witness import accept_loss
+from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.actors.coordinator.startup import Startup
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.protocol import QueueSpec
@@ -29,6 +31,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.group.events import Join
 from pxrs_ray.model import Member
+from pxrs_ray.topology.seal import KEY_FILE, KEYS_MAX
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 from tests.settings import log_limits
 
@@ -287,5 +290,32 @@ def test_a_group_that_an_accepted_registry_does_not_know_can_be_made_again(
         third = made(tmp_path)
         assert [group.group for group in (await third.status()).groups] == ["g"]
         await third.shutdown()
+
+    run(scene())
+
+
+def test_what_nobody_changes_is_known_after_any_number_of_upgrades(
+    fakes: list[FakeBuffer], tmp_path: Path
+) -> None:
+    """Each start brings a key; the disk keeps the last few, and another node has the newest."""
+
+    async def scene() -> None:
+        first = made(tmp_path)
+        await first.ping()
+        name = await first.group("g", "a", {})
+        await first._groups[name]._keep_replicas(ReplicasDocument(paused=True).to_text())
+        await first.shutdown()
+        for _ in range(2 * KEYS_MAX):
+            later = made(tmp_path)
+            await later.ping()
+            assert later._groups[name].distrusted == ""
+            await later.shutdown()
+        assert len(json.loads((tmp_path / "shop" / KEY_FILE).read_text())) == KEYS_MAX
+        (tmp_path / "shop" / KEY_FILE).unlink()  # as Ray starts it on another node
+        elsewhere = made(tmp_path)
+        elsewhere._seal_key = later._seal_key
+        await elsewhere.ping()
+        assert elsewhere._groups[name].distrusted == ""
+        await elsewhere.shutdown()
 
     run(scene())

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.buffer import fetch_client, maintenance
+from pxrs_ray.actors.buffer import maintenance
 from pxrs_ray.actors.client import tenants
 from pxrs_ray.actors.cluster import watchdog
 from pxrs_ray.actors.coordinator import (
@@ -49,7 +49,7 @@ GROUP = "test_group_faults::test_one_fault_fails_one_group_which_heals"
 LOOPS = f"{HERE}test_a_loop_goes_on_and_is_told"
 SUPERVISION = "test_supervision::"
 SILENT = "test_nothing_ends_silently::"
-CREW = "test_crew_in_process::test_who_died_is_replaced_whatever_that_meets"
+SUPERVISOR = "test_supervisor_in_process::test_who_died_is_replaced_whatever_that_meets"
 
 # (file, what the place is called): the test that lets each kind of end be raised there.
 PLACES = {
@@ -74,10 +74,9 @@ PLACES = {
         "on_revoked",
     ): f"{SILENT}test_what_the_other_methods_raise_ends_nothing",
     ("actors/coordinator/coordinator.py", "metrics"): LOOPS,
-    ("actors/coordinator/consumer_supervisor.py", ""): CREW,
+    ("actors/coordinator/consumer_supervisor.py", ""): SUPERVISOR,
     ("actors/coordinator/drain_watch.py", ""): LOOPS,
     ("actors/coordinator/drain_watch.py", "watch"): LOOPS,
-    ("actors/buffer/fetch_client.py", "asking for one"): LOOPS,
     ("actors/coordinator/group_supervision.py", "its life"): GROUP,
     ("actors/coordinator/group_controller.py", "telling the logs"): LOOPS,
     (
@@ -107,8 +106,8 @@ PLACES = {
     ): f"{SUPERVISION}test_a_loop_of_a_member_begins_again_and_its_work_goes_on",
     (
         "actors/coordinator/consumer_replicas.py",
-        "keeping the crew",
-    ): f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later",
+        "keeping the replicas",
+    ): f"{THREADS}test_replicas_that_could_not_be_kept_are_kept_later",
     ("actors/coordinator/consumer_replicas.py", "ending orphans"): LOOPS,
     ("actors/buffer/start_notice.py", "pxrs-started"): (
         f"{THREADS}test_a_buffer_that_cannot_tell_its_start_starts"
@@ -190,7 +189,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (autoscaler, ["LOOK_PAUSE_S"]),
         (buffer_pool, ["PING_PAUSE_S"]),
         (drain_watch, ["LOOK_PAUSE_S"]),
-        (fetch_client, ["ASK_AGAIN_S"]),
         (home_controller, ["ROUND_PAUSE_S"]),
         (metrics, ["REPORT_EVERY_S"]),
         (store_thread, ["PAUSE_MOST_S", "FRESH_S"]),
@@ -205,7 +203,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     host = SimpleNamespace(group="g")
-    made: Any = autoscaler.Autoscaler(SimpleNamespace(crew=1), host, None)  # type: ignore[arg-type]
+    made: Any = autoscaler.Autoscaler(SimpleNamespace(supervisor=1), host, None)  # type: ignore[arg-type]
     made._look = answers(fails)
     made.configure(ScalingConfig())
     return made.close
@@ -213,7 +211,7 @@ async def _autoscale(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _buffers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     pool = buffer_pool.BufferPool("t", 1, "")
-    patch.setattr(pool, "_call", _pinged)
+    patch.setattr(pool, "_ask", _pinged)
     pool._handles[0] = SimpleNamespace()
 
     async def returned(index: int) -> None:
@@ -250,20 +248,6 @@ async def _leaving(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     patch.setattr(drain_watch, "draining_nodes", lambda: {"n"})
     one: Any = SimpleNamespace(spec=SimpleNamespace(group="g"), leave_nodes=answers(fails))
     return drain_watch.DrainWatch(lambda: [one]).close
-
-
-async def _fetching(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
-    async def never() -> list[Any]:
-        return []
-
-    handle = SimpleNamespace(
-        line=SimpleNamespace(remote=answers(fails)),
-        fetch=SimpleNamespace(remote=lambda *arguments: never()),
-    )
-    patch.setattr(fetch_client, "connect", lambda name: None)
-    made = fetch_client.FetchClient(handle)
-    await made.fetch()
-    return made.close
 
 
 async def _look(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
@@ -363,7 +347,6 @@ MADE = {
     "metrics": _metrics,
     "draining": _draining,
     "leaving nodes": _leaving,
-    "asking for a line": _fetching,
     "a look": _look,
     "looks": _look_on,
     "moves of tenants": _moves,

@@ -160,8 +160,8 @@ def test_a_line_that_gets_rubbish_answers_every_call(kind: str) -> None:
         assert answer.result() == 7, "the buffer's end goes on"
         # And the caller's own end: what it cannot read breaks the line, and every call hears it.
         line._calls[5] = waits = type(answer)()
-        line._calls[6] = SimpleNamespace(  # type: ignore[assignment]
-            set_result=Fails(kind, 1), set_exception=lambda error: None
+        line._calls[6] = SimpleNamespace(
+            done=lambda: False, set_result=Fails(kind, 1), set_exception=lambda error: None
         )
         line._numbers = iter((6,))  # type: ignore[assignment]
         line._socket.sendall(_message(6))
@@ -316,7 +316,7 @@ def test_a_hand_over_that_fails_ends_the_process(
 
 
 @every_kind
-def test_a_crew_that_could_not_be_kept_is_kept_later(kind: str) -> None:
+def test_replicas_that_could_not_be_kept_are_kept_later(kind: str) -> None:
     kept: list[str] = []
     fails = Fails(kind, 2)
 
@@ -335,11 +335,11 @@ def test_a_crew_that_could_not_be_kept_is_kept_later(kind: str) -> None:
             made._changed()
             await asyncio.sleep(0)
         made.incarnations["c"] = 1
-        made.crew = SimpleNamespace(replicas=dict.fromkeys("abc"), handler=None)  # type: ignore[assignment]
-        made.crew.replicas.clear()
+        made.supervisor = SimpleNamespace(replicas=dict.fromkeys("abc"), handler=None)  # type: ignore[assignment]
+        made.supervisor.replicas.clear()
         made._changed()
         await until(lambda: kept)
-        assert any(kind in line for line in made._supervisor.problems()) or not fails.left
+        assert any(kind in line for line in made._loops.problems()) or not fails.left
         await until(lambda: not made._stale)
 
     run(main)

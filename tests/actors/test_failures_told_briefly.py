@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.config import ByKey, Packs
 from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.in_process import World
 from tests.actors.in_process import world as world
@@ -17,8 +18,8 @@ PAYLOAD = b"x" * 300_000
 INFO_BYTES_MAX = 40_000
 WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
-    "lanes": {"parallelism": 4},
-    "packs": {"submit_strategy": "burst", "pack_records": 4},
+    "lanes": {"processing": ByKey(parallelism=4)},
+    "packs": {"processing": Packs(pack_records=4)},
 }
 
 

@@ -69,7 +69,7 @@ PLACES = (
 )
 
 
-class Shell:
+class FakeController:
     """Notes what would end the coordinator."""
 
     def __init__(self, store: RegistryStore, thread: StoreThread) -> None:
@@ -99,7 +99,7 @@ class World:
     def __init__(self, url: str, names: tuple[str, ...] = ("sick", "well")) -> None:
         self.store = open_store(url)
         self.thread = StoreThread(lambda: self.store)
-        self.controllers = {name: Shell(self.store, self.thread) for name in names}
+        self.controllers = {name: FakeController(self.store, self.thread) for name in names}
         self.hosts = {
             name: GroupRuntime(name, self.store, self.thread, SystemClock(), controller, 20)
             for name, controller in self.controllers.items()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.config import GroupConfig, QueueConfig
+from pxrs_ray.config import GroupConfig, Ordered, QueueConfig
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import (
@@ -130,7 +130,9 @@ def test_a_class_hears_of_its_partitions(stage: Stage) -> None:
 @pytest.mark.parametrize("mode", ["interval", "batch", "message"])
 def test_commit_modes(stage: Stage, mode: str) -> None:
     topology = stage.deploy(partitions=2)
-    group = topology.group("g", queue="q", commit_mode=mode, commit_interval_ms=20)
+    group = topology.group(
+        "g", queue="q", processing=Ordered(commit_mode=mode), commit_interval_ms=20
+    )
     group.start(Recorder(stage.notes))
     send(topology, 40)
     all_done(stage, group, 40)
@@ -300,7 +302,11 @@ def test_live_options_of_consumers_are_taken_over_where_they_work(stage: Stage) 
     group.start(Recorder(stage.notes), consumers=2)
     pids = {c.pid for c in group.status().consumers}
     send(topology, 20)
-    changed = {"commit_mode": "message", "lease_ttl_seconds": 1.5, "consumers": 3}
+    changed = {
+        "processing": Ordered(commit_mode="message"),
+        "lease_ttl_seconds": 1.5,
+        "consumers": 3,
+    }
     topology.apply(topology.config.changed(groups={"g": changed}))
     status = group.status()
     assert len(status.consumers) == 3 and pids < {c.pid for c in status.consumers}

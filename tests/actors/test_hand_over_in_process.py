@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+from pxrs_ray.config import ByKey
 from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
@@ -23,7 +24,7 @@ def test_who_inherits_a_gap_map_goes_on_behind_it(world: Any) -> None:
         handled[message.offset] += 1
 
     async def main() -> None:
-        here: World = world(parallelism=16, attempts_max=0, commit_interval_ms=5)
+        here: World = world(processing=ByKey(parallelism=16), attempts_max=0, commit_interval_ms=5)
         await here.up()
         count = 120
         keys = [b"slow", *(b"k%d" % n for n in range(count))]

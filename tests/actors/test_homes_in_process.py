@@ -129,7 +129,7 @@ def test_a_slot_that_waits_holds_up_neither_start_nor_queues_nor_groups(
         assert [index for index, _ in cluster.placed] == [0]
         assert any(r.text.startswith(AWAY_TOLD) for r in second._pool.reports())
         with pytest.raises(SlotWaits, match="waits for host"):
-            await second._pool._call(1, "ends", "a")
+            await second._pool._ask(1, lambda to: to.ends("a"))
         # What is new is made where it can be; the rest when the host is back.
         await second.group("h", "b", {})
         wanted = (await second.config()).changed(queues={"c": {"partitions": 2}})

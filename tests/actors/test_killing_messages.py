@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.config import ByKey
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import BatchRecorder, Recorder, eventually
@@ -75,7 +76,7 @@ def letters_of(topology: Any, group: str = "look") -> list[Any]:
     ("how", "handler", "options", "told"),
     [
         ("exit", Deadly, {}, "exit code 9"),
-        ("fault", Deadly, {"parallelism": 8}, "SIGSEGV"),
+        ("fault", Deadly, {"processing": ByKey(parallelism=8)}, "SIGSEGV"),
         ("kill", DeadlyBatches, {}, "SIGKILL"),
     ],
     ids=["exit-in-order", "fault-lanes", "kill-batch"],

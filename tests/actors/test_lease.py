@@ -97,8 +97,8 @@ def test_a_worker_waits_and_goes_on_by_itself() -> None:
 
 def test_the_tokens_of_a_delivery_are_void_when_its_title_is_over() -> None:
     held = True
-    desk = DeliveryContext("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
-    context = Delivery(Message(0, 3, None, b"", 0), desk).context
+    shared = DeliveryContext("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
+    context = Delivery(Message(0, 3, None, b"", 0), shared).context
     assert context.holds()
     copied = pickle.loads(pickle.dumps(context))
     assert copied == context and not copied.holds(), "nobody keeps a copy up"
@@ -108,8 +108,8 @@ def test_the_tokens_of_a_delivery_are_void_when_its_title_is_over() -> None:
 
 def test_a_block_whose_lease_ends_in_it_is_not_committed() -> None:
     held = True
-    desk = DeliveryContext("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
-    message = Delivery(Message(0, 0, None, b"", 0), desk)
+    shared = DeliveryContext("q", "g", "m", 1, 0, 7, topology_id="t1", title=Title(lambda: held))
+    message = Delivery(Message(0, 0, None, b"", 0), shared)
     database = sqlite3.connect(":memory:", isolation_level=None)
     database.execute("CREATE TABLE paid (amount INTEGER)")
     with pytest.raises(NotHeld), message.transaction(database) as cursor:

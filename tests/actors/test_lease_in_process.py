@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.consumer.consumer_actor import Consumer
+from pxrs_ray.config import ByKey, Ordered, Packs
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.errors import DeadlineExceeded, NotHeld
 from pxrs_ray.group.events import Heartbeat
@@ -29,12 +30,12 @@ WORK_S = 0.005
 MESSAGES = 700
 WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
-    "commit each": {"commit_mode": "message"},
+    "commit each": {"processing": Ordered(commit_mode="message")},
     "batches": {"commit_records": 5},
-    "lanes": {"parallelism": 2},
-    "lanes, async": {"parallelism": 2},
-    "packs": {"submit_strategy": "batch", "submit_batch_records": 2, "pack_records": 20},
-    "one at a time": {"consumer_per_partition": False},
+    "lanes": {"processing": ByKey(parallelism=2)},
+    "lanes, async": {"processing": ByKey(parallelism=2)},
+    "packs": {"processing": Packs(submit_strategy="batch", batch_records=2, pack_records=20)},
+    "one at a time": {"processing": Ordered(consumer_per_partition=False)},
 }
 
 
@@ -219,7 +220,7 @@ def test_an_answer_that_comes_late_gives_no_more_than_its_question_asked_for(wor
         await here.up()
         one = await here.consumer("c1", Owner("in order").handler())
         await until(lambda: not one._live().lease.is_over())
-        heard, asked_s = here.desk.heartbeat, list[float]()
+        heard, asked_s = here.member_api.heartbeat, list[float]()
 
         async def late(*arguments: Any) -> Any:
             asked_s.append(time.monotonic())
@@ -229,7 +230,7 @@ def test_an_answer_that_comes_late_gives_no_more_than_its_question_asked_for(wor
             await asyncio.sleep(0.2 * LEASE_S)
             return found
 
-        setattr(here.desk, "heartbeat", late)  # noqa: B010
+        setattr(here.member_api, "heartbeat", late)  # noqa: B010
         await until(lambda: one._live().lease.is_over())
         assert asked_s[0] + LEASE_S * 0.8 < time.monotonic() < asked_s[0] + LEASE_S
         await here.down()
@@ -243,14 +244,14 @@ def test_a_refusal_that_waits_for_the_registry_renews_no_lease(world: Any) -> No
     async def main() -> None:
         here: World = world(lease_ttl_seconds=LEASE_S)
         await here.up()
-        await here.desk.join("c1", "token-1")
+        await here.member_api.join("c1", "token-1")
         stuck, write = threading.Event(), here.store.write
         setattr(here.store, "write", lambda *arguments: (stuck.wait(20), write(*arguments))[1])  # noqa: B010
-        joining = asyncio.ensure_future(here.desk.join("c2", "token-2"))
+        joining = asyncio.ensure_future(here.member_api.join("c2", "token-2"))
         await asyncio.sleep(0.02)
-        heard = await here.desk.heartbeat("c1", 1, (0, 0), 50)
+        heard = await here.member_api.heartbeat("c1", 1, (0, 0), 50)
         assert heard.lease_ms and heard.assignment is None, "its news is not durable"
-        leaving = asyncio.ensure_future(here.desk.leave("c1", 1, "test"))
+        leaving = asyncio.ensure_future(here.member_api.leave("c1", 1, "test"))
         await asyncio.sleep(0.02)
         with pytest.raises(DeadlineExceeded):  # who is no member is not told to be heard
             await here.host.heartbeat(Heartbeat("c1", 9, (0, 0)), 0.05)

@@ -6,19 +6,15 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
-from pxrs_ray.actors.buffer.fetch_client import FetchClient
-from pxrs_ray.actors.buffer.local_socket import (
-    REPLY_BYTES_MAX,
-    AsyncSocketClient,
-    SocketClient,
-    connect,
-)
+from pxrs_ray.actors.buffer.buffer_client import BufferClient
+from pxrs_ray.actors.buffer.local_socket import REPLY_BYTES_MAX, SocketClient, connect
 from pxrs_ray.data.protocol import Appended, Fetched, QueueSpec, Refused
 from pxrs_ray.errors import BufferAway, SequenceGap
 from tests.actors.conditions import until
@@ -55,9 +51,10 @@ def connected(name: str) -> socket.socket:
     return found
 
 
-async def lines(name: str) -> tuple[SocketClient, AsyncSocketClient]:
-    """A line of either kind; each ends with the buffer, if not before."""
-    return SocketClient(connected(name)), await AsyncSocketClient.to(connected(name))
+async def lines(name: str) -> tuple[SocketClient, SocketClient]:
+    """A line for threads, and one for this event loop; each ends with the buffer, if not before."""
+    loop = asyncio.get_running_loop()
+    return SocketClient(connected(name)), SocketClient(connected(name), loop)
 
 
 def call(line: SocketClient, *arguments: Any) -> asyncio.Future[Any]:
@@ -178,24 +175,34 @@ class RayLike:
 
     fetch = line
 
-    def remote(self, *arguments: Any) -> asyncio.Future[Any]:
+    def remote(self, *arguments: Any) -> Any:
         if not arguments:
-            return asyncio.ensure_future(self._buffer.line())
+            return _Named(self._buffer)
         self.fetches += 1
         return asyncio.ensure_future(self._buffer.fetch(*arguments))
+
+
+class _Named:
+    """The name of a buffer's lines, on its way as Ray brings it: to a thread."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._coming = asyncio.run_coroutine_threadsafe(buffer.line(), asyncio.get_running_loop())
+
+    def future(self) -> Future[str]:
+        return self._coming
 
 
 def test_fetching_takes_the_line_for_little_and_ray_for_much(tmp_path: Path) -> None:
     async def test(buffer: Buffer, name: str) -> None:
         handle = RayLike(buffer)
-        fetching = FetchClient(handle)
+        fetching = BufferClient(handle, asyncio.get_running_loop(), sockets=True)
         await buffer.append("q", [(0, *wire([b"x"], 0))])
 
         async def offsets(at: int) -> list[int]:
             found = await fetching.fetch("q", "g", {0: (1, at)}, 1 << 20, 0)
             return [part.next_offset for part in found if isinstance(part, Fetched)]
 
-        while fetching._line is None:
+        while fetching._socket is None:
             assert await offsets(0) == [1]
         through_ray = handle.fetches
         assert await offsets(0) == [1]
@@ -208,7 +215,8 @@ def test_fetching_takes_the_line_for_little_and_ray_for_much(tmp_path: Path) -> 
         assert await offsets(0) == [2]
         assert handle.fetches == through_ray + 3, "asked over the line, answered through Ray"
         buffer._line.close()
-        line = fetching._line
+        line = fetching._socket
+        assert line is not None
         await until(lambda: line.broken)
         assert await offsets(0) == [2], "without a line Ray carries everything"
         fetching.close()

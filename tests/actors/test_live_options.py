@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,154 +9,29 @@ import pytest
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import declared
-from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.errors import HandlerError
 from tests.actors.conftest import Stage
-from tests.actors.recording import BatchRecorder, HookRecorder, Note, eventually
+from tests.actors.live_scene import (
+    LATE,
+    LONG_MS,
+    SKIP,
+    Scene,
+    Shows,
+    consumer_sees,
+    lease,
+    letters,
+    live,
+    owners,
+    pauses,
+    scene_on,
+    three,
+    together,
+    tried,
+    uncommitted,
+)
+from tests.actors.recording import BatchRecorder, eventually
 
 pytestmark = pytest.mark.ray
-
-LONG_MS = 600_000
-
-
-class Versatile(HookRecorder):
-    """Does what a payload says: 'bad' fails, 'slow' takes its time; all is noted."""
-
-    def handle(self, message: Delivery) -> None:
-        text = (message.payload or b"").decode()
-        self.notebook.write("begun", message.context, payload=text)
-        if text.startswith("slow"):
-            time.sleep(0.2)
-        if text.startswith("bad"):
-            raise RuntimeError("cannot do it")
-        self.notebook.write("done", message.context, payload=text)
-
-
-@dataclass
-class Scene:
-    """One topology with a group of two consumers, and what was sent to it."""
-
-    topology: Any
-    group: Any
-    notebook: Any
-    base: PxrsConfig
-    sent: int = 0
-    processes: dict[str, tuple[int | None, int, str]] = field(default_factory=dict)
-
-    def send(self, kind: str, count: int = 1) -> list[str]:
-        """Send messages of this kind; answers their payloads, of which each is sent once."""
-        payloads = [f"{kind}-{self.sent + number}" for number in range(count)]
-        self.sent += count
-        with self.topology.producer("q", linger_ms=0) as producer:
-            for payload in payloads:
-                producer.send(payload, payload.encode())
-        return payloads
-
-    def notes(self, what: str, payloads: list[str]) -> list[Note]:
-        return [note for note in self.notebook.notes(what) if note.payload in payloads]
-
-    def done(self, kind: str = "m", count: int = 1) -> list[str]:
-        """Send, and wait until the group has passed all of it."""
-        payloads = self.send(kind, count)
-        eventually(lambda: self.group.lag() == 0, what=f"{kind} is passed")
-        return payloads
-
-    def apply(self, **changes: Any) -> None:
-        self.topology.apply(self.base.changed(**changes))
-
-    def who(self) -> dict[str, tuple[int | None, int, str]]:
-        """Process, incarnation and actor of each consumer."""
-        return {c.member: (c.pid, c.incarnation, c.actor) for c in self.group.status().consumers}
-
-
-@contextmanager
-def scene_on(stage: Stage, **options: Any) -> Iterator[Scene]:
-    usual = {"queue": "q", "consumers": 2, "commit_interval_ms": 20}
-    topology = stage.deploy(
-        queues={name: QueueConfig(partitions=3) for name in ("q", "letters")},
-        groups={"g": GroupConfig(**{**usual, **options})},
-    )
-    group = topology.group("g")
-    group.start(Versatile(stage.notes), consumers=2)
-    yield Scene(topology, group, stage.notebook, topology.config)
-
-
-# --- what can be seen of a change -----------------------------------------------------------------
-
-
-def tried(times: int) -> Callable[[Scene], None]:
-    def see(scene: Scene) -> None:
-        assert len(scene.notes("begun", scene.done("bad"))) == times
-
-    return see
-
-
-def pauses(pause_ms: int) -> Callable[[Scene], None]:
-    def see(scene: Scene) -> None:
-        first, second = scene.notes("begun", scene.done("bad"))
-        assert second.at_s - first.at_s >= (pause_ms - 2) / 1_000, "clocks are cut to milliseconds"
-
-    return see
-
-
-def letters(scene: Scene) -> None:
-    before = queued(scene, "letters")
-    scene.done("bad")
-    assert queued(scene, "letters") == before + 1
-
-
-def queued(scene: Scene, queue: str) -> int:
-    return next(q.messages for q in scene.topology.status().queues if q.queue == queue)
-
-
-def too_slow(scene: Scene) -> None:
-    before = scene.group.status().given_up_count
-    scene.done("slow")
-    assert scene.group.status().given_up_count == before + 1
-
-
-def together(scene: Scene) -> None:
-    """Messages of one partition are in work at once."""
-    payloads = scene.done("slow", 8)
-    begun, ended = (scene.notes(what, payloads) for what in ("begun", "done"))
-    for partition in range(3):
-        starts = [note.at_s for note in begun if note.partition == partition]
-        ends = [note.at_s for note in ended if note.partition == partition]
-        if any(later < end for later, end in zip(starts[1:], ends, strict=False)):
-            return
-    raise AssertionError("one after the other")
-
-
-def uncommitted(scene: Scene) -> None:
-    payloads = scene.send("m")
-    eventually(lambda: scene.notes("done", payloads))
-    time.sleep(0.3)
-    assert scene.group.lag() == 1, "nothing is committed before its time"
-
-
-def owners(**wanted: list[int]) -> Callable[[Scene], None]:
-    return lambda scene: eventually(
-        lambda: scene.group.status().owners == {n.replace("_", "-"): p for n, p in wanted.items()}
-    )
-
-
-def lease(scene: Scene) -> None:
-    eventually(
-        lambda: all((c.lease_left_ms or 9e9) <= 3_000 for c in scene.group.status().consumers)
-    )
-
-
-def three(scene: Scene) -> None:
-    eventually(lambda: len(scene.group.status().consumers) == 3)
-
-
-# What runs takes it over: no process is replaced for it.
-LIVE = {Effect.COORDINATOR, Effect.BUFFERS, Effect.CONSUMERS, Effect.WORKERS}
-Shows = Callable[[Scene], Any]
-SKIP = {"failure_policy": "skip", "attempts_max": 1}
-BATCH = {"submit_strategy": "batch"}
-PACK = {"processing_strategy": "retry_all"}
-LATE = {"commit_interval_ms": LONG_MS}
 
 # What each live option of a group is changed to, and what can be seen of it.
 GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {
@@ -185,7 +56,7 @@ GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {
     "respawn": ({"respawn": False}, None),
     "commit_interval_ms": (LATE, uncommitted),
     "commit_records": ({**LATE, "commit_records": 1}, Scene.done),
-    "commit_mode": ({**LATE, "commit_mode": "message"}, Scene.done),
+    "processing": ({"processing": "by_key"}, together),
     "attempts_max": ({**SKIP, "attempts_max": 3, "backoff_ms": 1}, tried(3)),
     "failure_policy": (SKIP, tried(1)),
     "backoff_ms": ({**SKIP, "attempts_max": 2, "backoff_ms": 400}, pauses(400)),
@@ -194,22 +65,6 @@ GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {
         {**SKIP, "failure_policy": "dead_letter", "dead_letter_queue": "letters"},
         letters,
     ),
-    "handler_timeout_ms": ({**SKIP, "handler_timeout_ms": 50}, too_slow),
-    "parallelism": ({"parallelism": 4}, together),
-    "lookahead_records": ({"parallelism": 4, "lookahead_records": 4}, together),
-    "lookahead_bytes": ({"parallelism": 4, "lookahead_bytes": 9_000}, together),
-    "fair_tenants": ({"fair_tenants": True}, Scene.done),
-    "tenant_weights": ({"tenant_weights": {"a": 2.0}}, Scene.done),
-    "tenant_header": ({"fair_tenants": True, "tenant_header": "who"}, Scene.done),
-    "submit_strategy": ({"submit_strategy": "burst"}, together),
-    "processing_strategy": (PACK, together),
-    "pack_records": ({**PACK, "pack_records": 2}, Scene.done),
-    "submit_batch_records": ({**BATCH, "submit_batch_records": 4}, together),
-    "pack_timeout_ms": ({**PACK, "pack_timeout_ms": 5_000}, Scene.done),
-    "pack_retries": ({**PACK, **SKIP, "pack_retries": 1, "pack_pause_ms": 1}, tried(2)),
-    "pack_pause_ms": ({**PACK, **SKIP, "pack_retries": 1, "pack_pause_ms": 1_400}, pauses(1_400)),
-    "pack_pause_ms_max": ({**PACK, "pack_pause_ms": 1, "pack_pause_ms_max": 2}, Scene.done),
-    "failure_percentage": ({**PACK, **SKIP, "failure_percentage": 0.0}, tried(1)),
     "pull_bytes_max": ({"pull_bytes_max": 1}, Scene.done),
     "scaling": ({"scaling": {"consumers_min": 3}}, three),
     "consumers": ({"consumers": 3}, three),
@@ -240,11 +95,6 @@ TOPOLOGY: dict[str, Any] = {
 }
 
 
-def live(kind: type[Any], *but: str) -> set[str]:
-    fields = {name: declared(found) for name, found in kind.model_fields.items()}
-    return {n for n, who in fields.items() if n not in but and LIVE & set(who)}
-
-
 def test_each_live_option_of_a_group_is_taken_over_and_replaces_nobody(stage: Stage) -> None:
     assert set(GROUP) == live(GroupConfig), "every option that is declared as live is tried here"
     with scene_on(stage) as scene:
@@ -267,21 +117,6 @@ def test_each_live_option_of_a_group_is_taken_over_and_replaces_nobody(stage: St
             scene.apply()
             scene.done()
         assert before.items() <= scene.who().items()
-
-
-def consumer_sees(scene: Scene) -> list[GroupConfig]:
-    """What the running consumers go by."""
-    import ray
-
-    from pxrs_ray.actors import names
-
-    asked = [
-        ray.get_actor(c.actor, namespace=names.NAMESPACE).__ray_call__.remote(lambda c: c._config)
-        for c in scene.group.status().consumers
-        if c.actor and c.state == "running"
-    ]
-    found: list[GroupConfig] = ray.get(asked, timeout=10)
-    return found
 
 
 def test_each_live_option_of_a_queue_is_set_on_logs_that_are_open(stage: Stage) -> None:
@@ -318,25 +153,12 @@ def limits_of_logs(buffer: Any) -> tuple[int, str]:
     return os.getpid(), repr(sorted((at, log.limits) for at, log in logs.items() if at[0] == "q"))
 
 
-def test_what_needs_new_consumers_is_told_so_and_replaces_each(stage: Stage) -> None:
-    with scene_on(stage) as scene:
-        before = scene.who()
-        wanted = scene.base.changed(groups={"g": {"consumer_per_partition": False}})
-        (found,) = scene.topology.apply(wanted, dry_run=True)
-        assert "(replaces consumers one by one)" in str(found)
-        scene.topology.apply(wanted)
-        after = scene.who()
-        assert after.keys() == before.keys()
-        assert not {pid for pid, *_ in before.values()} & {pid for pid, *_ in after.values()}
-        scene.done()
-
-
 def test_options_that_the_handler_cannot_serve_are_refused_and_all_works_on(stage: Stage) -> None:
     with scene_on(stage) as scene:
         scene.group.start(BatchRecorder(stage.notes), consumers=2)
         before = scene.who()
         with pytest.raises(HandlerError, match="takes batches"):
-            scene.apply(groups={"g": {"parallelism": 4}})
+            scene.apply(groups={"g": {"processing": "by_key"}})
         scene.done()
         scene.apply()
         scene.done()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.consumer.consumer_actor import Consumer
+from pxrs_ray.config import ByKey, Ordered, Packs
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from tests.actors.ends import KINDS
 from tests.actors.in_process import World, until
@@ -19,15 +20,13 @@ WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
     "in order, async": {},
     "batches": {},
-    "lanes": {"parallelism": 4},
-    "lanes, async": {"parallelism": 4},
-    "one thread": {"consumer_per_partition": False},
+    "lanes": {"processing": ByKey(parallelism=4)},
+    "lanes, async": {"processing": ByKey(parallelism=4)},
+    "one thread": {"processing": Ordered(consumer_per_partition=False)},
     "packs": {
-        "submit_strategy": "burst",
-        "processing_strategy": "retry_failed",
-        "pack_retries": 1,
-        "pack_pause_ms": 1,
-        "pack_pause_ms_max": 5,
+        "processing": Packs(
+            processing_strategy="retry_failed", retries=1, pause_ms=1, pause_ms_max=5
+        ),
     },
 }
 KEYS: list[bytes | None] = [b"a", b"b", b"bad", b"c", b"bad", b"d"]

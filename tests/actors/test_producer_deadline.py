@@ -31,7 +31,7 @@ class Silent:
 def test_what_nobody_acknowledges_is_given_up_at_its_deadline(way: str) -> None:
     limits = producer_limits(
         linger_ms=5 if way == "one that lingers" else 0,
-        outbox=sender_limits(append_timeout_ms=300),
+        sender=sender_limits(append_timeout_ms=300),
     )
     with Producer("t", "q", 1, Partitioner(1), limits, handles={0: Silent()}) as producer:
         time.sleep(0.05)  # the producer's own thread has nothing to do by then, and sleeps

@@ -96,7 +96,7 @@ class MemberCallbacks:
 
 
 class Scene:
-    """A group's host and desk with a store that can go away; consumers with direct calls."""
+    """A group's host and member_api with a store that can go away; consumers with direct calls."""
 
     def __init__(self) -> None:
         self.store = AwayStore()
@@ -105,21 +105,21 @@ class Scene:
         self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self, 1_000)
         config = GroupConfig(queue="q", commit_interval_ms=20)
         self.spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 0, config, None)
-        replica_set = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, crew=None)
-        self.desk = MemberApi(self.host, replica_set, SimpleNamespace())  # type: ignore[arg-type]
+        replica_set = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, supervisor=None)
+        self.member_api = MemberApi(self.host, replica_set, SimpleNamespace())  # type: ignore[arg-type]
         self.runtimes: list[GroupMember] = []
         self.work: list[asyncio.Future[None]] = []
         self.dismissals: list[Dismiss] = []
 
     async def consumer(self, member: str) -> MemberCallbacks:
-        desk, hooks = self.desk, MemberCallbacks()
+        member_api, hooks = self.member_api, MemberCallbacks()
 
         class Direct(GroupMember):
             async def _call(self, request: MemberRequest[Any], wait_s: float | None = None) -> Any:
-                call = RequestHandlers(desk).answer(request)
+                call = RequestHandlers(member_api).answer(request)
                 return await asyncio.wait_for(call, wait_s or request.wait_s)
 
-        incarnation, assignment = await desk.join(member, f"token of {member}")
+        incarnation, assignment = await member_api.join(member, f"token of {member}")
         runtime = hooks.runtime = Direct(
             self.spec, member, incarnation, f"token of {member}", hooks
         )
@@ -212,22 +212,22 @@ def test_consumers_that_live_keep_all_they_have_through_an_outage_with_a_change_
 
 def test_a_heartbeat_is_answered_from_memory_while_writes_wait() -> None:
     async def scene(world: Scene) -> None:
-        _, told = await world.desk.join("a", "t")
+        _, told = await world.member_api.join("a", "t")
         assert told is not None
         world.store.away = "refuses"
         changing = asyncio.ensure_future(world.host.submit(Configure(paused=True)))
-        joining = asyncio.ensure_future(world.desk.join("b", "u"))
+        joining = asyncio.ensure_future(world.member_api.join("b", "u"))
         await asyncio.sleep(0.1)
         slot = world.host.core.state.members["a"]
         until_ms, began_s = slot.until_ms, time.monotonic()
         seen = (told.generation, told.sequence)
         # It is heard, and what is new for it waits; it is answered when its wait is over.
-        heard = await world.desk.heartbeat("a", 1, seen, 10 * LEASE_MS)
+        heard = await world.member_api.heartbeat("a", 1, seen, 10 * LEASE_MS)
         assert heard.assignment is None and heard.lease_ms == LEASE_MS
         assert time.monotonic() - began_s < LEASE_MS / 1_000 / 2
         assert slot.until_ms > until_ms
         began_s = time.monotonic()
-        assert (await world.desk.heartbeat("a", 1, seen, 0)).assignment is None
+        assert (await world.member_api.heartbeat("a", 1, seen, 0)).assignment is None
         assert time.monotonic() - began_s < LEASE_MS / 1_000 / 4
         world.store.away = ""
         await asyncio.gather(changing, joining)
@@ -237,7 +237,7 @@ def test_a_heartbeat_is_answered_from_memory_while_writes_wait() -> None:
 
 def test_a_death_is_noted_in_an_outage_and_told_when_the_registry_is_back() -> None:
     async def scene(world: Scene) -> None:
-        await world.desk.join("a", "t")
+        await world.member_api.join("a", "t")
         world.store.away = "refuses"
         dying = asyncio.ensure_future(world.host.submit(Died("a", 1, "its process died")))
         asking = asyncio.ensure_future(world.host.submit(Heartbeat("a", 1)))
@@ -258,7 +258,7 @@ def test_a_death_is_noted_in_an_outage_and_told_when_the_registry_is_back() -> N
 
 def test_a_silent_member_is_buried_a_lease_after_the_outage_and_not_in_it() -> None:
     async def scene(world: Scene) -> None:
-        await world.desk.join("a", "t")
+        await world.member_api.join("a", "t")
         world.store.away = "refuses"
         with pytest.raises(StoreUnavailable):
             await world.thread.call(world.store.renew, "g", 1, [("a", 1)], LEASE_MS)
@@ -270,7 +270,7 @@ def test_a_silent_member_is_buried_a_lease_after_the_outage_and_not_in_it() -> N
     play(scene)
 
 
-def test_the_crew_is_not_left_with_a_consumer_that_never_began() -> None:
+def test_the_supervisor_is_not_left_with_a_consumer_that_never_began() -> None:
     """A join that waits for longer than a lease: its member is one when it is told."""
 
     async def scene(world: Scene) -> None:

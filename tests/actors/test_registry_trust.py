@@ -40,12 +40,12 @@ def test_a_handler_that_somebody_wrote_into_the_registry_is_not_run(stage: Stage
     trap = stage.folder / "trapped"
     store = open_store(stage.config(name=topology.name).store_url)
     key = f"{topology.name}/g"
-    sealed = store.documents(key)["crew"]
+    sealed = store.documents(key)["replicas"]
     seal, _, text = sealed.rpartition(":{")
-    crew = json.loads("{" + text)
-    crew["handler"]["pickled"] = base64.b64encode(pickle.dumps(Evil(trap))).decode()
+    supervisor = json.loads("{" + text)
+    supervisor["handler"]["pickled"] = base64.b64encode(pickle.dumps(Evil(trap))).decode()
     generation = store.lead(key, 2, "somebody else").generation
-    store.put_document(key, generation, "crew", f"{seal}:{json.dumps(crew)}")
+    store.put_document(key, generation, "replicas", f"{seal}:{json.dumps(supervisor)}")
     store.close()
 
     again = deploy(stage.config(partitions=2, name=topology.name))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.config import QueueConfig
+from pxrs_ray.config import Ordered, QueueConfig
 from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually
@@ -45,7 +45,7 @@ def overlaps(stage: Stage) -> bool:
 def test_partitions_are_worked_each_on_its_own_or_one_at_a_time(stage: Stage, each: bool) -> None:
     topology = stage.deploy(partitions=4)
     send(topology, 40)
-    group = topology.group("g", queue="q", consumer_per_partition=each)
+    group = topology.group("g", queue="q", processing=Ordered(consumer_per_partition=each))
     group.start(Spans(stage.notes), consumers=1)
     eventually(lambda: len(stage.notebook.notes()) == 40)
     assert overlaps(stage) == each

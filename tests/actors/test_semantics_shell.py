@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.config import ByKey, Ordered
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.errors import NotFound
 from tests.actors.conftest import Stage, send
@@ -27,7 +28,7 @@ def has(notes: Callable[[], list[Note]], count: int) -> bool:
 
 def test_keys_run_beside_each_other_in_order_and_a_kill_repeats_only_gaps(stage: Stage) -> None:
     topology = stage.deploy(partitions=1)
-    group = topology.group("g", queue="q", parallelism=16, commit_interval_ms=20)
+    group = topology.group("g", queue="q", processing=ByKey(parallelism=16), commit_interval_ms=20)
     group.start(Recorder(stage.notes, work_s=0.01), consumers=1)
     send(topology, 400, keys=40)
     notes = eventually(lambda: len(n := stage.notebook.notes()) >= 150 and n)
@@ -49,7 +50,7 @@ def test_attempts_count_on_through_hand_overs_until_the_dead_letter(stage: Stage
     group = topology.group(
         "g",
         queue="q",
-        parallelism=4,
+        processing=ByKey(parallelism=4),
         attempts_max=8,
         backoff_ms=300,
         backoff_ms_max=300,
@@ -88,7 +89,7 @@ def quarantined(stage: Stage, handler: Recorder, consumers: int = 1) -> tuple[An
     group = topology.group(
         "g",
         queue="q",
-        parallelism=8,
+        processing=ByKey(parallelism=8),
         attempts_max=2,
         backoff_ms=5,
         failure_policy="quarantine",
@@ -166,8 +167,10 @@ class Ledger:
             connection.close()
 
 
-@pytest.mark.parametrize("parallelism", [1, 4])
-def test_a_fenced_sink_counts_exactly_once_through_kills(stage: Stage, parallelism: int) -> None:
+@pytest.mark.parametrize("mode", [Ordered(), ByKey(parallelism=4)], ids=["ordered", "by_key"])
+def test_a_fenced_sink_counts_exactly_once_through_kills(
+    stage: Stage, mode: Ordered | ByKey
+) -> None:
     path = stage.folder / "user.db"
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -182,7 +185,7 @@ def test_a_fenced_sink_counts_exactly_once_through_kills(stage: Stage, paralleli
 
     topology = stage.deploy(partitions=2)
     # Commits are rare, so that each kill makes many messages come again.
-    group = topology.group("g", queue="q", parallelism=parallelism, commit_interval_ms=400)
+    group = topology.group("g", queue="q", processing=mode, commit_interval_ms=400)
     group.start(Ledger(path), consumers=2)
     send(topology, 600, keys=8)
     for wanted in (100, 250):

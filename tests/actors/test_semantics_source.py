@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from pxrs_ray.config import QueueConfig
+from pxrs_ray.config import ByKey, QueueConfig
 from tests.actors.conftest import Stage
 from tests.actors.recording import Recorder, eventually
 
@@ -28,7 +28,7 @@ def test_a_group_works_a_file_through_a_kill_and_goes_on_after_a_restart(stage: 
     add(0, 500)
     queues = {"q": QueueConfig(partitions=4, source=f"file://{path}?key=account")}
     topology = stage.deploy(queues=queues)
-    group = topology.group("g", queue="q", parallelism=2, commit_interval_ms=20)
+    group = topology.group("g", queue="q", processing=ByKey(parallelism=2), commit_interval_ms=20)
     group.start(Recorder(stage.notes, work_s=0.001), consumers=2)
 
     def seen() -> set[int]:

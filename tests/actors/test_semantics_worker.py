@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.config import ByKey, Packs
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.quarantine_state import Record
@@ -44,7 +45,7 @@ def test_many_keys_run_beside_each_other_and_each_stays_in_order(bench: Any) -> 
             running -= 1
             done.append((message.key, message.offset))
 
-    table = bench(handle, parallelism=32, commit_records=500)
+    table = bench(handle, processing=ByKey(parallelism=32), commit_records=500)
     worker = table.start()
     worker.put(batch_of(keys_of(2_000, 200)), 100_000)
     table.reaches(worker, 2_000)
@@ -61,7 +62,7 @@ def test_async_handlers_run_beside_each_other_without_threads(bench: Any) -> Non
         await asyncio.sleep(0.02)
         done.append((message.key, message.offset))
 
-    table = bench(handle, parallelism=50)
+    table = bench(handle, processing=ByKey(parallelism=50))
     worker = table.start()
     began_s = time.perf_counter()
     worker.put(batch_of(keys_of(500, 100)), 1)
@@ -82,7 +83,7 @@ def test_a_crash_repeats_only_what_was_not_finished(bench: Any) -> None:
             assert gate.wait(WAIT_S)
         finished.append(message.offset)
 
-    table = bench(handle, parallelism=16)
+    table = bench(handle, processing=ByKey(parallelism=16))
     first = table.start()
     keys: list[bytes | None] = [b"%d" % (n % 40) for n in range(100)]
     first.put(batch_of(keys), 1)
@@ -112,7 +113,9 @@ def test_what_fails_is_tried_again_counted_and_given_up_with_its_error(bench: An
         if message.offset == 1:
             raise ValueError("no such account")
 
-    table = bench(handle, parallelism=4, attempts_max=3, failure_policy="dead_letter")
+    table = bench(
+        handle, processing=ByKey(parallelism=4), attempts_max=3, failure_policy="dead_letter"
+    )
     table.callbacks = WorkerCallbacks(refuse=2)
     worker = table.start()
     worker.put(batch_of([b"a", b"b", b"b"]), 1)
@@ -127,7 +130,7 @@ def test_stop_stands_still_with_an_alarm_and_ends_when_told(bench: Any) -> None:
     def handle(message: Delivery) -> None:
         raise ValueError("never")
 
-    table = bench(handle, parallelism=2, attempts_max=2)
+    table = bench(handle, processing=ByKey(parallelism=2), attempts_max=2)
     worker = table.start()
     worker.put(batch_of([b"a"]), 1)
     failure = eventually(lambda: worker.failed, WAIT_S)
@@ -144,7 +147,7 @@ def test_a_time_limit_names_message_step_attempt_and_partition(bench: Any, caplo
         if message.context.attempt == 1:
             gate.wait(WAIT_S)
 
-    table = bench(handle, parallelism=4, handler_timeout_ms=30)
+    table = bench(handle, processing=ByKey(parallelism=4, handler_timeout_ms=30))
     worker = table.start()
     worker.put(batch_of([b"a"]), 1)
     table.reaches(worker, 1)
@@ -165,7 +168,7 @@ def test_async_calls_that_take_too_long_are_cancelled(bench: Any) -> None:
                 cancelled.append(message.offset)
                 raise
 
-    table = bench(handle, parallelism=4, handler_timeout_ms=30)
+    table = bench(handle, processing=ByKey(parallelism=4, handler_timeout_ms=30))
     worker = table.start()
     worker.put(batch_of([b"a", b"b"]), 1)
     table.reaches(worker, 2)
@@ -178,7 +181,7 @@ def test_calls_that_never_return_end_in_an_alarm_and_not_in_endless_threads(benc
     def handle(message: Delivery) -> None:
         gate.wait(WAIT_S)
 
-    table = bench(handle, parallelism=2, handler_timeout_ms=20, attempts_max=0)
+    table = bench(handle, processing=ByKey(parallelism=2, handler_timeout_ms=20), attempts_max=0)
     worker = table.start()
     worker.put(batch_of([b"a", b"b", b"c"]), 1)
     failure = eventually(lambda: worker.failed, WAIT_S)
@@ -195,7 +198,7 @@ def test_draining_ends_after_what_is_in_hand(bench: Any) -> None:
         begun.append(message.offset)
         assert gate.wait(WAIT_S)
 
-    table = bench(handle, parallelism=3)
+    table = bench(handle, processing=ByKey(parallelism=3))
     worker = table.start()
     worker.put(batch_of([b"%d" % n for n in range(10)]), 1)
     eventually(lambda: len(begun) == 3, WAIT_S)
@@ -216,10 +219,12 @@ def test_packs_go_through_rounds(bench: Any) -> None:
 
     table = bench(
         handle,
-        submit_strategy="sequential",
-        processing_strategy="retry_failed",
-        pack_pause_ms=1,
-        pack_records=6,
+        processing=Packs(
+            submit_strategy="sequential",
+            processing_strategy="retry_failed",
+            pause_ms=1,
+            pack_records=6,
+        ),
         failure_policy="skip",
     )
     worker = table.start()
@@ -230,7 +235,7 @@ def test_packs_go_through_rounds(bench: Any) -> None:
 
 def test_a_gap_of_the_log_is_passed_in_its_place(bench: Any) -> None:
     seen: list[int] = []
-    table = bench(lambda message: seen.append(message.offset), parallelism=4)
+    table = bench(lambda message: seen.append(message.offset), processing=ByKey(parallelism=4))
     worker = table.start()
     worker.put(batch_of([b"a"]), 1)
     worker.skip(5)
@@ -250,7 +255,9 @@ def test_a_key_is_redriven_in_order_while_more_of_it_comes(bench: Any, seed: int
             raise ValueError("poison")
         done.append((message.key, message.offset))
 
-    table = bench(handle, parallelism=4, attempts_max=2, failure_policy="quarantine")
+    table = bench(
+        handle, processing=ByKey(parallelism=4), attempts_max=2, failure_policy="quarantine"
+    )
     log = LogInMemory()
     worker = table.start(quarantine=log)
     keys: list[bytes | None] = [draw.choice([b"bad", b"a", b"b", None]) for _ in range(600)]
@@ -278,7 +285,9 @@ def test_a_new_owner_goes_on_with_the_redriving(bench: Any) -> None:
             raise ValueError("poison")
         done.append((message.key, message.offset))
 
-    table = bench(handle, parallelism=2, attempts_max=1, failure_policy="quarantine")
+    table = bench(
+        handle, processing=ByKey(parallelism=2), attempts_max=1, failure_policy="quarantine"
+    )
     log = LogInMemory()
     first = table.start(quarantine=log)
     first.put(batch_of([b"k"] * 5), 1)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pxrs_ray import PxrsConfig, QueueConfig
+from pxrs_ray.config import ByKey, Ordered, Packs
 from pxrs_ray.consumer.delivery import DeliveredBatch
 from pxrs_ray.testing import TestTopology
 from tests.actors.in_process import World, until, world
@@ -39,28 +40,30 @@ class Case:
 
 CASES = {
     "in order": Case("aabab", {1: 2}),
-    "commits each message": Case("abab", {2: 1}, {"commit_mode": "message"}),
+    "commits each message": Case("abab", {2: 1}, {"processing": Ordered(commit_mode="message")}),
     "skips": Case("aaaa", {1: 99}, {"attempts_max": 3, "failure_policy": "skip"}),
     "stops": Case("aaa", {1: 99}, {"attempts_max": 2}, until=1),
     "batches": Case("aabb", {0: 2}, batch=True),
     "batches, skipped": Case(
         "aabb", {0: 99}, {"attempts_max": 2, "failure_policy": "skip"}, batch=True
     ),
-    "lanes": Case("abcabcab", {0: 2, 4: 1}, {"parallelism": 4}, by_key=True),
+    "lanes": Case("abcabcab", {0: 2, 4: 1}, {"processing": ByKey(parallelism=4)}, by_key=True),
     "lanes, skipped": Case(
         "abab",
         {0: 99},
-        {"parallelism": 2, "attempts_max": 2, "failure_policy": "skip"},
+        {"processing": ByKey(parallelism=2), "attempts_max": 2, "failure_policy": "skip"},
         by_key=True,
     ),
     "packs": Case(
         "abcd",
         {1: 1, 2: 99},
         {
-            "submit_strategy": "sequential",
-            "processing_strategy": "retry_failed",
-            "pack_retries": 2,
-            "pack_pause_ms": 5,
+            "processing": Packs(
+                submit_strategy="sequential",
+                processing_strategy="retry_failed",
+                retries=2,
+                pause_ms=5,
+            ),
             "failure_policy": "skip",
         },
     ),

@@ -17,7 +17,7 @@ from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.actors.consumer.worker import Failure, Worker
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, Packs
 from pxrs_ray.config.scheduling import lane_course, pack_course
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
@@ -121,7 +121,7 @@ class Bench:
     ) -> ParallelWorker:
         standing = standing or Standing(0)
         grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail, sought)
-        make = pack_course if self.config.by_pack else lane_course
+        make = pack_course if isinstance(self.config.processing, Packs) else lane_course
         worker = ParallelWorker(
             grant,
             DeliveryContext("q", "g", "c-0", 1, 3, 7, topology_id="t1"),

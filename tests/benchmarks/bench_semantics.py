@@ -16,7 +16,7 @@ from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.worker import Failure, Worker
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig
 from pxrs_ray.config.scheduling import lane_course, retry_rules
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
@@ -71,14 +71,14 @@ def worker_of(handle: Callable[[Any], object], **options: Any) -> Worker:
     config = GroupConfig(queue="q", **options)
     handler = Handler(handler_ref(_stand_in))
     handler.call = handle
-    grant, desk = Grant(0, 1, 0), DeliveryContext("q", "g", "m", 1, 0, 1, topology_id="t1")
+    grant, shared = Grant(0, 1, 0), DeliveryContext("q", "g", "m", 1, 0, 1, topology_id="t1")
     worker: Worker
-    if config.by_lane:
+    if isinstance(config.processing, ByKey):
         course = lane_course(config, Standing(0))
-        worker = ParallelWorker(grant, desk, handler, course, WorkerCallbacks(), config, None)
+        worker = ParallelWorker(grant, shared, handler, course, WorkerCallbacks(), config, None)
     else:
         rules = retry_rules(config)
-        worker = SequentialWorker(grant, desk, handler, rules, WorkerCallbacks(), config, None)
+        worker = SequentialWorker(grant, shared, handler, rules, WorkerCallbacks(), config, None)
     worker.start()
     return worker
 
@@ -125,7 +125,7 @@ def key_parallel_speedup() -> float:
     part = MESSAGES // 10
     one_by_one_s = clocked_s(handle, keys[:part]) / sum(took[:part]) * sum(took)
     last.clear()
-    return one_by_one_s / clocked_s(handle, keys, parallelism=PARALLELISM)
+    return one_by_one_s / clocked_s(handle, keys, processing=ByKey(parallelism=PARALLELISM))
 
 
 @figure("semantics.poison_throughput_ratio", unit="ratio", runs=3, warmups=0)
@@ -144,7 +144,12 @@ def poison_throughput_ratio() -> float:
                 raise ValueError("poison")
             healthy += 1
 
-        options = {"parallelism": 16, "attempts_max": 3, "backoff_ms": 10, "backoff_ms_max": 40}
+        options = {
+            "processing": ByKey(parallelism=16),
+            "attempts_max": 3,
+            "backoff_ms": 10,
+            "backoff_ms_max": 40,
+        }
         took_s = clocked_s(handle, keys, failure_policy="skip", **options)
         return healthy / took_s
 
@@ -169,8 +174,10 @@ def _p99_wait_s(*, flood: bool, rounds: int = 60) -> float:
         if message.offset in arrived:
             waits.append(time.perf_counter() - arrived[message.offset])
 
-    ahead = {"lookahead_records": 1 << 20, "lookahead_bytes": 1 << 30}
-    worker = worker_of(handle, parallelism=8, fair_tenants=True, **ahead)
+    mode = ByKey(
+        parallelism=8, fair_tenants=True, lookahead_records=1 << 20, lookahead_bytes=1 << 30
+    )
+    worker = worker_of(handle, processing=mode)
     base = 0
     for _ in range(rounds):
         count = FLOOD if flood else 0

@@ -18,7 +18,7 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.buffer_actor import make_buffer
-from pxrs_ray.actors.buffer.fetch_client import FetchClient
+from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.actors.cluster.process_memory import keep_freed_memory
 from pxrs_ray.data.batch import Batch, batches
@@ -60,7 +60,7 @@ class Reader:
                 self._tasks.append(asyncio.ensure_future(self._read(handle, mine, look)))
 
     async def _read(self, handle: Any, positions: dict[int, tuple[int, int]], look: Any) -> None:
-        fetching = FetchClient(handle)
+        fetching = BufferClient(handle, asyncio.get_running_loop(), sockets=True)
         coming = fetching.fetch(QUEUE, "readers", positions, 8 << 20, 2_000)
         while True:
             found = await coming
@@ -108,13 +108,13 @@ class Plane:
 
     def producer(self, **limits: Any) -> Producer:
         """A producer of the queue."""
-        outbox = sender_limits(calls_max=4)
+        sender = sender_limits(calls_max=4)
         return Producer(
             self.topology,
             QUEUE,
             len(self.handles),
             Partitioner(PARTITIONS),
-            producer_limits(**{"outbox": outbox, **limits}),
+            producer_limits(**{"sender": sender, **limits}),
         )
 
     def read(self, mode: str) -> None:

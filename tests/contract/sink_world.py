@@ -109,12 +109,12 @@ class World:
         """Work from the checkpoint on; ends when everything is done or the registry refuses."""
         epoch, at = self.epoch, self.checkpoint
         connection = self.database.take()
-        desk = DeliveryContext("q", self.run, "m", epoch, 0, epoch, topology_id="t1")
+        shared = DeliveryContext("q", self.run, "m", epoch, 0, epoch, topology_id="t1")
         try:
             while at < self.messages:
                 end = min(self.messages, at + (draw.randrange(1, 4) if self.batches else 1))
                 try:
-                    yield from self._apply(desk, connection, at, end)
+                    yield from self._apply(shared, connection, at, end)
                 except Fenced:
                     return
                 except Exception as error:
@@ -130,14 +130,14 @@ class World:
         finally:
             self.database.put(connection)
 
-    def _apply(self, desk: DeliveryContext, connection: Any, at: int, end: int) -> Iterator[None]:
+    def _apply(self, shared: DeliveryContext, connection: Any, at: int, end: int) -> Iterator[None]:
         messages = [Message(0, o, b"k", b"", 0) for o in range(at, end)]
         delivery: Delivery | DeliveredBatch
         if self.batches:
             batch = Batch.of([b"k"] * len(messages), [b""] * len(messages), timestamp_ms=0)
-            delivery = DeliveredBatch(Batch(0, at, batch.flags, batch.columns, 0), desk)
+            delivery = DeliveredBatch(Batch(0, at, batch.flags, batch.columns, 0), shared)
         else:
-            delivery = Delivery(messages[0], desk)
+            delivery = Delivery(messages[0], shared)
         run = self.database.run
         with self.block(delivery, connection) as cursor:
             offsets = [m.offset for m in delivery] if isinstance(delivery, DeliveredBatch) else [at]
@@ -158,11 +158,11 @@ class World:
                     "INSERT INTO applied (run, seen, epoch) VALUES (:run, :seen, :epoch)",
                     run=self.run,
                     seen=offset,
-                    epoch=desk.epoch,
+                    epoch=shared.epoch,
                 )
             yield
         if cursor is None or not cursor.replayed:
-            self.committed += [(desk.epoch, offset) for offset in offsets]
+            self.committed += [(shared.epoch, offset) for offset in offsets]
 
 
 def play(world: World) -> None:

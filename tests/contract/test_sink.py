@@ -91,19 +91,19 @@ def test_without_the_fence_the_same_schedules_show_duplicates(database: Database
 # --- what single blocks do ------------------------------------------------------------------------
 
 
-def desk(epoch: int = 5, topology_id: str = "t1") -> DeliveryContext:
+def shared(epoch: int = 5, topology_id: str = "t1") -> DeliveryContext:
     return DeliveryContext("q", "g", "m", 1, 3, epoch, topology_id=topology_id)
 
 
 def message(offset: int, epoch: int = 5, topology_id: str = "t1") -> Delivery:
-    return Delivery(Message(3, offset, b"k", b"", 0), desk(epoch, topology_id))
+    return Delivery(Message(3, offset, b"k", b"", 0), shared(epoch, topology_id))
 
 
 def batch_of(first: int, end: int, epoch: int = 5) -> DeliveredBatch:
     count = end - first
     keys = [b"%d" % offset for offset in range(first, end)]
     batch = Batch.of(keys, [b""] * count, timestamp_ms=0)
-    return DeliveredBatch(Batch(3, first, batch.flags, batch.columns, 0), desk(epoch))
+    return DeliveredBatch(Batch(3, first, batch.flags, batch.columns, 0), shared(epoch))
 
 
 def put_batch(database: Database, delivered: DeliveredBatch, connection: Any) -> list[int]:
@@ -279,7 +279,7 @@ def test_what_is_redriven_is_applied_though_its_partition_has_passed_it(
     database: Database, connection: Any
 ) -> None:
     put(database, message(7), connection)
-    aside = replace(desk(), sink=("q.quarantine.g#key", 2))
+    aside = replace(shared(), sink=("q.quarantine.g#key", 2))
     redriven = Delivery(Message(3, 4, b"k", b"", 0), aside)
     for _ in range(2):
         put(database, redriven, connection)

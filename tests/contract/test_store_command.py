@@ -27,7 +27,7 @@ from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.store_checks.base import commit
 from tests.servers import EtcdServer, PostgresServer, RedisServer
 
-GROUPS = ("orders/crew", "payments/ä")
+GROUPS = ("orders/replicas", "payments/ä")
 
 
 def _filled(store: RegistryStore) -> None:

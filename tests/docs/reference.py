@@ -16,16 +16,17 @@ from typing import Any
 
 from pxrs_ray import errors
 from pxrs_ray.actors.coordinator.metrics import METRICS, MS_BOUNDARIES
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import declared, told
 from pxrs_ray.config.options import GroupOptions, ScalingConfig
+from pxrs_ray.config.processing_modes import ProcessingMode
 from pxrs_ray.config.queue_options import QueueOptions
 from tests.docs.remedies import REMEDIES
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 MADE = "<!-- Made by `python -m tests.docs.reference --rewrite`: change the code instead. -->"
-
+MODES: tuple[type[ProcessingMode], ...] = (Ordered, ByKey, Packs)
 
 HAPPENS = {
     Effect.COORDINATOR: "The coordinator goes by the new value from then on.",
@@ -75,6 +76,21 @@ def options() -> str:
     lines += _section("`[queues.NAME]`", QueueConfig, list(QueueConfig.model_fields))
     lines += _section("`[groups.NAME]`", GroupConfig, list(GroupConfig.model_fields))
     lines += _section("`[groups.NAME.scaling]`", ScalingConfig, list(ScalingConfig.model_fields))
+    lines += [
+        "",
+        "## The modes of `processing`",
+        "",
+        '`processing = "by_key"` names a mode, with its defaults. A table says its options too: '
+        '`processing = { mode = "by_key", parallelism = 32 }`, or `[groups.NAME.processing]`. In '
+        "Python: `processing=ByKey(parallelism=32)`. As variables: "
+        "`PXRS_GROUPS__BILLING__PROCESSING=by_key` and "
+        "`PXRS_GROUPS__BILLING__PROCESSING__PARALLELISM=32`; a variable that names no mode is of "
+        "the mode that the file names. Which mode for what: [processing.md](processing.md).",
+    ]
+    for mode in MODES:
+        name = mode.model_fields["mode"].default
+        own = [option for option in mode.model_fields if option != "mode"]
+        lines += _section(f'`[groups.NAME.processing]` with `mode = "{name}"`', mode, own)
     return "\n".join(lines) + "\n"
 
 
@@ -93,10 +109,14 @@ def _section(title: str, model: Any, names: list[str]) -> Iterator[str]:
 def _shown(value: Any) -> str:
     if value is None or value == "" or value == {}:
         return "none"
+    if isinstance(value, ProcessingMode):
+        return value.mode
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _values(told: dict[str, Any]) -> str:
+    if "oneOf" in told:  # kinds, told apart by their mode
+        return ", ".join(f"`{mode.model_fields['mode'].default}`" for mode in MODES)
     one = next((each for each in told.get("anyOf", [told]) if each.get("type") != "null"), told)
     if "enum" in one:
         return ", ".join(f"`{value}`" for value in one["enum"])

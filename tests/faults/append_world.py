@@ -1,4 +1,4 @@
-"""A world of appends: real outboxes and real logs, and a fault at any one call between them.
+"""A world of appends: real senders and real logs, and a fault at any one call between them.
 
 Rules of this file. Time is a number, and every event has its place in it: the same fault gives
 the same run. A buffer's process dies without a word, and its logs are opened anew from what is on
@@ -37,7 +37,7 @@ TIMEOUT_MS = 100
 RESTART_MS = 20
 END_MS = 5_000
 POISON = b"poison"
-OUTBOX = sender_limits(
+SENDER = sender_limits(
     calls_max=3, call_frames_max=3, call_bytes_min=1, append_timeout_ms=TIMEOUT_MS
 )
 
@@ -156,20 +156,20 @@ class BufferProcess:
 
 
 class Life:
-    """One life of a producer: an outbox, and what its receipts say."""
+    """One life of a producer: an sender, and what its receipts say."""
 
     def __init__(self, world: World, identity: bytes) -> None:
         self.world, self.identity = world, identity
-        self.outbox = Sender(BUFFERS, OUTBOX)
+        self.sender = Sender(BUFFERS, SENDER)
         self.told: dict[int, Appended | PxrsError] = {}
         self.sent: dict[int, tuple[int, bytes]] = {}
 
     def send(self, partition: int, number: int, payload: bytes = b"") -> None:
         payload = b"%06d %s" % (number, payload)
         batch = Batch.of([b"k"], [payload], timestamp_ms=1)
-        header, body = batch.to_wire(self.identity, *self.outbox.numbers(partition))
+        header, body = batch.to_wire(self.identity, *self.sender.numbers(partition))
         self.sent[number] = (partition, payload)
-        self.outbox.add(partition, header, body.to_pybytes(), self, number, self.world.now_ms)
+        self.sender.add(partition, header, body.to_pybytes(), self, number, self.world.now_ms)
         self.look()
 
     def settle(self, index: int, answer: Appended | PxrsError) -> None:
@@ -178,19 +178,19 @@ class Life:
         self.told[index] = answer
 
     def look(self) -> None:
-        self.outbox.expire(self.world.now_ms)
-        for call in list(self.outbox.calls(self.world.now_ms)):
+        self.sender.expire(self.world.now_ms)
+        for call in list(self.sender.calls(self.world.now_ms)):
             self.world.carry(self, call)
-        soon = self.outbox.next_look_ms()
+        soon = self.sender.next_look_ms()
         if soon is not None:
             self.world.at(max(soon, self.world.now_ms + 1), self.look)
 
     def answered(self, call: Call, answers: list[Appended | Refused]) -> None:
-        self.outbox.answered(call, answers, self.world.now_ms)
+        self.sender.answered(call, answers, self.world.now_ms)
         self.look()
 
     def failed(self, call: Call) -> None:
-        self.outbox.failed(call, BufferAway("no answer"), self.world.now_ms)
+        self.sender.failed(call, BufferAway("no answer"), self.world.now_ms)
         self.look()
 
 
@@ -298,8 +298,8 @@ class World:
 
     def _judge_receipts(self, life: Life, kept: dict[int, dict[int, bytes]]) -> list[str]:
         wrong = []
-        if life.outbox.pending_frames or life.outbox.pending_bytes:
-            wrong.append(f"{life.outbox.pending_frames} frames are under way for ever")
+        if life.sender.pending_frames or life.sender.pending_bytes:
+            wrong.append(f"{life.sender.pending_frames} frames are under way for ever")
         for number, (partition, payload) in life.sent.items():
             told: Any = life.told.get(number)
             if told is None:

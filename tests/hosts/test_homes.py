@@ -54,7 +54,7 @@ def test_shutdown_and_deploy_keep_the_topology(cluster: Cluster) -> None:
         check_it_stands(world, before, homes)
         world.start()
     verdict = world.verdict()
-    assert verdict.sound and verdict.handled_again == 0, str(verdict)
+    assert verdict.sound and verdict.handled_again == 0, f"{verdict}\n{world.told()}"
 
 
 def test_a_killed_buffer_is_back_at_home_with_its_log(cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ def test_an_upgrade_moves_nothing_and_repeats_nothing(cluster: Cluster) -> None:
             pairs = zip(before["checkpoints"], after["checkpoints"], strict=True)
             assert all(new >= old for old, new in pairs)
     verdict = world.verdict()
-    assert verdict.sound and verdict.handled_again == 0, str(verdict)
+    assert verdict.sound and verdict.handled_again == 0, f"{verdict}\n{world.told()}"
 
 
 def test_a_whole_clusters_restart_keeps_the_topology(cluster: Cluster) -> None:
@@ -123,4 +123,4 @@ def test_a_whole_clusters_restart_keeps_the_topology(cluster: Cluster) -> None:
         check_it_stands(world, before, homes)
         world.start()
     verdict = world.verdict()
-    assert verdict.sound and verdict.handled_again == 0, str(verdict)
+    assert verdict.sound and verdict.handled_again == 0, f"{verdict}\n{world.told()}"

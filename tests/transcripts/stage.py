@@ -39,12 +39,13 @@ from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.faults import FaultyStore
 from pxrs_ray.testing.manual_clock import ManualClock
 from tests.settings import group_settings
+from tests.works import Works
 
 GROUP, QUEUE = "g", "q"
 TICK_MS = 50
 
 
-class Shell:
+class FakeController:
     """One coordinator with its write queue, as the real shell runs it."""
 
     def __init__(self, stage: Stage) -> None:
@@ -137,8 +138,9 @@ class Stage:
         self.clock = ManualClock(monotonic_ms=10_000)
         self.store = FaultyStore(MemoryStore(now_ms=lambda: self.clock.now().wall_ms), 1)
         self.sessions: dict[str, ConsumerSession] = {}
+        self.works: dict[str, Works] = {}
         self.frozen: set[str] = set()
-        self.controllers: list[Shell] = []
+        self.controllers: list[FakeController] = []
         self.partitions = 4
         self.settings = group_settings()
         self._folder = TemporaryDirectory(prefix="pxrs-transcript-")
@@ -172,7 +174,7 @@ class Stage:
 
     # --- commands -------------------------------------------------------------------------------
 
-    def do_group(self, _: Shell | None, words: list[str]) -> None:
+    def do_group(self, _: FakeController | None, words: list[str]) -> None:
         """group partitions=4 lease=1000 revoke=500 assignor=sticky"""
         given = dict(word.split("=") for word in words)
         self.partitions = int(given.get("partitions", 4))
@@ -183,47 +185,49 @@ class Stage:
         )
         self.do_lead(None, [])
 
-    def do_lead(self, _: Shell | None, words: list[str]) -> None:
+    def do_lead(self, _: FakeController | None, words: list[str]) -> None:
         """lead: one more coordinator takes over; the others do not know yet"""
-        self.controllers.append(Shell(self))
+        self.controllers.append(FakeController(self))
         self.say(f"coordinator {self.controllers[-1].core.state.generation} leads")
 
-    def do_join(self, via: Shell, words: list[str]) -> None:
+    def do_join(self, via: FakeController, words: list[str]) -> None:
         """join A B incarnation=2 grace=500 weight=2"""
         names, given = _split(words)
         incarnation = int(given.get("incarnation", 1))
         grace_ms, weight = int(given.get("grace", 0)), float(given.get("weight", 1))
         for name in names:
-            self.sessions[name] = ConsumerSession(name, incarnation)
+            self.sessions[name] = ConsumerSession(
+                name, incarnation, self.works.setdefault(name, Works())
+            )
             self.frozen.discard(name)
         via.submit(Join(tuple(Member(n, incarnation, weight, grace_ms) for n in names)))
 
-    def do_leave(self, via: Shell, words: list[str]) -> None:
+    def do_leave(self, via: FakeController, words: list[str]) -> None:
         """leave A"""
         session = self.sessions[words[0]]
         via.submit(Leave(session.member, session.incarnation))
 
-    def do_die(self, via: Shell, words: list[str]) -> None:
+    def do_die(self, via: FakeController, words: list[str]) -> None:
         """die A: its process ends, and the coordinator is told"""
         session = self.sessions[words[0]]
         self.frozen.add(session.member)
         via.submit(Died(session.member, session.incarnation, "process ended"))
 
-    def do_freeze(self, _: Shell, words: list[str]) -> None:
+    def do_freeze(self, _: FakeController, words: list[str]) -> None:
         """freeze A: it neither hears nor says anything"""
         self.frozen.update(words)
 
-    def do_thaw(self, _: Shell, words: list[str]) -> None:
+    def do_thaw(self, _: FakeController, words: list[str]) -> None:
         """thaw A: it goes on with what it knew"""
         self.frozen.difference_update(words)
 
-    def do_process(self, via: Shell, words: list[str]) -> None:
+    def do_process(self, via: FakeController, words: list[str]) -> None:
         """process A 0=12 1=8: it reads and works up to there, and commits"""
         session = self.sessions[words[0]]
-        _work(session, words[1:])
+        _work(session, self.works[words[0]], words[1:])
         self._commit(via, session, session.to_commit())
 
-    def do_commit(self, via: Shell, words: list[str]) -> None:
+    def do_commit(self, via: FakeController, words: list[str]) -> None:
         """commit A 0@5=11: exactly this, whatever it holds"""
         rows = []
         for word in words[1:]:
@@ -232,7 +236,9 @@ class Stage:
             rows.append(Progress(int(partition), int(epoch), int(checkpoint)))
         self._commit(via, self.sessions[words[0]], tuple(rows))
 
-    def _commit(self, via: Shell, session: ConsumerSession, rows: tuple[Progress, ...]) -> None:
+    def _commit(
+        self, via: FakeController, session: ConsumerSession, rows: tuple[Progress, ...]
+    ) -> None:
         def answered(decision: Decision) -> None:
             assert decision.reply is not None
             for row, outcome in zip(rows, decision.reply.outcomes, strict=True):
@@ -244,12 +250,13 @@ class Stage:
 
         via.submit(Commit(session.member, session.incarnation, rows), answered)
 
-    def do_finish(self, via: Shell, words: list[str]) -> None:
+    def do_finish(self, via: FakeController, words: list[str]) -> None:
         """finish A 4=12: it ends what it is asked for, there, and hands it back"""
         session = self.sessions[words[0]]
-        _work(session, words[1:])
+        _work(session, self.works[words[0]], words[1:])
         for held in session.holdings.values():
-            held.stopped = held.draining
+            if held.draining:
+                session.stopped(held.partition, held.epoch)
         rows = session.to_release()
 
         def answered(decision: Decision) -> None:
@@ -263,11 +270,11 @@ class Stage:
 
         via.submit(Release(session.member, session.incarnation, rows), answered)
 
-    def do_heartbeat(self, via: Shell, words: list[str]) -> None:
+    def do_heartbeat(self, via: FakeController, words: list[str]) -> None:
         """heartbeat A"""
         self._heartbeat(via, self.sessions[words[0]])
 
-    def _heartbeat(self, via: Shell, session: ConsumerSession) -> None:
+    def _heartbeat(self, via: FakeController, session: ConsumerSession) -> None:
         def answered(decision: Decision) -> None:
             assert decision.reply is not None
             if decision.reply.assignment is not None:
@@ -275,7 +282,7 @@ class Stage:
 
         via.submit(Heartbeat(session.member, session.incarnation, session.seen), answered)
 
-    def do_read(self, _: Shell, words: list[str]) -> None:
+    def do_read(self, _: FakeController, words: list[str]) -> None:
         """read A 0: it fetches under the epoch that it believes in"""
         session, partition = self.sessions[words[0]], int(words[1])
         held = session.holdings.get(partition)
@@ -288,18 +295,18 @@ class Stage:
         except Fenced as refused:
             self.say(f"refused by the log: {refused}")
 
-    def do_seek(self, via: Shell, words: list[str]) -> None:
+    def do_seek(self, via: FakeController, words: list[str]) -> None:
         """seek 0=7"""
         via.submit(Seek({int(p): int(o) for p, o in (word.split("=") for word in words)}))
 
-    def do_store(self, _: Shell, words: list[str]) -> None:
+    def do_store(self, _: FakeController, words: list[str]) -> None:
         """store down, store up"""
         self.store.down = words == ["down"]
         if not self.store.down:
             for controller in self.controllers:
                 controller.pump()
 
-    def do_pass(self, via: Shell, words: list[str]) -> None:
+    def do_pass(self, via: FakeController, words: list[str]) -> None:
         """pass 600: so many milliseconds go by"""
         end_ms = self.clock.now().monotonic_ms + int(words[0])
         passed = 0
@@ -314,7 +321,7 @@ class Stage:
                         self._heartbeat(via, session)
             via.submit(Tick())
 
-    def do_status(self, via: Shell, words: list[str]) -> None:
+    def do_status(self, via: FakeController, words: list[str]) -> None:
         """status: the stored rows"""
         self.store.down, down = False, self.store.down
         snapshot = self.store.load(GROUP)
@@ -350,13 +357,13 @@ class Stage:
         self.say(f"{assignment.member}: {told or 'nothing changes'}")
 
 
-def _work(session: ConsumerSession, words: Iterable[str]) -> None:
+def _work(session: ConsumerSession, works: Works, words: Iterable[str]) -> None:
     """Read (unless it had been read before) and process up to where each word says."""
     for word in words:
         partition, end = map(int, word.split("="))
         held = session.holdings[partition]
         held.fetched = max(held.fetched, end)
-        session.processed(partition, held.epoch, end)
+        works.come(partition, held.epoch, end)
 
 
 def ranges(numbers: Iterable[int]) -> str:

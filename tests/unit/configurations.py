@@ -25,6 +25,25 @@ _QUEUE = st.fixed_dictionaries(
 _LABELLED = st.permutations([("gpu", 4), ("cpu", 10), ("é", 2)]).map(
     lambda pairs: {"partitions": 16, "strategy": "label", "labels": dict(pairs)}
 )
+_MODES = st.one_of(
+    st.sampled_from(["ordered", "by_key", "packs", {"mode": "ordered", "commit_mode": "batch"}]),
+    st.fixed_dictionaries(
+        {"mode": st.just("by_key")},
+        optional={
+            "parallelism": st.integers(1, 64),
+            "handler_timeout_ms": st.none() | _TIMES,
+            "tenant_weights": st.sampled_from([{}, {"acme": 2.0, "other": 0.5}]),
+        },
+    ),
+    st.fixed_dictionaries(
+        {"mode": st.just("packs")},
+        optional={
+            "submit_strategy": st.sampled_from(["burst", "sequential"]),
+            "parallelism": st.integers(1, 64),
+            "retries": st.integers(0, 9),
+        },
+    ),
+)
 _GROUP = st.fixed_dictionaries(
     {"queue": st.sampled_from("ab")},
     optional={
@@ -33,10 +52,9 @@ _GROUP = st.fixed_dictionaries(
         "lease_ttl_seconds": st.sampled_from([1.0, 2.5, 10.0]),
         "failure_policy": st.sampled_from(["stop", "skip", "dead_letter", "quarantine"]),
         "prepare_ms": _TIMES,
-        "parallelism": st.none() | st.integers(1, 64),
+        "processing": _MODES,
         "ray_options": st.sampled_from([{}, {"num_cpus": 0.5}, {"resources": {"gpu": 1}}]),
         "scaling": st.none() | st.just({"consumers_max": 4, "gain_min": 0.1}),
-        "tenant_weights": st.sampled_from([{}, {"acme": 2.0, "other": 0.5}]),
     },
 )
 _TABLES = st.fixed_dictionaries(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.second_lives import second_lives as second_lives
 
-WITH_LOGS = ("test_partition_log", "test_log_", "test_outbox", "test_producer", "test_clock")
+WITH_LOGS = ("test_partition_log", "test_log_", "test_sender", "test_producer", "test_clock")
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,7 @@ from pxrs_ray.model import Member, Outcome, PartitionRow
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.manual_clock import ManualClock
 from tests.settings import group_settings
+from tests.works import Works
 
 GROUP = "g"
 TICK_MS = 100
@@ -98,7 +99,7 @@ class DrivenGroup:
     def join(self, *names: str, incarnation: int = 1, grace_ms: int = 0) -> Decision:
         """Members join, as one change."""
         for name in names:
-            self.sessions[name] = ConsumerSession(name, incarnation)
+            self.sessions[name] = ConsumerSession(name, incarnation, Works())
         return self.do(Join(tuple(Member(name, incarnation, 1.0, grace_ms) for name in names)))
 
     def commit(self, name: str, checkpoints: Mapping[int, int]) -> tuple[Outcome, ...]:

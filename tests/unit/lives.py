@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import GroupConfig, Packs
 from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import Assignment
@@ -127,7 +127,7 @@ class Lives:
     def begin(self, config: GroupConfig) -> Life:
         """The next owner's life."""
         self.row = replace(self.row, epoch=self.row.epoch + 1)
-        self._in_order = self._in_order and not config.by_pack
+        self._in_order = self._in_order and not isinstance(config.processing, Packs)
         return Life(self, config)
 
     def begins(self, life: Life, offset: Offset) -> None:
@@ -163,7 +163,7 @@ class Life:
     def __init__(self, lives: Lives, config: GroupConfig) -> None:
         self.lives, self.epoch = lives, lives.row.epoch
         row = lives.row
-        self.session = ConsumerSession(MEMBER, self.epoch)
+        self.session = ConsumerSession(MEMBER, self.epoch, self)
         self.session.assign(
             Assignment(1, self.epoch, MEMBER, self.epoch, (row,), frozenset(), 1_000, False, False)
         )
@@ -186,7 +186,7 @@ class Life:
 
     def ask(self) -> None:
         """Ask the log for what comes next; the answer may take a while, and be out of date."""
-        for _, offset in self.session.to_fetch(lambda _: 0, 1).values():
+        for _, offset in self.session.to_fetch(1).values():
             if len(self.reads) < 2:
                 self.reads.append(offset)
 
@@ -237,16 +237,16 @@ class Life:
         due_ms = self.course.due_ms()
         self.now_ms = self.now_ms + 1 if due_ms is None else max(self.now_ms + 1, due_ms)
 
-    def note(self) -> None:
-        """What the commit loop does first: take note of the worker's standing."""
-        done = self.course.standing()
-        self.session.processed(
-            0, self.epoch, done.checkpoint, attempts=done.attempts, detail=done.detail
-        )
+    def progress(self, partition: int, epoch: int) -> Standing:
+        """How far the worker is."""
+        return self.course.standing()
+
+    def queued_bytes(self, partition: int) -> int:
+        """It always has room."""
+        return 0
 
     def commit(self, *, answered: bool = True) -> None:
         """The row is stored; its answer may be lost with the process."""
-        self.note()
         for row in rows if (rows := self.session.to_commit()) else ():
             grant = Grant(0, self.epoch, row.checkpoint, row.attempts, row.detail)
             self.lives.store(grant)
@@ -255,10 +255,9 @@ class Life:
 
     def begin_again(self, config: GroupConfig) -> None:
         """The worker has ended with a fault: what it was at is over, and another one goes on."""
-        self.note()
+        grant = self.session.begin_again(0, self.epoch)
         self.running.clear()
         self.queue.clear()
-        grant = self.session.begin_again(0, self.epoch)
         assert grant is not None
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
         course = course_for(config, standing)
@@ -269,7 +268,7 @@ class Life:
         for number in range(STEPS_MAX):
             self.step()
             if self.lives.choose(4) == 0:
-                self.note()
+                self.session.to_commit()
             if number % 50 == 0:
                 self.commit()
                 if self.lives.all_done():

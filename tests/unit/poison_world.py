@@ -24,7 +24,7 @@ from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.worker import Failure, Worker
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig, Packs
 from pxrs_ray.config.scheduling import lane_course, pack_course, retry_rules
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
@@ -159,17 +159,17 @@ class Process:
         config, handler = self.world.config, self._handler
         grant = Grant(partition, row.epoch, row.checkpoint, row.attempts, row.detail)
         standing = Standing(row.checkpoint, row.attempts, row.detail)
-        desk = DeliveryContext("q", "g", "m", 1, partition, row.epoch, topology_id="t1")
-        desk.attempt = row.attempts + 1
-        if config.by_pack:
+        shared = DeliveryContext("q", "g", "m", 1, partition, row.epoch, topology_id="t1")
+        shared.attempt = row.attempts + 1
+        if isinstance(config.processing, Packs):
             return ParallelWorker(
-                grant, desk, handler, pack_course(config, standing), self, config, None
+                grant, shared, handler, pack_course(config, standing), self, config, None
             )
-        if config.by_lane:
+        if isinstance(config.processing, ByKey):
             quarantine = aside if config.failure_policy == "quarantine" else None
             lanes = lane_course(config, standing)
-            return ParallelWorker(grant, desk, handler, lanes, self, config, None, quarantine)
-        return SequentialWorker(grant, desk, handler, retry_rules(config), self, config, None)
+            return ParallelWorker(grant, shared, handler, lanes, self, config, None, quarantine)
+        return SequentialWorker(grant, shared, handler, retry_rules(config), self, config, None)
 
     # --- handlers ---------------------------------------------------------------------------------
 

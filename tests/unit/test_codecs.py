@@ -51,7 +51,7 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         ),
         max_size=3,
     ),
-    "registry: crew": st.builds(
+    "registry: replicas": st.builds(
         ReplicasDocument,
         incarnations=st.dictionaries(st.text(), st.integers(1), max_size=3),
         ray_options=st.dictionaries(st.text(), _PLAIN, max_size=3),

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Effect, Options
 from pxrs_ray.config.diff import declared
+from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.errors import ConfigError, NotFound
 from pxrs_ray.partitioning import PartitioningSpec
@@ -231,7 +232,7 @@ def test_diff_tells_what_can_change_live() -> None:
 def every_option() -> list[tuple[type[Options], str]]:
     return [
         (kind, name)
-        for kind in (PxrsConfig, QueueConfig, GroupConfig)
+        for kind in (PxrsConfig, QueueConfig, GroupConfig, ScalingConfig, Ordered, ByKey, Packs)
         for name in kind.model_fields
     ]
 

@@ -115,6 +115,15 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         PxrsConfig()
 
 
+def test_variables_of_which_one_stands_inside_of_what_another_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PXRS_GROUPS", "billing")
+    monkeypatch.setenv("PXRS_GROUPS__BILLING__CONSUMERS", "3")
+    with pytest.raises(ConfigError, match="CONSUMERS: another variable says 'billing' for all of"):
+        PxrsConfig()
+
+
 def test_variables_that_name_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PXRS_TEST_ORACLE_DSN", "somewhere")
     assert PxrsConfig() == PxrsConfig()

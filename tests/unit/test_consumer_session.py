@@ -7,12 +7,10 @@ import pytest
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.group.events import Assignment, Progress
 from pxrs_ray.model import Grant, Outcome
+from pxrs_ray.processing.scheduler import Standing
+from tests.works import Works
 
 APPLIED, FENCED, BEHIND = Outcome.APPLIED, Outcome.FENCED, Outcome.BEHIND
-
-
-def nothing(partition: int) -> int:
-    return 0
 
 
 def told(
@@ -38,17 +36,17 @@ def told(
     )
 
 
-def session_with(*grants: Grant) -> ConsumerSession:
-    session = ConsumerSession("A", 1)
+def session_with(*grants: Grant, works: Works | None = None) -> ConsumerSession:
+    session = ConsumerSession("A", 1, works or Works())
     session.assign(told(*grants))
     return session
 
 
 def test_a_grant_starts_at_its_checkpoint() -> None:
-    session = ConsumerSession("A", 1)
+    session = ConsumerSession("A", 1, Works())
     grant = Grant(3, 7, 42, attempts=2, detail="d")
     assert session.assign(told(grant)) == SessionChanges(started=(grant,))
-    assert session.to_fetch(nothing, 1) == {3: (7, 42)}
+    assert session.to_fetch(1) == {3: (7, 42)}
     assert session.holds(3, 7) and not session.holds(3, 6) and not session.holds(2, 7)
     assert session.to_commit() == ()
 
@@ -66,14 +64,14 @@ def test_a_grant_starts_at_its_checkpoint() -> None:
     ids=repr,
 )
 def test_an_assignment_that_is_not_newer_or_not_ours_is_ignored(stale: Assignment) -> None:
-    session = ConsumerSession("A", 1)
+    session = ConsumerSession("A", 1, Works())
     session.assign(told(Grant(0, 1, 0), sequence=2))
     assert session.assign(stale) == SessionChanges()
     assert session.holds(0, 1) and session.seen == (1, 2)
 
 
 def test_a_new_generation_begins_its_sequences_anew() -> None:
-    session = ConsumerSession("A", 1)
+    session = ConsumerSession("A", 1, Works())
     session.assign(told(Grant(0, 1, 0), sequence=50))
     assert session.assign(told(sequence=0, generation=2)).dropped == (0,)
 
@@ -95,15 +93,16 @@ def test_what_is_not_granted_at_the_same_epoch_is_dropped() -> None:
     session.fetched(1, 1, 0, 5)
     changes = session.assign(told(Grant(0, 1, 0), Grant(1, 3, 2), sequence=2))
     assert changes.dropped == (1, 2) and changes.started == (Grant(1, 3, 2),)
-    assert session.to_fetch(nothing, 1) == {0: (1, 0), 1: (3, 2)}
+    assert session.to_fetch(1) == {0: (1, 0), 1: (3, 2)}
 
 
 def test_reading_goes_on_while_there_is_room() -> None:
-    session = session_with(Grant(0, 1, 10))
+    works = Works()
+    session = session_with(Grant(0, 1, 10), works=works)
     assert session.fetched(0, 1, 10, 4)
-    queued = {0: 100}
-    assert session.to_fetch(queued.__getitem__, 101) == {0: (1, 14)}
-    assert session.to_fetch(queued.__getitem__, 100) == {}
+    works.queued[0] = 100
+    assert session.to_fetch(101) == {0: (1, 14)}
+    assert session.to_fetch(100) == {}
 
 
 @pytest.mark.parametrize(
@@ -115,16 +114,17 @@ def test_what_was_read_twice_late_or_elsewhere_is_thrown_away(
     session = session_with(Grant(0, 1, 10))
     session.fetched(0, 1, 10, 4)
     assert not session.fetched(partition, epoch, base, 1)
-    assert session.to_fetch(nothing, 1) == {0: (1, 14)}
+    assert session.to_fetch(1) == {0: (1, 14)}
 
 
 def test_what_is_done_is_committed_once() -> None:
-    session = session_with(Grant(0, 1, 10))
+    works = Works()
+    session = session_with(Grant(0, 1, 10), works=works)
     session.fetched(0, 1, 10, 4)
-    assert session.processed(0, 1, 12)
+    works.come(0, 1, 12)
     rows = session.to_commit()
     assert rows == (Progress(0, 1, 12),)
-    session.processed(0, 1, 13)
+    works.come(0, 1, 13)
     session.committed(rows, [APPLIED])
     assert session.to_commit() == (Progress(0, 1, 13),), "what came after it is still to be done"
     session.committed(session.to_commit(), [APPLIED])
@@ -132,52 +132,60 @@ def test_what_is_done_is_committed_once() -> None:
 
 
 def test_a_late_answer_takes_nothing_back() -> None:
-    session = session_with(Grant(0, 1, 0))
+    works = Works()
+    session = session_with(Grant(0, 1, 0), works=works)
     session.fetched(0, 1, 0, 9)
-    session.processed(0, 1, 4)
+    works.come(0, 1, 4)
     early = session.to_commit()
-    session.processed(0, 1, 8)
+    works.come(0, 1, 8)
     late = session.to_commit()
     session.committed(late, [APPLIED])
     session.committed(early, [BEHIND])
-    assert session.holdings[0].committed == 8
+    assert session.holdings[0].committed == Standing(8)
 
 
 def test_a_failed_attempt_is_progress_to_commit() -> None:
-    session = session_with(Grant(0, 1, 0))
+    works = Works()
+    session = session_with(Grant(0, 1, 0), works=works)
     session.fetched(0, 1, 0, 1)
-    session.processed(0, 1, 0, attempts=1, detail="boom")
+    works.come(0, 1, 0, 1, "boom")
     assert session.to_commit() == (Progress(0, 1, 0, 1, "boom"),)
 
 
 @pytest.mark.parametrize("offset", [9, 15])
 def test_progress_outside_of_what_was_read_is_a_fault_of_ours(offset: int) -> None:
-    session = session_with(Grant(0, 1, 10))
+    works = Works()
+    session = session_with(Grant(0, 1, 10), works=works)
     session.fetched(0, 1, 10, 4)
+    works.come(0, 1, offset)
     with pytest.raises(AssertionError, match="outside 10 to 14"):
-        session.processed(0, 1, offset)
+        session.to_commit()
 
 
 def test_a_fenced_row_means_that_the_partition_is_lost() -> None:
-    session = session_with(Grant(0, 1, 0), Grant(1, 1, 0))
+    works = Works()
+    session = session_with(Grant(0, 1, 0), Grant(1, 1, 0), works=works)
     session.fetched(0, 1, 0, 2)
-    session.processed(0, 1, 1)
+    works.come(0, 1, 1)
     assert session.committed(session.to_commit(), [FENCED]).dropped == (0,)
-    assert not session.processed(0, 1, 2), "what is still at work finds that it is not ours"
-    assert session.to_fetch(nothing, 1).keys() == {1}
+    works.come(0, 1, 2)
+    assert session.to_commit() == (), "what is still done for it counts for nothing"
+    assert session.to_fetch(1).keys() == {1}
 
 
 @pytest.mark.parametrize("revoking", [(), (0,)])
 def test_an_assignment_from_before_a_refusal_does_not_begin_it_again(
     revoking: tuple[int, ...],
 ) -> None:
-    session = session_with(Grant(0, 1, 0))
+    works = Works()
+    session = session_with(Grant(0, 1, 0), works=works)
     session.fetched(0, 1, 0, 2)
-    session.processed(0, 1, 1)
+    works.come(0, 1, 1)
     session.committed(session.to_commit(), [FENCED])
     late = told(Grant(0, 1, 0), sequence=2, revoking=revoking)
     assert session.assign(late) == SessionChanges() and session.seen == (1, 2)
-    assert not session.processed(0, 1, 2), "a handler that is still at it ends without harm"
+    works.come(0, 1, 2)
+    assert session.to_commit() == (), "a handler that is still at it ends without harm"
     assert session.assign(told(Grant(0, 3, 1), sequence=3)).started == (Grant(0, 3, 1),)
 
 
@@ -197,14 +205,15 @@ def test_an_answer_about_an_older_epoch_touches_nothing() -> None:
 
 
 def test_a_partition_that_is_asked_for_drains_stops_and_is_released() -> None:
-    session = session_with(Grant(0, 1, 0), Grant(1, 1, 0))
+    works = Works()
+    session = session_with(Grant(0, 1, 0), Grant(1, 1, 0), works=works)
     session.fetched(0, 1, 0, 5)
     changes = session.assign(told(Grant(0, 1, 0), Grant(1, 1, 0), sequence=2, revoking=(0,)))
     assert changes.draining == (0,) and changes.dropped == ()
-    assert session.to_fetch(nothing, 1).keys() == {1}
+    assert session.to_fetch(1).keys() == {1}
     assert not session.fetched(0, 1, 5, 1), "it takes nothing new"
     assert session.to_release() == (), "the worker is still at it"
-    session.processed(0, 1, 3)
+    works.come(0, 1, 3)
     session.stopped(0, 1)
     assert session.to_release() == (Progress(0, 1, 3),)
     session.released(session.to_release())
@@ -218,7 +227,7 @@ def test_being_asked_twice_is_being_asked_once() -> None:
 
 
 def test_what_is_asked_back_before_it_was_begun_is_released_as_it_is() -> None:
-    session = ConsumerSession("A", 1)
+    session = ConsumerSession("A", 1, Works())
     changes = session.assign(told(Grant(0, 1, 6), revoking=(0,)))
     assert changes.started == () and changes.draining == (0,)
     assert session.to_release() == (Progress(0, 1, 6),)
@@ -235,14 +244,35 @@ def test_a_release_that_is_answered_late_leaves_the_next_grant_alone() -> None:
 def test_paused_and_leaving_are_what_the_newest_assignment_says() -> None:
     session = session_with(Grant(0, 1, 0))
     session.assign(told(Grant(0, 1, 0), sequence=2, paused=True, leaving=True))
-    assert session.paused and session.leaving and session.to_fetch(nothing, 1) == {}
+    assert session.paused and session.leaving and session.to_fetch(1) == {}
     session.assign(told(Grant(0, 1, 0), sequence=3))
-    assert (
-        not session.paused and not session.leaving and session.to_fetch(nothing, 1) == {0: (1, 0)}
-    )
+    assert not session.paused and not session.leaving and session.to_fetch(1) == {0: (1, 0)}
 
 
 def test_no_member_any_more_means_nothing_is_ours() -> None:
     session = session_with(Grant(0, 1, 0), Grant(1, 1, 0))
     assert session.drop_all() == (0, 1)
-    assert session.to_fetch(nothing, 1) == {} and session.to_commit() == ()
+    assert session.to_fetch(1) == {} and session.to_commit() == ()
+
+
+def test_a_worker_is_asked_for_the_last_time_when_it_has_stopped() -> None:
+    works = Works()
+    session = session_with(Grant(0, 1, 0), works=works)
+    session.fetched(0, 1, 0, 5)
+    session.assign(told(Grant(0, 1, 0), sequence=2, revoking=(0,)))
+    works.come(0, 1, 4, 2, "d")
+    session.stopped(0, 1)
+    works.come(0, 1, 5)
+    assert session.to_release() == session.to_commit() == (Progress(0, 1, 4, 2, "d"),)
+
+
+def test_a_worker_begins_again_where_the_one_before_came() -> None:
+    works = Works()
+    session = session_with(Grant(0, 1, 0), Grant(1, 1, 7), works=works)
+    session.fetched(0, 1, 0, 5)
+    session.fetched(1, 1, 7, 2)
+    works.come(0, 1, 3, 1)
+    assert session.begin_again(0, 1) == Grant(0, 1, 3, 1)
+    # One that never began has come nowhere.
+    assert session.begin_again(1, 1) == Grant(1, 1, 7)
+    assert session.to_fetch(1) == {0: (1, 3), 1: (1, 7)}

@@ -131,9 +131,9 @@ def test_pausing_reaches_every_member_and_moves_nothing() -> None:
     before = list(group.core.state.rows)
     group.do(Configure(paused=True))
     assert all(session.paused for session in group.sessions.values())
-    assert group.sessions["A"].to_fetch(lambda _: 0, 1) == {}
+    assert group.sessions["A"].to_fetch(1) == {}
     group.do(Configure(paused=False))
-    assert group.sessions["A"].to_fetch(lambda _: 0, 1).keys() == {0, 1}
+    assert group.sessions["A"].to_fetch(1).keys() == {0, 1}
     assert group.core.state.rows == before
 
 

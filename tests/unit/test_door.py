@@ -184,7 +184,7 @@ def test_harmless_text_is_text_for_any_terminal_and_any_store(text: str) -> None
 
 class Desk:
     async def commit(self, member: str, number: int, rows: Sequence[tuple[Any, ...]]) -> None:
-        """As the desk of members has it."""
+        """As the shared of members has it."""
 
     async def seek(self, kind: str, value: int, partitions: Sequence[int] | None = None) -> None:
         """As the commands of groups have it."""

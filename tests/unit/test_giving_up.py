@@ -14,7 +14,7 @@ from pxrs_ray.actors.consumer import redrive
 from pxrs_ray.actors.consumer.handler import Handler, handler_ref
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.worker import Failure, Worker
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig, Packs
 from pxrs_ray.config.scheduling import retry_rules
 from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
 from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext
@@ -64,9 +64,9 @@ def test_in_order_waits_for_the_letter_visibly_and_goes_on_when_it_is_sent() -> 
     config = GroupConfig(queue="q", failure_policy="dead_letter", attempts_max=2, backoff_ms=1)
     handler = Handler(handler_ref(_stand_in))
     handler.call = fails_on_1(calls)
-    callbacks, desk = AwayOffice(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    callbacks, shared = AwayOffice(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
     worker = SequentialWorker(
-        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+        Grant(3, 7, 0), shared, handler, retry_rules(config), callbacks, config, None
     )
     worker.start()
     worker.put(batch_of([b"a", b"b", b"c"]), 1)
@@ -86,10 +86,10 @@ def test_a_worker_that_waits_for_its_letter_ends_when_it_is_told_to() -> None:
     config = GroupConfig(queue="q", failure_policy="dead_letter", attempts_max=1, backoff_ms=1)
     handler = Handler(handler_ref(_stand_in))
     handler.call = fails_on_1([])
-    desk = DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    shared = DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
     callbacks = AwayOffice()
     worker = SequentialWorker(
-        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+        Grant(3, 7, 0), shared, handler, retry_rules(config), callbacks, config, None
     )
     worker.start()
     worker.put(batch_of([b"a", b"b"]), 1)
@@ -101,9 +101,12 @@ def test_a_worker_that_waits_for_its_letter_ends_when_it_is_told_to() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"parallelism": 2, "failure_policy": "dead_letter"},
-        {"parallelism": 2, "failure_policy": "quarantine"},
-        {"submit_strategy": "sequential", "failure_policy": "dead_letter", "pack_pause_ms": 1},
+        {"processing": ByKey(parallelism=2), "failure_policy": "dead_letter"},
+        {"processing": ByKey(parallelism=2), "failure_policy": "quarantine"},
+        {
+            "processing": Packs(submit_strategy="sequential", pause_ms=1),
+            "failure_policy": "dead_letter",
+        },
     ],
     ids=["lanes", "quarantine", "packs"],
 )
@@ -219,7 +222,10 @@ def parked(bench: Any) -> tuple[Bench, FlakyLog, threading.Event, list[int]]:
     broken, done, log = threading.Event(), list[int](), FlakyLog()
     broken.set()
     table: Bench = bench(
-        bad_while(broken, done), attempts_max=1, parallelism=2, failure_policy="quarantine"
+        bad_while(broken, done),
+        attempts_max=1,
+        processing=ByKey(parallelism=2),
+        failure_policy="quarantine",
     )
     worker = table.start(quarantine=log)
     worker.put(batch_of([b"good", b"bad", b"bad", b"good"]), 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig, Packs
 from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.scheduler import Item, Standing, Task
@@ -17,17 +17,21 @@ from tests.unit.lives import Choose, Lives, Log, by_seed
 
 MESSAGES = 40
 KEYS = 5
+SOON = {"pause_ms": 1, "pause_ms_max": 5}
 WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
-    "lanes": {"parallelism": 4},
-    "lanes that look ahead a little": {"parallelism": 4, "lookahead_records": 8},
-    "lanes that skip": {"parallelism": 4, "attempts_max": 2},
-    "lanes with a time limit": {"parallelism": 4, "handler_timeout_ms": 30},
-    "packs": {"submit_strategy": "burst", "pack_records": 16},
+    "lanes": {"processing": ByKey(parallelism=4)},
+    "lanes that look ahead a little": {"processing": ByKey(parallelism=4, lookahead_records=8)},
+    "lanes that skip": {"processing": ByKey(parallelism=4), "attempts_max": 2},
+    "lanes with a time limit": {"processing": ByKey(parallelism=4, handler_timeout_ms=30)},
+    "packs": {"processing": Packs(pack_records=16, **SOON)},
     "packs by originator": {
-        "submit_strategy": "sequential_by_originator",
-        "processing_strategy": "retry_failed",
-        "pack_records": 9,
+        "processing": Packs(
+            submit_strategy="sequential_by_originator",
+            processing_strategy="retry_failed",
+            pack_records=9,
+            **SOON,
+        ),
     },
 }
 
@@ -35,7 +39,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def config(way: str) -> GroupConfig:
     usual: dict[str, Any] = {"queue": "q", "failure_policy": "skip"}
     usual |= {"attempts_max": 0, "backoff_ms": 2, "backoff_ms_max": 20}
-    return GroupConfig(**{**usual, "pack_pause_ms": 1, "pack_pause_ms_max": 5, **WAYS[way]})
+    return GroupConfig(**{**usual, **WAYS[way]})
 
 
 def play(first: str, second: str, choose: Choose, kill_at: int, *, stored: bool) -> int:
@@ -94,7 +98,9 @@ def test_a_gap_map_that_fills_its_row_never_outgrows_it(way: str, done: int, eve
     while len(gaps.encode()) < DETAIL_CHARS_MAX - 60:
         gaps.add(at, at + done)
         at += every
-    everything = config(way).model_copy(update={"pack_records": 1_900})
+    everything = config(way)
+    if way == "packs":
+        everything = everything.model_copy(update={"processing": Packs(pack_records=1_900)})
     course = course_for(everything, Standing(0, 0, gaps.encode()))
     assert course is not None
     offered, waiting = 0, dict[int, Task]()

@@ -36,16 +36,16 @@ class Way:
         self, log: PartitionLog, spread: PartitioningSpec | None = None, **limits: Any
     ) -> None:
         self.log = log
-        self.outbox = Sender(1, sender_limits())
+        self.sender = Sender(1, sender_limits())
         partitioner = (spread or PartitioningSpec(1)).partitioner()
-        self.accumulator = Accumulator(partitioner, self.outbox, producer_limits(**limits))
+        self.accumulator = Accumulator(partitioner, self.sender, producer_limits(**limits))
 
     def deliver(self) -> None:
         self.accumulator.close_open(1_000)
-        while calls := list(self.outbox.calls(1_000)):
+        while calls := list(self.sender.calls(1_000)):
             for call in calls:
                 answers = [self.log.append(header, body, 1) for _, header, body in call.arguments()]
-                self.outbox.answered(call, answers, 1_000)
+                self.sender.answered(call, answers, 1_000)
 
 
 BAD: list[tuple[Any, Any, dict[str, Any]]] = [

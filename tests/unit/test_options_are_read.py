@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Options
 from pxrs_ray.config.options import ScalingConfig
-from pxrs_ray.data.log_limits import LogLimits
+from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
 from pxrs_ray.group.group_state import GroupSettings
+from pxrs_ray.partitioning import HASHES, STRATEGIES
 from pxrs_ray.processing.key_ordered import LaneRules
 from pxrs_ray.processing.pack_rules import PackRules
 from pxrs_ray.processing.packs import PackShape
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
 from pxrs_ray.producer.accumulator import ProducerLimits
 from pxrs_ray.producer.in_flight import SenderLimits
 from pxrs_ray.scaling import ScalerSettings
@@ -29,10 +30,13 @@ from pxrs_ray.scaling import ScalerSettings
 ROOT = Path(__file__).resolve().parents[2]
 # `pxrs_ray.actors` and `pxrs_ray.spark` are links into folders that are looked at anyway.
 LINKS = (("pxrs_ray", "actors"), ("pxrs_ray", "spark"))
-KINDS: tuple[type[Options], ...] = (PxrsConfig, QueueConfig, GroupConfig, ScalingConfig)
+MODES: tuple[type[Options], ...] = (Ordered, ByKey, Packs)
+KINDS = (PxrsConfig, QueueConfig, GroupConfig, ScalingConfig, *MODES)
 
 # What a configuration is called where it is read; `self` is one in its own methods.
-_CONFIGURATION = re.compile(r"(^|_)(config|declared|group|queue|wanted|topology|settings)$")
+_CONFIGURATION = re.compile(
+    r"(^|_)(config|declared|group|queue|wanted|topology|settings|mode|processing)$"
+)
 _ONLY_CHECKS = re.compile(r"^_fits_together$|^_is_a_range$|_problems$|^__")
 
 
@@ -139,3 +143,13 @@ def test_what_is_made_of_the_configuration_has_no_default_beside_it() -> None:
     assert own == OF_NO_OPTION
     options = {name for kind in KINDS for name in kind.model_fields}
     assert not options & {name for _, name in own}
+
+
+def test_the_values_of_an_option_are_those_of_its_enum() -> None:
+    schema = PxrsConfig.model_json_schema()["$defs"]
+    queue, group = schema["QueueConfig"]["properties"], schema["GroupConfig"]["properties"]
+    assert queue["strategy"]["enum"] == list(STRATEGIES)
+    assert queue["hash"]["enum"] == list(HASHES)
+    assert queue["durability"]["enum"] == list(Durability)
+    assert queue["lost_log_policy"]["enum"] == list(LossPolicy)
+    assert group["failure_policy"]["enum"] == list(FailurePolicy)

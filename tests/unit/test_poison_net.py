@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.config import GroupConfig
+from pxrs_ray.config import ByKey, GroupConfig, Packs
 from pxrs_ray.processing import suspects
 from pxrs_ray.processing.suspects import Death, HandlerCall, blame
 from tests.actors.worker_bench import LogInMemory
@@ -19,11 +19,11 @@ TIMES = {1: "once", 3: "3 times"}
 WAYS: dict[str, dict[str, Any]] = {
     "in order": {},
     "batches": {"batch": True},
-    "lanes": {"parallelism": 4},
-    "one lane": {"handler_timeout_ms": 10_000},
-    "quarantine": {"parallelism": 3, "failure_policy": "quarantine"},
-    "packs": {"submit_strategy": "burst", "pack_records": 7, "parallelism": 4},
-    "packs in turn": {"submit_strategy": "sequential", "pack_records": 5},
+    "lanes": {"processing": ByKey(parallelism=4)},
+    "one lane": {"processing": ByKey(parallelism=1, handler_timeout_ms=10_000)},
+    "quarantine": {"processing": ByKey(parallelism=3), "failure_policy": "quarantine"},
+    "packs": {"processing": Packs(pack_records=7, parallelism=4)},
+    "packs in turn": {"processing": Packs(submit_strategy="sequential", pack_records=5)},
 }
 HOW = ("exit", "kill", "late exit", "late kill")
 
@@ -77,7 +77,7 @@ def test_the_culprit_meets_its_policy_and_every_innocent_is_handled(
         assert not quarantined or len(verdicts) == 1, "it is parked once"
         # Alone it is counted each time. What kills late, among others, is alone the later.
         assert most <= deliveries[place] <= most + 12
-    if not world.config.by_pack:
+    if not isinstance(world.config.processing, Packs):
         first: dict[tuple[int, bytes], int] = {}
         seen = set()
         for p, o in world.done:

@@ -347,7 +347,7 @@ def test_every_command_of_a_remedy_is_one_that_there_is(
         assert "ray.kill" not in found.remedy and "get_actor" not in found.remedy
         for command in re.findall(r"`([^`]+)`", found.remedy):
             if not command.startswith("pxrs "):
-                assert command.startswith("ray ") or command == "parallelism"
+                assert command.startswith("ray ") or command == 'processing = "by_key"'
                 continue
             # Parsed to its end, with a file in its place; nothing is run.
             _, name, *arguments = shlex.split(command)
@@ -367,13 +367,13 @@ def test_orphans_are_actors_that_belong_to_no_member(monkeypatch: pytest.MonkeyP
     actor = "pxrs/shop/consumer/billing/billing-{}"
     there = {actor.format(name) for name in ("0/1", "0/9", "1/2", "2/4")}
     monkeypatch.setattr(orphans, "consumers_there", lambda topology: there)
-    crew: Any = ConsumerSupervisor(*(cast(Any, None),) * 3, {}, lambda: None)
+    supervisor: Any = ConsumerSupervisor(*(cast(Any, None),) * 3, {}, lambda: None)
     # billing-0 joined again in the same process; billing-1 is just starting; billing-2 hands over.
-    crew.replicas = {
+    supervisor.replicas = {
         "billing-0": ConsumerReplica("billing-0", 9, actor.format("0/1"), "running"),
         "billing-1": ConsumerReplica("billing-1", 2, actor.format("1/2"), "starting"),
     }
-    crew._leaving = [ConsumerReplica("billing-2", 4, actor.format("2/4"), "leaving")]
-    controller: Any = SimpleNamespace(replica_set=crew)
+    supervisor._leaving = [ConsumerReplica("billing-2", 4, actor.format("2/4"), "leaving")]
+    controller: Any = SimpleNamespace(replica_set=supervisor)
     found = asyncio.run(orphans.orphans_of("shop", [controller]))
     assert found == [actor.format("0/9")]

@@ -38,19 +38,19 @@ class Bench:
 
     def __init__(self, spread: PartitioningSpec | None = None, **limits: Any) -> None:
         spread = spread or PartitioningSpec(8)
-        self.outbox = Sender(2, producer_limits().outbox)
-        self.accumulator = Accumulator(spread.partitioner(), self.outbox, producer_limits(**limits))
+        self.sender = Sender(2, producer_limits().sender)
+        self.accumulator = Accumulator(spread.partitioner(), self.sender, producer_limits(**limits))
         self.logs: dict[int, list[Message]] = {p: [] for p in range(spread.partitions)}
 
     def deliver(self) -> None:
-        for call in list(self.outbox.calls(NOW_MS)):
+        for call in list(self.sender.calls(NOW_MS)):
             answers = []
             for partition, header, body in call.arguments():
                 batch = Batch.from_wire(partition, header, body)
                 log = self.logs[partition]
                 answers.append(Appended(partition, len(log), len(batch)))
                 log.extend(batch)
-            self.outbox.answered(call, answers, NOW_MS)
+            self.sender.answered(call, answers, NOW_MS)
 
 
 def test_receipts_name_the_place_of_each_message() -> None:
@@ -121,24 +121,24 @@ def test_the_open_batch_is_full_by_records_or_bytes_and_due_by_time() -> None:
 
 def test_what_lingered_gathers_while_every_buffer_is_at_work() -> None:
     bench = Bench(linger_ms=0)
-    accumulator, outbox = bench.accumulator, bench.outbox
+    accumulator, sender = bench.accumulator, bench.sender
     everywhere = Batch.of([None], [b"x"], timestamp_ms=NOW_MS)
     accumulator.add_everywhere(everywhere, range(8), NOW_MS)
-    assert not outbox.busy()
-    first, second = outbox.calls(NOW_MS)
+    assert not sender.busy()
+    first, second = sender.calls(NOW_MS)
     accumulator.add(b"k", b"waits", NOW)
-    assert outbox.busy() and accumulator.opened and accumulator.due_ms is None
-    outbox.answered(first, [Appended(p, 0, 1) for p, _, _ in first.arguments()], NOW_MS)
-    assert not outbox.busy() and accumulator.due_ms == NOW_MS
+    assert sender.busy() and accumulator.opened and accumulator.due_ms is None
+    sender.answered(first, [Appended(p, 0, 1) for p, _, _ in first.arguments()], NOW_MS)
+    assert not sender.busy() and accumulator.due_ms == NOW_MS
     full = PartitionFull("no room")
-    outbox.answered(second, [Refused(p, full) for p, _, _ in second.arguments()], NOW_MS)
+    sender.answered(second, [Refused(p, full) for p, _, _ in second.arguments()], NOW_MS)
     later = NOW_MS + 10_000
-    (again,) = outbox.calls(later)
-    assert again.again and not outbox.busy(), "what waits for room holds nobody else up"
-    outbox.answered(again, [Appended(p, 0, 1) for p, _, _ in again.arguments()], later)
+    (again,) = sender.calls(later)
+    assert again.again and not sender.busy(), "what waits for room holds nobody else up"
+    sender.answered(again, [Appended(p, 0, 1) for p, _, _ in again.arguments()], later)
     accumulator.close_open(later)
-    timeout_ms = producer_limits().outbox.append_timeout_ms
-    assert outbox.next_look_ms() == NOW_MS + timeout_ms, "the deadline counts from when it was due"
+    timeout_ms = producer_limits().sender.append_timeout_ms
+    assert sender.next_look_ms() == NOW_MS + timeout_ms, "the deadline counts from when it was due"
 
 
 def test_a_bad_message_is_refused_alone() -> None:
@@ -231,7 +231,7 @@ def test_errors_reach_the_receipts_of_their_frame_only() -> None:
     bench = Bench(PartitioningSpec(4))
     receipts = [bench.accumulator.add(b"%d" % i, b"x", NOW) for i in range(50)]
     bench.accumulator.close_open(NOW_MS)
-    for call in list(bench.outbox.calls(NOW_MS)):
+    for call in list(bench.sender.calls(NOW_MS)):
         for frame in list(call.frames):
             full = frame.partition == 2
             answer = PartitionFull("full") if full else Appended(frame.partition, 0, 1)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.files import Files
-from pxrs_ray.topology.seal import KEY_FILE, KEYS_MAX, Seal, new_key, seal_of
+from pxrs_ray.topology.seal import KEY_FILE, KEYS_MAX, Seal, forget_old_keys, new_key, seal_of
 
 KEY = b"k" * 32
 
@@ -34,13 +34,33 @@ def test_the_next_start_on_this_disk_knows_the_keys_of_the_former_ones(tmp_path:
     folder = tmp_path / "shop"
     folder.mkdir()
     first, _ = seal_of(folder, KEY)
-    kept = first.sealed("g/crew", "text")
-    for _ in range(KEYS_MAX - 1):
+    kept = first.sealed("g/replicas", "text")
+    for _ in range(3 * KEYS_MAX):  # of which none came as far as to seal anew
         later, problem = seal_of(folder, new_key())
-        assert later.opened("g/crew", kept) == ("text", True) and problem == ""
-    assert seal_of(folder, new_key())[0].opened("g/crew", kept) == ("text", False), "long ago"
-    assert seal_of(tmp_path / "shop", KEY)[0].opened("g/crew", kept) == ("text", True)
+        assert later.opened("g/replicas", kept) == ("text", True) and problem == ""
+        assert later.is_older("g/replicas", kept)
+    anew = later.sealed("g/replicas", "text")
+    assert not later.is_older("g/replicas", anew)
+    forget_old_keys(folder)
+    latest, _ = seal_of(folder, new_key())
+    assert latest.opened("g/replicas", anew) == ("text", True)
+    assert latest.is_older("g/replicas", anew)
+    assert latest.opened("g/replicas", kept) == ("text", False), "long ago, and sealed anew since"
+    assert seal_of(tmp_path / "shop", KEY)[0].opened("g/replicas", kept) == ("text", True)
     assert (folder / KEY_FILE).stat().st_mode & 0o077 == 0
+
+
+def test_what_is_not_ours_is_not_older(tmp_path: Path) -> None:
+    seal, _ = seal_of(tmp_path, KEY)
+    assert not seal.is_older("p", Seal([new_key()]).sealed("p", "t"))
+    assert not seal.is_older("p", "t") and not seal.is_older("p", "")
+
+
+def test_to_forget_keys_there_has_to_be_a_file_that_can_be_read(tmp_path: Path) -> None:
+    forget_old_keys(tmp_path)
+    (tmp_path / KEY_FILE).write_text("[1, {")
+    forget_old_keys(tmp_path)
+    assert (tmp_path / KEY_FILE).read_text() == "[1, {"
 
 
 class Full(Files):

@@ -29,6 +29,7 @@ from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.soundness import ERROR_HEADER, runs, sound
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import WorkerCallbacks
+from tests.works import Works
 
 PARTITIONS = 4
 
@@ -101,7 +102,7 @@ class Taken:
 
 
 def reader(spread: PartitioningSpec, partitions: set[int]) -> tuple[SourceFetcher, Taken]:
-    session = ConsumerSession("m", 1)
+    session = ConsumerSession("m", 1, Works())
     grants = tuple(Grant(p, 1, 0) for p in sorted(partitions))
     session.assign(Assignment(1, 1, "m", 1, grants))
     spec = SimpleNamespace(config=SimpleNamespace(pull_bytes_max=1 << 20))
@@ -147,9 +148,9 @@ def test_a_bad_record_meets_the_policy_without_its_handler() -> None:
     handler.call = lambda message: calls.append(message.offset)
     handler.check_first(refuse_unsound_records)
     config = GroupConfig(queue="q", failure_policy="skip", attempts_max=2, backoff_ms=1)
-    callbacks, desk = WorkerCallbacks(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
+    callbacks, shared = WorkerCallbacks(), DeliveryContext("q", "g", "m", 1, 3, 7, topology_id="t1")
     worker = SequentialWorker(
-        Grant(3, 7, 0), desk, handler, retry_rules(config), callbacks, config, None
+        Grant(3, 7, 0), shared, handler, retry_rules(config), callbacks, config, None
     )
     worker.start()
     bad = sound(SourceRecord(1, None, b"bytes", error="no key"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.config import ByKey, Packs
 from tests.unit.topologies import Failing, running, send, told
 
 
@@ -59,7 +60,7 @@ def test_dead_letters_go_once_also_when_the_owner_dies_before_its_commit() -> No
 
 def test_quarantine_keeps_the_order_of_a_key_and_others_pass() -> None:
     failing = Failing(bad=2)
-    with running(failing, attempts_max=1, failure_policy="quarantine") as t:
+    with running(failing, attempts_max=1, failure_policy="quarantine", processing="by_key") as t:
         send(t, "bad", "later", key="k")
         send(t, "other", key="o")
         t.run_until_idle()
@@ -79,7 +80,7 @@ def test_quarantine_keeps_the_order_of_a_key_and_others_pass() -> None:
 
 def test_many_keys_at_once_and_one_that_fails_holds_up_only_itself() -> None:
     failing = Failing(a1=1)
-    with running(failing, parallelism=4) as t:
+    with running(failing, processing=ByKey(parallelism=4)) as t:
         for number in (1, 2):
             for key in "ab":
                 t.send("q", key, f"{key}{number}")
@@ -91,7 +92,9 @@ def test_many_keys_at_once_and_one_that_fails_holds_up_only_itself() -> None:
 
 def test_what_was_done_out_of_order_is_not_done_again_by_the_next_owner() -> None:
     failing = Failing(a1=1)
-    with running(failing, parallelism=4, backoff_ms=60_000, backoff_ms_max=60_000) as t:
+    with running(
+        failing, processing=ByKey(parallelism=4), backoff_ms=60_000, backoff_ms_max=60_000
+    ) as t:
         t.send("q", "a", "a1")
         t.send("q", "b", "b1")
         t.run_until_idle()
@@ -111,7 +114,7 @@ def test_an_attempt_that_takes_too_long_has_failed() -> None:
             slow.pop()
             t.advance(2)
 
-    with running(handle, handler_timeout_ms=1_000) as t:
+    with running(handle, processing=ByKey(parallelism=1, handler_timeout_ms=1_000)) as t:
         send(t, "1")
         t.run_until_idle()
         t.advance(1)
@@ -121,7 +124,10 @@ def test_an_attempt_that_takes_too_long_has_failed() -> None:
 def test_packs_are_judged_when_they_are_over() -> None:
     failing = Failing(b=1)
     with running(
-        failing, submit_strategy="sequential", processing_strategy="retry_failed", pack_pause_ms=500
+        failing,
+        processing=Packs(
+            submit_strategy="sequential", processing_strategy="retry_failed", pause_ms=500
+        ),
     ) as t:
         send(t, "a", "b", "c")
         t.run_until_idle()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.config import ByKey, Ordered
 from pxrs_ray.errors import Fenced, NotFound, NotHeld
 from pxrs_ray.sink import create_table
 from pxrs_ray.testing import TestTopology
@@ -36,7 +37,9 @@ def test_the_other_modes_commit_at_once() -> None:
     checkpoints: list[dict[int, int]] = []
     for mode, expected in (("message", [{}, {0: 1}, {0: 2}]), ("batch", [{}, {}, {0: 2}])):
         checkpoints.clear()
-        with running(lambda m: checkpoints.append(t.committed("g")), commit_mode=mode) as t:
+        with running(
+            lambda m: checkpoints.append(t.committed("g")), processing=Ordered(commit_mode=mode)
+        ) as t:
             send(t, "1", "2")
             t.run_until_idle()
             assert [*checkpoints, t.committed("g")] == expected
@@ -57,7 +60,7 @@ def test_what_was_not_committed_comes_again_after_a_crash() -> None:
 
 
 def test_a_crash_at_the_commit_loses_the_commit() -> None:
-    with running(print, commit_mode="message") as t:
+    with running(print, processing=Ordered(commit_mode="message")) as t:
         t.crash("g", at_commit=True)
         send(t, "1", "2")
         t.run_until_idle()
@@ -100,7 +103,9 @@ def test_an_async_handler_ends_there_too_and_no_thread_is_left() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pxrs-test")]
 
 
-@pytest.mark.parametrize("options", [{}, {"parallelism": 2}], ids=["in order", "lanes"])
+@pytest.mark.parametrize(
+    "options", [{}, {"processing": ByKey(parallelism=2)}], ids=["in order", "lanes"]
+)
 def test_a_handler_may_crash_a_consumer_of_another_group(options: dict[str, Any]) -> None:
     left = [1]
 
@@ -192,7 +197,9 @@ def test_who_was_taken_for_dead_by_mistake_is_refused_at_its_commit() -> None:
         assert t.committed("g") == {0: 1}
 
 
-@pytest.mark.parametrize("options", [{}, {"parallelism": 2}], ids=["in order", "lanes"])
+@pytest.mark.parametrize(
+    "options", [{}, {"processing": ByKey(parallelism=2)}], ids=["in order", "lanes"]
+)
 @pytest.mark.parametrize("policy", ["dead_letter", "stop"])
 def test_what_fails_because_the_partition_is_lost_is_no_failed_message(
     policy: str, options: dict[str, Any]

@@ -27,6 +27,7 @@ from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.model import Member, Outcome
 from pxrs_ray.store.memory import MemoryStore
 from tests.settings import group_settings
+from tests.works import Works
 
 PREPARE_MS = 4_000
 SETTINGS = group_settings(lease_ms=100_000, revoke_deadline_ms=2_000, prepare_ms=PREPARE_MS)
@@ -155,7 +156,7 @@ def test_ready_from_an_older_incarnation_does_nothing() -> None:
 
 def test_the_session_prepares_once_and_forgets_what_goes_elsewhere() -> None:
     group, _ = two()
-    session = ConsumerSession("B", 1)
+    session = ConsumerSession("B", 1, Works())
     newest = group.do(Heartbeat("B", 1)).reply
     assert newest is not None
     assert newest.assignment is not None

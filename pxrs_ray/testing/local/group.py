@@ -33,8 +33,8 @@ from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Message, Offset, PartitionId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.store.memory import MemoryStore
-from pxrs_ray.testing.local.aside import Aside
 from pxrs_ray.testing.local.crashed import ConsumerCrashed
+from pxrs_ray.testing.local.failed_messages import FailedMessages
 from pxrs_ray.testing.local.logs import LocalQueue
 from pxrs_ray.testing.local.member import LocalMember
 from pxrs_ray.testing.local.work import PartitionWork
@@ -86,7 +86,7 @@ class LocalGroup:
         name: str,
         config: GroupConfig,
         queue: LocalQueue,
-        letters: LocalQueue | None,
+        dead_letters: LocalQueue | None,
         clock: Clock,
         topology_id: str,
         make: Callable[[], HandlerShape],
@@ -98,7 +98,7 @@ class LocalGroup:
         self.refused: list[tuple[PartitionId, Epoch, Offset]] = []
         self.errors: list[BaseException] = []
         self.members: list[LocalMember] = []
-        self.aside = Aside(name, letters, clock)
+        self.failed = FailedMessages(name, dead_letters, clock)
         self._make = make
         # Whose handlers are in a call now, in this group or another, the innermost last.
         self._running = running

@@ -32,8 +32,8 @@ from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.group.events import Seek
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.producer.receipt import Receipt
-from pxrs_ray.testing.local.aside import GivenUpMessage
 from pxrs_ray.testing.local.crashed import ConsumerCrashed
+from pxrs_ray.testing.local.failed_messages import GivenUpMessage
 from pxrs_ray.testing.local.group import Delivered, LocalGroup
 from pxrs_ray.testing.local.logs import LocalQueue
 from pxrs_ray.testing.local.member import LocalMember
@@ -90,7 +90,7 @@ class TestTopology:
         check_mode(mode)
         found = import_handler(wanted) if isinstance(wanted, str) else wanted
         check_shape(found)
-        letters = config.dead_letter_queue if config.failure_policy == "dead_letter" else None
+        dead_letters = config.dead_letter_queue if config.failure_policy == "dead_letter" else None
 
         def make() -> HandlerShape:
             return shape_of(found, mode)
@@ -99,7 +99,7 @@ class TestTopology:
             name,
             config,
             self._queue(config.queue),
-            None if letters is None else self._queue(letters),
+            None if dead_letters is None else self._queue(dead_letters),
             self.clock,
             TOPOLOGY_ID,
             make,
@@ -184,7 +184,7 @@ class TestTopology:
         found.settle()
 
     def take_over(self, group: str, *, noticed: bool = True) -> None:
-        """Let another consumer take over, while the present one stands still or is cut off.
+        """Let another consumer take over, while the present one is frozen or cut off.
 
         In the middle of a handler that is the handler's consumer: the call goes on, and what it
         does counts no more. Its lease passes first, so that it can know (`context.holds()`); with
@@ -233,16 +233,16 @@ class TestTopology:
 
     def dead_letters(self, group: str) -> list[Message]:
         """The group's dead letters, as they lie in their queue."""
-        return self._group(group).aside.dead_letters()
+        return self._group(group).failed.dead_letters()
 
     def given_up(self, group: str) -> list[GivenUpMessage]:
         """What is not tried again, and what the failure policy made of it."""
-        return list(self._group(group).aside.given_up)
+        return list(self._group(group).failed.given_up)
 
     def quarantined(self, group: str) -> list[Message]:
         """What is put aside now, key by key, in order."""
-        aside = self._group(group).aside
-        return [entry.message for entries in aside.quarantine.values() for entry in entries]
+        failed = self._group(group).failed
+        return [entry.message for entries in failed.quarantine.values() for entry in entries]
 
     def messages(self, queue: str) -> list[Message]:
         """Everything that is in a queue, partition by partition."""

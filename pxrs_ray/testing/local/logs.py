@@ -1,6 +1,6 @@
 """`LocalQueue`: one queue's logs, its producer, and the fence that stale readers meet.
 
-Rules of this file: frames go through the real accumulator, outbox and partition logs. A log is
+Rules of this file: frames go through the real accumulator, sender and partition logs. A log is
 made when its partition is first looked at; it keeps its messages in memory.
 """
 
@@ -54,7 +54,7 @@ class LocalQueue:
         self._logs: dict[PartitionId, PartitionLog] = {}
         self._fence = ReadFence(folder / "fence.jsonl", self._files)
         limits = producer_limits(topology, config)
-        self._sender = Sender(1, limits.outbox)
+        self._sender = Sender(1, limits.sender)
         identity = producer_id(f"test topology, {name}")
         self.accumulator = Accumulator(self.partitioner, self._sender, limits, identity)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.config import Ordered
 from pxrs_ray.config.scheduling import course_for
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.consumer.handler_shape import HandlerShape
@@ -39,7 +40,7 @@ class LocalMember:
     ) -> None:
         self.group = group
         self.config = group.config
-        self.session = ConsumerSession(member, incarnation)
+        self.session = ConsumerSession(member, incarnation, self)
         self.lease = MemberLease(self.config.lease_ms / 1_000)
         self.works: dict[PartitionId, PartitionWork] = {}
         self.cut_off = False
@@ -111,7 +112,7 @@ class LocalMember:
 
     def _start(self, grant: Grant) -> None:
         session, partition, epoch = self.session, grant.partition, grant.epoch
-        desk = DeliveryContext(
+        shared = DeliveryContext(
             self.group.queue.name,
             self.group.name,
             session.member,
@@ -125,12 +126,12 @@ class LocalMember:
         standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
         course = course_for(self.config, standing, wants_batch=self.wants_batch)
         if isinstance(course, KeyLanes):
-            for key in self.group.aside.keys_of(partition):
+            for key in self.group.failed.keys_of(partition):
                 course.park(key)
         self.works[partition] = (
-            InOrderWork(grant, desk, self.config, self)
+            InOrderWork(grant, shared, self.config, self)
             if course is None
-            else CourseWork(grant, desk, self.config, self, course)
+            else CourseWork(grant, shared, self.config, self, course)
         )
         self.notify("on_assigned", partition, grant.checkpoint)
 
@@ -198,32 +199,40 @@ class LocalMember:
         """Take note of how far a work is, and commit where the commit mode says so."""
         if self.ended or self.works.get(work.partition) is not work:
             return
-        self._note(work)
+        if self._dirty_since_ms is None and self.session.to_commit():
+            self._dirty_since_ms = self.now_ms()
         self._stopped_if_idle(work)
-        mode = self.config.commit_mode
+        mode = self._commit_mode()
         ended = isinstance(work, InOrderWork) and work.batch_ended
         if mode == "message" or (mode == "batch" and ended) or self._is_full():
             self.commit()
         self.release()
 
-    def _is_full(self) -> bool:
-        held = self.session.holdings.values()
-        done = sum(one.processed - one.committed for one in held)
-        return self.config.commit_mode == "interval" and done >= self.config.commit_records
+    def _commit_mode(self) -> str:
+        mode = self.config.processing
+        return mode.commit_mode if isinstance(mode, Ordered) else "interval"
 
-    def _note(self, work: PartitionWork) -> None:
-        at = work.standing()
-        self.session.processed(
-            work.partition, work.epoch, at.checkpoint, attempts=at.attempts, detail=at.detail
-        )
-        held = self.session.holdings.get(work.partition)
-        if held is not None and held.is_dirty() and self._dirty_since_ms is None:
-            self._dirty_since_ms = self.now_ms()
+    def _is_full(self) -> bool:
+        if self._commit_mode() != "interval":
+            return False
+        held = self.session.holdings
+        rows = self.session.to_commit()
+        done = sum(row.checkpoint - held[row.partition].committed.checkpoint for row in rows)
+        return done >= self.config.commit_records
+
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+        """How far the work on a partition is."""
+        work = self.works.get(partition)
+        return work.standing() if work is not None and work.epoch == epoch else None
+
+    def queued_bytes(self, partition: PartitionId) -> int:
+        """How much waits for the handler."""
+        return self.works[partition].queued_bytes
 
     def _fetch(self) -> None:
         session, group = self.session, self.group
         bytes_max = self.config.pull_bytes_max
-        wanted = session.to_fetch(lambda p: self.works[p].queued_bytes, 2 * bytes_max)
+        wanted = session.to_fetch(2 * bytes_max)
         for partition, (epoch, offset) in wanted.items():
             at = offset
             try:
@@ -279,14 +288,14 @@ class LocalMember:
 
     def give_up(
         self,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         attempts: int,
         error: str,
         policy: FailurePolicy,
         of: Iterable[Message],
     ) -> None:
         """Keep what is not tried again."""
-        self.group.aside.give_up(desk, attempts, error, policy, of)
+        self.group.failed.give_up(shared, attempts, error, policy, of)
 
     # --- progress ---------------------------------------------------------------------------------
 

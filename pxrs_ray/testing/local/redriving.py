@@ -7,7 +7,7 @@ from dataclasses import replace
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.testing.local.aside import GivenUpMessage
+from pxrs_ray.testing.local.failed_messages import GivenUpMessage
 from pxrs_ray.testing.local.group import LocalGroup
 from pxrs_ray.testing.local.member import LocalMember
 from pxrs_ray.testing.local.work import CourseWork
@@ -21,7 +21,7 @@ def redrive(group: LocalGroup, key: bytes | None) -> int:
     """
     group.settle()
     passed = 0
-    parked = group.aside.quarantine
+    parked = group.failed.quarantine
     for place in [at for at in parked if key is None or at[1] == key]:
         partition, of_key = place
         found = [m for m in group.members if partition in m.works and not m.cut_off]
@@ -37,8 +37,8 @@ def redrive(group: LocalGroup, key: bytes | None) -> int:
 
 def _goes_through(member: LocalMember, work: CourseWork, entries: list[GivenUpMessage]) -> bool:
     first = entries[0]
-    desk = replace(work.desk, attempt=first.attempts + 1)
-    raised = member.call(Delivery(first.message, desk), [first.message])
+    shared = replace(work.shared, attempt=first.attempts + 1)
+    raised = member.call(Delivery(first.message, shared), [first.message])
     if raised is not None:
         entries[0] = replace(first, attempts=first.attempts + 1, error=told(raised))
         return False

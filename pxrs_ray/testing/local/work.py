@@ -15,7 +15,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.scheduling import item_of, retry_rules
+from pxrs_ray.config.scheduling import (
+    handler_timeout_ms,
+    item_of,
+    retry_rules,
+    tenant_header,
+)
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant, Message, Offset
@@ -41,7 +46,7 @@ class Caller(Protocol):
 
     def give_up(
         self,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         attempts: int,
         error: str,
         policy: FailurePolicy,
@@ -54,11 +59,11 @@ class PartitionWork(ABC):
     """The work on one partition, from a grant's checkpoint on."""
 
     def __init__(
-        self, grant: Grant, desk: DeliveryContext, config: GroupConfig, caller: Caller
+        self, grant: Grant, shared: DeliveryContext, config: GroupConfig, caller: Caller
     ) -> None:
         self.partition = grant.partition
         self.epoch = grant.epoch
-        self.desk = desk
+        self.shared = shared
         self.stopping = False
         self.busy = False
         self.queued_bytes = 0
@@ -108,9 +113,9 @@ class InOrderWork(PartitionWork):
     """One message after the other, or one batch after the other."""
 
     def __init__(
-        self, grant: Grant, desk: DeliveryContext, config: GroupConfig, caller: Caller
+        self, grant: Grant, shared: DeliveryContext, config: GroupConfig, caller: Caller
     ) -> None:
-        super().__init__(grant, desk, config, caller)
+        super().__init__(grant, shared, config, caller)
         self._rules = retry_rules(config)
         self._next = grant.checkpoint
         _, self._failing, self._suspicion = decode_detail(grant.checkpoint, grant.detail)
@@ -182,16 +187,16 @@ class InOrderWork(PartitionWork):
             yield batch.slice(start - base)
 
     def _deliver(self, part: Batch) -> None:
-        self.desk.attempt = self._attempts + 1
+        self.shared.attempt = self._attempts + 1
         messages = list(part)
-        argument: Delivery | DeliveredBatch = DeliveredBatch(part, self.desk)
+        argument: Delivery | DeliveredBatch = DeliveredBatch(part, self.shared)
         if not self._caller.wants_batch:
-            argument = Delivery(messages[0], self.desk)
+            argument = Delivery(messages[0], self.shared)
         error = self._caller.call(argument, messages)
         self._suspicion = self._suspicion.without(part.base_offset)
         if error is None:
             self._passed(part)
-        elif self.desk.title():
+        elif self.shared.title():
             self._attempts += 1
             verdict = after_failure(self._rules, self._attempts)
             if isinstance(verdict, RetryAfter):
@@ -201,7 +206,7 @@ class InOrderWork(PartitionWork):
                 self._judged(told(error), verdict, part)
 
     def _judged(self, error: str, verdict: FailurePolicy, part: Batch) -> None:
-        self._caller.give_up(self.desk, self._attempts, error, verdict, list(part))
+        self._caller.give_up(self.shared, self._attempts, error, verdict, list(part))
         if verdict is FailurePolicy.STOP:
             self.stopped_by = error
             return
@@ -212,7 +217,7 @@ class InOrderWork(PartitionWork):
         self._parts.popleft()
         self._next = part.end_offset
         self._attempts = 0
-        self.desk.attempt = 1
+        self.shared.attempt = 1
         self.batch_ended = not self._parts
 
 
@@ -222,15 +227,14 @@ class CourseWork(PartitionWork):
     def __init__(
         self,
         grant: Grant,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         config: GroupConfig,
         caller: Caller,
         course: WorkScheduler,
     ) -> None:
-        super().__init__(grant, desk, config, caller)
+        super().__init__(grant, shared, config, caller)
         self.course = course
-        fair = config.by_pack or config.fair_tenants or config.tenant_weights
-        self._tenant_header = config.tenant_header if fair else None
+        self._tenant_header = tenant_header(config.processing)
         self._began_ms = caller.now_ms()
         # Taken, and not begun yet: what killed its process is left alone for a while.
         self._task: Task | None = None
@@ -278,17 +282,18 @@ class CourseWork(PartitionWork):
             policy = FailurePolicy(self._config.failure_policy)
             messages = [item.message for item in task.items]
             error = task.item.error
-            self._caller.give_up(self.desk, task.attempt, error, policy, messages)
+            self._caller.give_up(self.shared, task.attempt, error, policy, messages)
             self.course.ended(task, None, self._caller.now_ms())
             return
-        desk = replace(self.desk, attempt=task.attempt)
+        shared = replace(self.shared, attempt=task.attempt)
         message = task.item.message
-        if self._config.handler_timeout_ms is not None and not self._config.by_pack:
-            task.due_ms = self._caller.now_ms() + self._config.handler_timeout_ms
-        raised = self._caller.call(Delivery(message, desk), [message])
+        timeout_ms = handler_timeout_ms(self._config.processing)
+        if timeout_ms is not None:
+            task.due_ms = self._caller.now_ms() + timeout_ms
+        raised = self._caller.call(Delivery(message, shared), [message])
         now_ms = self._caller.now_ms()
         self.course.expire(now_ms)
-        if raised is not None and not desk.title():
+        if raised is not None and not shared.title():
             return  # our time was over: no word on the message
         self.course.ended(task, None if raised is None else told(raised), now_ms)
 
@@ -297,5 +302,5 @@ class CourseWork(PartitionWork):
         if item is not None and not self.stopped_by:
             self.stopped_by = item.error
             self._caller.give_up(
-                self.desk, item.attempts, item.error, FailurePolicy.STOP, [item.message]
+                self.shared, item.attempts, item.error, FailurePolicy.STOP, [item.message]
             )

@@ -16,7 +16,7 @@ def _unit(guard: str, file: str, text: str, instead: str, *tests: str) -> Mutati
 
 
 _LOG = "test_partition_log.py::"
-_OUTBOX = "test_outbox.py::"
+_SENDER = "test_sender.py::"
 
 LOG = (
     _unit(
@@ -118,29 +118,29 @@ PRODUCERS = (
         "producer/sender.py",
         "while len(under_way) < self._limits.calls_max:",
         "while True:",
-        f"{_OUTBOX}test_no_more_is_under_way_than_allowed",
+        f"{_SENDER}test_no_more_is_under_way_than_allowed",
     ),
     _unit(
         "no more of a partition is under way than its log remembers",
         "producer/sender.py",
         "max(0, self._limits.lane_frames_max - flying)",
         "1_000_000",
-        f"{_OUTBOX}test_no_more_of_a_partition_is_under_way_than_its_log_remembers",
+        f"{_SENDER}test_no_more_of_a_partition_is_under_way_than_its_log_remembers",
     ),
     _unit(
         "an append that failed is made again",
         "producer/sender.py",
         "            frame.flying = False\n        return True",
         "            pass\n        return True",
-        "test_outbox.py",
+        "test_sender.py",
     ),
     _unit(
         "an unknown outcome is told as such",
         "producer/sender.py",
         "if isinstance(refusal, _WAITED_FOR) and not frame.flying:",
         "if refusal is not None:",
-        "test_outbox.py",
-        "test_outbox_giving_up.py",
+        "test_sender.py",
+        "test_sender_giving_up.py",
     ),
     _unit(
         "a full partition holds up only itself",
@@ -149,7 +149,7 @@ PRODUCERS = (
         "if lane.frames and not lane.hole and not any(\n"
         "                one.wait_until_ms for one in self._lanes.values()\n"
         "            ):",
-        "test_outbox.py",
+        "test_sender.py",
     ),
     _unit(
         "columns go behind what was given before",

@@ -90,7 +90,7 @@ LEASES = (
         (
             Change(
                 "actors/consumer/worker.py",
-                "return isinstance(error, NotHeld) or not self._desk.title()",
+                "return isinstance(error, NotHeld) or not self._shared.title()",
                 "return False",
             ),
         ),

@@ -185,8 +185,8 @@ OTHERS = (
         (
             Change(
                 "consumer/session.py",
-                "return Progress(self.partition, self.epoch, self.processed,",
-                "return Progress(self.partition, self.epoch, self.fetched,",
+                "return Progress(held.partition, held.epoch, done.checkpoint,",
+                "return Progress(held.partition, held.epoch, held.fetched,",
             ),
         ),
         ("CheckpointsHold",),

@@ -11,7 +11,7 @@ def _unit(guard: str, file: str, text: str, instead: str, *tests: str) -> Mutati
     )
 
 
-GIVING_UP = "test_outbox_giving_up.py"
+GIVING_UP = "test_sender_giving_up.py"
 COMES_BACK = "test_producer_comes_back.py"
 FORM = "test_message_form.py"
 

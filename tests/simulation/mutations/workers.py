@@ -8,7 +8,9 @@ ENDS = "tests/actors/test_nothing_ends_silently.py::"
 RAISED = f"{ENDS}test_what_a_handler_raises_is_a_failed_attempt_of_its_message"
 ASSIGNED = f"{ENDS}test_an_on_assigned_that_raises_holds_up_its_partition_until_it_does_not"
 SUPERVISION = "tests/actors/test_supervision.py::"
-CREW = "tests/actors/test_crew_in_process.py::test_who_died_is_replaced_whatever_that_meets"
+SUPERVISOR = (
+    "tests/actors/test_supervisor_in_process.py::test_who_died_is_replaced_whatever_that_meets"
+)
 THREADS = "tests/actors/test_every_thread.py::"
 READING = "tests/actors/test_reading_in_process.py::"
 
@@ -85,7 +87,7 @@ WORKERS = (
         (
             Change(
                 "actors/consumer/fetcher.py",
-                "except Exception as error:  # noqa: BLE001 - whatever it is, it is of one of them",
+                "except Exception as error:  # whatever it is, it is of one of them",
                 "except AssertionError as error:",
             ),
         ),
@@ -136,7 +138,7 @@ WORKERS = (
                 " is not None:\n                return\n            for task",
             ),
         ),
-        tests=(f"{CREW}[make-ValueError]",),
+        tests=(f"{SUPERVISOR}[make-ValueError]",),
     ),
     Mutation(
         "a job's end is no other job's",
@@ -173,7 +175,7 @@ WORKERS = (
         tests=(f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on[ValueError]",),
     ),
     Mutation(
-        "a crew that could not be kept is kept later",
+        "replicas that could not be kept are kept later",
         (
             Change(
                 "actors/coordinator/consumer_replicas.py",
@@ -181,7 +183,7 @@ WORKERS = (
                 "            except BaseException:\n",
             ),
         ),
-        tests=(f"{THREADS}test_a_crew_that_could_not_be_kept_is_kept_later[ValueError]",),
+        tests=(f"{THREADS}test_replicas_that_could_not_be_kept_are_kept_later[ValueError]",),
     ),
     Mutation(
         "a frame's columns stay inside of it",

@@ -86,7 +86,7 @@ class ConsumerProcess(Process):
     def _begin_anew(self) -> None:
         incarnation = self.cluster.next_incarnation(self.name)
         self.member = replace(self.member, incarnation=incarnation)
-        self.session = ConsumerSession(self.name, incarnation)
+        self.session = ConsumerSession(self.name, incarnation, self)
         self.workers = {}
         self.joined = False
         self.lease = MemberLease(self.world.scenario.lease_ms / 1_000)
@@ -178,11 +178,9 @@ class ConsumerProcess(Process):
         self._release()
 
     def _worker(self, grant: Grant) -> Worker:
-        course = None
-        if self.world.scenario.lanes:
-            standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
-            course = KeyLanes(standing, LANES)
-        return Worker(grant.partition, grant.epoch, attempts=grant.attempts, course=course)
+        standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
+        course = KeyLanes(standing, LANES) if self.world.scenario.lanes else None
+        return Worker(grant.partition, grant.epoch, standing, course=course)
 
     def _prepare(self, session: ConsumerSession, partition: PartitionId) -> None:
         """Load for a while, and say so: once only, for a lost word is what the deadline is for."""
@@ -202,7 +200,7 @@ class ConsumerProcess(Process):
 
     def _fetch(self, done: Action) -> None:
         session, log = self.session, self.cluster.log
-        positions = {} if self._is_over() else session.to_fetch(self._queued, BUFFERED_MAX)
+        positions = {} if self._is_over() else session.to_fetch(BUFFERED_MAX)
         if not positions:
             self.after(IDLE_MS, done)
             return
@@ -220,7 +218,13 @@ class ConsumerProcess(Process):
             known,
         )
 
-    def _queued(self, partition: PartitionId) -> int:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+        """How far the work is: what the session asks."""
+        worker = self.workers.get(partition)
+        return worker.standing() if worker is not None and worker.epoch == epoch else None
+
+    def queued_bytes(self, partition: PartitionId) -> int:
+        """What waits for the handler; a message here is one byte."""
         worker = self.workers.get(partition)
         return len(worker.lines) if worker is not None else 0
 
@@ -276,27 +280,22 @@ class ConsumerProcess(Process):
         self, session: ConsumerSession, worker: Worker, course: KeyLanes, task: Task
     ) -> None:
         worker.busy -= 1
-        partition, epoch, line = worker.partition, worker.epoch, task.item.message
+        line = task.item.message
         failed = self.world.chance(0.03)
         if not failed:
             self._record(session, worker, line)
         course.ended(task, "failed" if failed else None, self.world.now_ms)
-        at = course.standing()
-        session.processed(partition, epoch, at.checkpoint, attempts=at.attempts, detail=at.detail)
         self._go_on(session, worker)
 
     def _handled(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
         """The handler is done: its side effects have happened, whoever owns the partition now."""
         worker.busy = 0
-        partition, epoch = worker.partition, worker.epoch
         if self.world.chance(0.03):
-            worker.attempts += 1
             worker.lines.appendleft(line)
-            session.processed(partition, epoch, line.offset, attempts=worker.attempts)
+            worker.at = Standing(line.offset, worker.at.attempts + 1)
         else:
-            worker.attempts = 0
             self._record(session, worker, line)
-            session.processed(partition, epoch, line.offset + 1)
+            worker.at = Standing(line.offset + 1)
         self._go_on(session, worker)
 
     def _begun(self, session: ConsumerSession, worker: Worker, line: Line) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pxrs_ray.model import Epoch, PartitionId
 from pxrs_ray.processing.key_ordered import KeyLanes
+from pxrs_ray.processing.scheduler import Standing
 from tests.simulation.simulator.log import Line
 
 
@@ -16,8 +17,12 @@ class Worker:
 
     partition: PartitionId
     epoch: Epoch
+    at: Standing
     lines: deque[Line] = field(default_factory=deque)
-    attempts: int = 0
     busy: int = 0
     stopping: bool = False
     course: KeyLanes | None = None
+
+    def standing(self) -> Standing:
+        """How far it is."""
+        return self.at if self.course is None else self.course.standing()

@@ -1,4 +1,4 @@
-"""What the tests of outboxes share: one outbox, real logs, and the calls in between."""
+"""What the tests of senders share: one sender, real logs, and the calls in between."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Notes:
 
 
 class Harness:
-    """One outbox, and a log a partition."""
+    """One sender, and a log a partition."""
 
     def __init__(self, folder: Path, limits: SenderLimits | None = None) -> None:
         self.logs = {p: open_log(folder / str(p), MEMORY) for p in range(PARTITIONS)}
-        self.outbox = Sender(
+        self.sender = Sender(
             BUFFERS, limits or sender_limits(calls_max=3, call_frames_max=3, call_bytes_min=1)
         )
         self.notes = Notes()
@@ -44,10 +44,10 @@ class Harness:
     def add(self, partition: int) -> None:
         index = len(self.sent)
         payload = b"%d" % index
-        epoch, sequence = self.outbox.numbers(partition)
+        epoch, sequence = self.sender.numbers(partition)
         batch = Batch.of([payload], [payload], timestamp_ms=1)
         header, body = batch.to_wire(b"o" * 16, epoch, sequence)
-        self.outbox.add(partition, header, body, self.notes, index, self.now_ms)
+        self.sender.add(partition, header, body, self.notes, index, self.now_ms)
         self.sent[index] = (partition, payload)
 
     def deliver(self, frames: list[OutFrame]) -> list[Appended | Refused]:
@@ -56,8 +56,8 @@ class Harness:
     def pump(self) -> None:
         """Make every call that is due, until none is."""
         for _ in range(10):
-            for call in list(self.outbox.calls(self.now_ms)):
-                self.outbox.answered(call, self.deliver(call.arguments()), self.now_ms)
+            for call in list(self.sender.calls(self.now_ms)):
+                self.sender.answered(call, self.deliver(call.arguments()), self.now_ms)
 
     def payloads(self, partition: int) -> list[bytes]:
         return list(contents(self.logs[partition]).values())

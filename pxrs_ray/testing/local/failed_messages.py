@@ -1,4 +1,4 @@
-"""`Aside`: what a group has given up: skipped, sent to dead letters, or put in quarantine."""
+"""`FailedMessages`: what a group has given up: skipped, sent to dead letters, or quarantined."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class GivenUpMessage:
         return self.message.offset
 
 
-class Aside:
+class FailedMessages:
     """See the head of this file. What is here outlives every consumer of the group."""
 
-    def __init__(self, group: str, letters: LocalQueue | None, clock: Clock) -> None:
+    def __init__(self, group: str, dead_letters: LocalQueue | None, clock: Clock) -> None:
         self.given_up: list[GivenUpMessage] = []
         self.quarantine: dict[tuple[PartitionId, bytes | None], list[GivenUpMessage]] = {}
         self._group = group
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._clock = clock
 
     def give_up(
         self,
-        desk: DeliveryContext,
+        shared: DeliveryContext,
         attempts: int,
         error: str,
         policy: FailurePolicy,
@@ -49,29 +49,29 @@ class Aside:
     ) -> None:
         """Keep these messages where the policy says."""
         for message in of:
-            entry = GivenUpMessage(policy.value, desk.partition, attempts, error, message)
+            entry = GivenUpMessage(policy.value, shared.partition, attempts, error, message)
             if policy is FailurePolicy.QUARANTINE:
-                parked = self.quarantine.setdefault((desk.partition, message.key), [])
+                parked = self.quarantine.setdefault((shared.partition, message.key), [])
                 if all(other.offset != entry.offset for other in parked):
                     parked.append(entry)
             elif policy is FailurePolicy.DEAD_LETTER:
-                self._send(replace(desk, attempt=attempts), message, error)
+                self._send(replace(shared, attempt=attempts), message, error)
             self.given_up.append(entry)
 
-    def _send(self, desk: DeliveryContext, message: Message, error: str) -> None:
-        letters = self._letters
-        assert letters is not None, "a group that sends dead letters has a queue for them"
-        context = context_at(desk, message.offset)
+    def _send(self, shared: DeliveryContext, message: Message, error: str) -> None:
+        dead_letters = self._dead_letters
+        assert dead_letters is not None, "a group that sends dead letters has a queue for them"
+        context = context_at(shared, message.offset)
         letter = letter_of(message, context, error, self._clock.now().wall_ms)
-        partition = letter_partition(letters.config.spread(), message)
-        letters.append_once(partition, letter, letter_identity(message, context))
+        partition = letter_partition(dead_letters.config.spread(), message)
+        dead_letters.append_once(partition, letter, letter_identity(message, context))
 
     def dead_letters(self) -> list[Message]:
         """The dead letters of this group."""
-        if self._letters is None:
+        if self._dead_letters is None:
             return []
         mine = ("pxrs-group", self._group.encode())
-        return [letter for letter in self._letters.messages() if mine in letter.headers]
+        return [letter for letter in self._dead_letters.messages() if mine in letter.headers]
 
     def keys_of(self, partition: PartitionId) -> list[bytes]:
         """The keys of a partition that are in quarantine."""

@@ -15,7 +15,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.producer.sender import Call
 from tests.logs import NOW_MS, contents
-from tests.outboxes import Harness
+from tests.senders import Harness
 from tests.settings import sender_limits
 
 
@@ -24,24 +24,24 @@ def test_what_came_in_before_an_earlier_frame_was_given_up_is_not_appended_again
 ) -> None:
     harness = Harness(tmp_path, sender_limits(append_timeout_ms=100))
     harness.add(0)
-    (first,) = harness.outbox.calls(harness.now_ms)
+    (first,) = harness.sender.calls(harness.now_ms)
     harness.deliver(first.arguments())
     harness.now_ms = NOW_MS + 90
-    harness.outbox.failed(first, UsageError("the reply is lost"), harness.now_ms)
+    harness.sender.failed(first, UsageError("the reply is lost"), harness.now_ms)
     harness.add(0)
     harness.now_ms = NOW_MS + 100
-    (both,) = harness.outbox.calls(harness.now_ms)
+    (both,) = harness.sender.calls(harness.now_ms)
     assert len(both.frames) == 2
     harness.deliver(both.arguments())
-    harness.outbox.expire(harness.now_ms)
+    harness.sender.expire(harness.now_ms)
     harness.now_ms += 5
-    harness.outbox.failed(both, UsageError("killed before it answered"), harness.now_ms)
+    harness.sender.failed(both, UsageError("killed before it answered"), harness.now_ms)
     harness.now_ms += 50
     harness.pump()
     assert isinstance(harness.notes.settled[0], DeadlineExceeded)
     assert harness.notes.settled[1] == 1
     assert harness.payloads(0) == [b"0", b"1"]
-    assert harness.outbox.epochs_raised == 0, "there was no hole"
+    assert harness.sender.epochs_raised == 0, "there was no hole"
     harness.close()
 
 
@@ -51,15 +51,15 @@ def test_a_late_call_that_comes_before_the_new_epoch_is_not_doubled_by_it(tmp_pa
     harness.now_ms = NOW_MS + 50
     for _ in range(2):
         harness.add(0)
-    (late,) = harness.outbox.calls(harness.now_ms)
+    (late,) = harness.sender.calls(harness.now_ms)
     doubled = late.arguments()  # on its way once more, by Ray's doing
-    harness.outbox.failed(late, UsageError("the network"), harness.now_ms)
+    harness.sender.failed(late, UsageError("the network"), harness.now_ms)
     harness.now_ms = NOW_MS + 100
-    harness.outbox.expire(harness.now_ms)
+    harness.sender.expire(harness.now_ms)
     harness.add(0)
-    (asked,) = harness.outbox.calls(harness.now_ms)
-    harness.outbox.answered(asked, harness.deliver(asked.arguments()), harness.now_ms)
-    assert harness.outbox.epochs_raised == 1
+    (asked,) = harness.sender.calls(harness.now_ms)
+    harness.sender.answered(asked, harness.deliver(asked.arguments()), harness.now_ms)
+    assert harness.sender.epochs_raised == 1
     harness.deliver(doubled)
     harness.pump()
     assert harness.payloads(0) == [b"0", b"1", b"2", b"3"]
@@ -77,19 +77,19 @@ def test_giving_up_in_a_bad_network_doubles_and_reorders_nothing(tmp_path: Path,
     harness = Harness(tmp_path, limits)
     late: list[list[OutFrame]] = []
     flying: list[Call] = []
-    while len(harness.sent) < 60 or harness.outbox.pending_frames:
+    while len(harness.sent) < 60 or harness.sender.pending_frames:
         harness.now_ms += rng.randint(0, 20)
         if len(harness.sent) < 60 and rng.random() < 0.5:
             harness.add(rng.randrange(2))
-        harness.outbox.expire(harness.now_ms)
-        flying.extend(harness.outbox.calls(harness.now_ms))
+        harness.sender.expire(harness.now_ms)
+        flying.extend(harness.sender.calls(harness.now_ms))
         if not flying:
             continue
         call = flying.pop(rng.randrange(len(flying)))
         if harness.now_ms % 400 < 200:  # nothing gets through: it comes later, if ever
             late += [call.arguments()] * (rng.random() < 0.5)
             if rng.random() < 0.7:
-                harness.outbox.failed(call, UsageError("the network"), harness.now_ms)
+                harness.sender.failed(call, UsageError("the network"), harness.now_ms)
             continue
         fate = rng.random()
         if fate < 0.05:
@@ -97,13 +97,13 @@ def test_giving_up_in_a_bad_network_doubles_and_reorders_nothing(tmp_path: Path,
         if fate < 0.2:
             late.append(call.arguments())
         if fate < 0.3:
-            harness.outbox.failed(call, UsageError("the network"), harness.now_ms)
+            harness.sender.failed(call, UsageError("the network"), harness.now_ms)
         elif fate < 0.35:
             refused = [Refused(f.partition, UsageError("final")) for f in call.frames[:1]]
             answers = refused + harness.deliver(call.arguments()[1:])
-            harness.outbox.answered(call, answers, harness.now_ms)
+            harness.sender.answered(call, answers, harness.now_ms)
         else:
-            harness.outbox.answered(call, harness.deliver(call.arguments()), harness.now_ms)
+            harness.sender.answered(call, harness.deliver(call.arguments()), harness.now_ms)
         if late and rng.random() < 0.4:
             harness.deliver(late.pop(rng.randrange(len(late))))
     for frames in late:
@@ -123,20 +123,20 @@ def judge(harness: Harness) -> None:
             assert payload in harness.payloads(partition)
         if isinstance(told, int):
             assert contents(harness.logs[partition])[told] == payload
-    assert harness.outbox.pending_bytes == 0
+    assert harness.sender.pending_bytes == 0
 
 
 def test_a_producer_whose_identity_was_taken_over_ends_whole(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     for partition in (0, 1, 2):
         harness.add(partition)
-    calls = list(harness.outbox.calls(NOW_MS))
+    calls = list(harness.sender.calls(NOW_MS))
     refused = [Refused(frame.partition, ProducerFenced("newer")) for frame in calls[0].frames]
-    harness.outbox.answered(calls[0], refused, NOW_MS)
+    harness.sender.answered(calls[0], refused, NOW_MS)
     assert {type(told) for told in harness.notes.settled.values()} == {ProducerFenced}
-    assert len(harness.notes.settled) == 3 and harness.outbox.pending_bytes == 0
+    assert len(harness.notes.settled) == 3 and harness.sender.pending_bytes == 0
     harness.add(0)
     assert isinstance(harness.notes.settled[3], ProducerFenced)
-    assert list(harness.outbox.calls(NOW_MS)) == []
-    harness.outbox.answered(calls[1], harness.deliver(calls[1].arguments()), NOW_MS)
+    assert list(harness.sender.calls(NOW_MS)) == []
+    harness.sender.answered(calls[1], harness.deliver(calls[1].arguments()), NOW_MS)
     harness.close()

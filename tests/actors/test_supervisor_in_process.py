@@ -1,4 +1,4 @@
-"""A crew whose actors are stand-ins: whatever is raised on the way, who is wanted comes to work."""
+"""A supervisor whose consumers are stand-ins: whatever is raised, who is wanted comes to work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.actors.coordinator import consumer_replica as hand_module
-from pxrs_ray.actors.coordinator import consumer_supervisor as crew_module
+from pxrs_ray.actors.coordinator import consumer_supervisor as supervisor_module
 from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, UNSEEN
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
@@ -23,12 +23,12 @@ from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
-from pxrs_ray.group.events import Join
+from pxrs_ray.group.events import Dismiss, Join
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.supervision.supervisor import problems_here
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
-from tests.actors.test_group_faults import Shell
+from tests.actors.test_group_faults import FakeController
 from tests.settings import group_settings
 
 PARTITIONS = 4
@@ -39,7 +39,7 @@ EVERY: dict[str, Callable[[], BaseException]] = {
 
 
 class Actor:
-    """A consumer's actor as far as a crew sees it."""
+    """A consumer's actor as far as a supervisor sees it."""
 
     def __init__(self, world: World, spec: ConsumerSpec) -> None:
         self.world, self.spec = world, spec
@@ -75,7 +75,7 @@ class Actor:
 
 
 class World:
-    """A group with a crew; `faults` says what raises where, and how often."""
+    """A group with a supervisor; `faults` says what raises where, and how often."""
 
     def __init__(self) -> None:
         self.pids = itertools.count(1_000)
@@ -85,11 +85,11 @@ class World:
         self.places: list[str] = []
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
-        controller = Shell(self.store, self.thread)
+        controller = self.controller = FakeController(self.store, self.thread)
         self.host = GroupRuntime("t/g", self.store, self.thread, SystemClock(), controller, 100)
         config = GroupConfig(queue="q")
         spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 1, config)
-        self.crew = ConsumerSupervisor(
+        self.supervisor = ConsumerSupervisor(
             spec, self.host, HandlerRef("m:f", None, "auto", "f"), {}, lambda: None
         )
 
@@ -112,8 +112,8 @@ class World:
         self.host.submit = submitted  # type: ignore[method-assign]
 
     async def down(self) -> None:
-        await self.crew.abandon()
-        await self.crew._supervisor.close()
+        await self.supervisor.abandon()
+        await self.supervisor._supervisor.close()
         await self.host.close()
         await self.thread.close()
 
@@ -126,7 +126,7 @@ class World:
             and members[replica.member].member.incarnation == replica.incarnation
             and replica.handle.begun
             and len(replica.tasks) == 1
-            for replica in self.crew.replicas.values()
+            for replica in self.supervisor.replicas.values()
         )
 
 
@@ -163,12 +163,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
     context = SimpleNamespace(get_node_id=lambda: "here")
     fakes = {"make_consumer": make_consumer, "end_of": end_of, "autopsy": autopsy}
     for name, fake in {**fakes, "process_end": process_end}.items():
-        monkeypatch.setattr(crew_module, name, fake)
+        monkeypatch.setattr(supervisor_module, name, fake)
     ray = SimpleNamespace(get_runtime_context=lambda: context)
     monkeypatch.setattr(hand_module, "ray", ray)
     monkeypatch.setattr(gcs, "ray", SimpleNamespace(kill=kill))
-    monkeypatch.setattr(crew_module.asyncio, "wrap_future", lambda future: future)
-    monkeypatch.setattr(crew_module, "RESPAWN_PAUSE_S", 0.001)
+    monkeypatch.setattr(supervisor_module.asyncio, "wrap_future", lambda future: future)
+    monkeypatch.setattr(supervisor_module, "RESPAWN_PAUSE_S", 0.001)
 
     def make() -> World:
         made.append(World())
@@ -191,14 +191,14 @@ def test_who_is_wanted_comes_to_work_whatever_its_start_meets(
         await here.up()
         here.faults[place] = [EVERY[kind]() for _ in range(2)]
         try:
-            await here.crew.add(["g-0", "g-1", "g-2"])
+            await here.supervisor.add(["g-0", "g-1", "g-2"])
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit):
             assert place == "join", "who asked for consumers is told what was refused"
         except BaseException:
             assert place == "join"
-        assert len(here.crew.replicas) == 3
+        assert len(here.supervisor.replicas) == 3
         await until(
-            lambda: not here.faults[place] and here.working(), 10, lambda: here.crew.replicas
+            lambda: not here.faults[place] and here.working(), 10, lambda: here.supervisor.replicas
         )
         if place != "join":
             assert any("g-" in line for line in problems_here())
@@ -215,15 +215,17 @@ def test_who_died_is_replaced_whatever_that_meets(
     async def main() -> None:
         here = world()
         await here.up()
-        await here.crew.add(["g-0", "g-1"])
+        await here.supervisor.add(["g-0", "g-1"])
         await until(here.working)
-        dead = here.crew.replicas["g-0"].handle
+        dead = here.supervisor.replicas["g-0"].handle
         # What tells of a death fails but once: then there is another way on.
         here.faults[place] = [EVERY[kind]() for _ in range(2 if place in ("make", "join") else 1)]
         dead.died.set_result(None)
-        await until(lambda: here.crew.replicas["g-0"].handle is not dead and here.working(), 10)
+        await until(
+            lambda: here.supervisor.replicas["g-0"].handle is not dead and here.working(), 10
+        )
         assert not here.faults[place]
-        assert here.crew.replicas["g-1"].handle.begun == 1
+        assert here.supervisor.replicas["g-1"].handle.begun == 1
         alive = [actor for actor in here.actors if not actor.died.done()]
         assert len(alive) == 2
         if not (place == "bury" and issubclass(type(EVERY[kind]()), PxrsError)):
@@ -237,9 +239,37 @@ def test_its_end_is_looked_for_before_it_may_begin(world: Callable[[], World]) -
     async def main() -> None:
         here = world()
         await here.up()
-        await here.crew.add(["g-0"])
+        await here.supervisor.add(["g-0"])
         await until(here.working)
         assert [place for place in here.places if place in ("watch", "begin")] == ["watch", "begin"]
         await here.down()
 
     run(main)
+
+
+def test_a_death_that_was_reported_starts_no_timer_that_kills(world: Callable[[], World]) -> None:
+    """The core answers it by a dismissal, as it does of one that is silent and may live."""
+
+    async def scene() -> None:
+        here = world()
+        await here.up()
+        timers: list[str] = []
+
+        async def timer(replica: Any, incarnation: int) -> None:
+            timers.append(replica.member)
+
+        here.crew._replace_if_still_silent = timer  # type: ignore[method-assign]
+        controller: Any = here.controller
+        controller.dismissed = lambda group, dismiss: here.crew.dismissed(dismiss)
+        await here.crew.add(["c1", "c2"])
+        await until(here.working)
+        here.actors[0].died.set_result(None)
+        await until(lambda: len(here.actors) == 3 and here.working())
+        assert timers == []
+        # One that is only silent is not spared.
+        dismissed = Dismiss("c2", here.crew.replicas["c2"].incarnation, "lease over", False)
+        here.crew.dismissed(dismissed)
+        await until(lambda: timers == ["c2"])
+        await here.down()
+
+    run(scene)

@@ -1,0 +1,28 @@
+"""`Works`: the workers of a session in a test, which come as far as the test says."""
+
+from __future__ import annotations
+
+from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.processing.scheduler import Standing
+
+
+class Works:
+    """What a `ConsumerSession` asks."""
+
+    def __init__(self) -> None:
+        self.queued: dict[PartitionId, int] = {}
+        self._done: dict[tuple[PartitionId, Epoch], Standing] = {}
+
+    def come(
+        self, partition: PartitionId, epoch: Epoch, to: Offset, attempts: int = 0, detail: str = ""
+    ) -> None:
+        """The work on a partition comes so far."""
+        self._done[(partition, epoch)] = Standing(to, attempts, detail)
+
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+        """How far it came; None where it never began."""
+        return self._done.get((partition, epoch))
+
+    def queued_bytes(self, partition: PartitionId) -> int:
+        """What waits for it."""
+        return self.queued.get(partition, 0)
