@@ -94,12 +94,15 @@ class ConsumerReplicas:
             self.supervisor = self._new_supervisor(handler)
             await self.supervisor.add(self._new_names(consumers))
 
-    async def scale(self, consumers: int) -> None:
-        """Have exactly this many consumers; those on draining nodes go first, then those that own
-        least."""
-        check_count(consumers)
+    async def scale(self, choose: Callable[[], int]) -> None:
+        """Have exactly as many consumers as `choose` says; those on draining nodes go first, then
+        those that own least.
+
+        `choose` is asked when this change's turn has come, and not where it is refused.
+        """
         async with self._changing:
-            await self._scale(self.running(), consumers)
+            supervisor = self._running()
+            await self._scale(supervisor, choose())
 
     async def _scale(self, supervisor: ConsumerSupervisor, consumers: int) -> None:
         missing = consumers - len(supervisor.replicas)
@@ -122,7 +125,7 @@ class ConsumerReplicas:
         """Start one more consumer, by this name."""
         check_member(Member(member or " ", 1))
         async with self._changing:
-            supervisor = self.running()
+            supervisor = self._running()
             if member in supervisor.replicas or member in self._host.core.state.members:
                 raise AlreadyExists(
                     f"{member} is a consumer of {self.spec.group} already: choose another name"
@@ -133,7 +136,7 @@ class ConsumerReplicas:
     async def remove_consumer(self, member: MemberId) -> None:
         """Drain one consumer and end it."""
         async with self._changing:
-            supervisor = self.running()
+            supervisor = self._running()
             if member not in supervisor.replicas:
                 known = sorted(supervisor.replicas)
                 raise NotFound(f"no consumer {member!r} in {self.spec.group}; there are {known}")
@@ -142,7 +145,7 @@ class ConsumerReplicas:
     @answers_for_group(RestartConsumer)
     async def restart_consumer(self, member: MemberId) -> None:
         """End one consumer's process, and start it anew; returns when it is on its way."""
-        supervisor = self.running()
+        supervisor = self._running()
         if member not in supervisor.replicas:
             raise NotFound(
                 f"no consumer {member!r} in {self.spec.group}; there are "
@@ -219,8 +222,7 @@ class ConsumerReplicas:
             unplaced=unplaced(len(add), needs, free),
         )
 
-    def running(self) -> ConsumerSupervisor:
-        """Who keeps the consumers. Raises UsageError when the group was not started."""
+    def _running(self) -> ConsumerSupervisor:
         if self.supervisor is None:
             raise UsageError(
                 f"group {self.spec.group} has not been started: group.start(handler) comes first"

@@ -316,9 +316,12 @@ class GroupController:
     async def scale(self, consumers: int) -> None:
         """Have exactly this many consumers, whatever the load."""
         check_count(consumers)
-        self.replica_set.running()  # before the load's word is refused for nothing
-        self.autoscale.pin(consumers)
-        await self.replica_set.scale(consumers)
+
+        def by_hand() -> int:
+            self.autoscale.pin(consumers)
+            return consumers
+
+        await self.replica_set.scale(by_hand)
 
     @answers_for_group(PauseGroup)
     async def pause(self) -> None:

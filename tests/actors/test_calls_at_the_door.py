@@ -20,7 +20,7 @@ from pxrs_ray.actors.consumer.member_requests import JoinGroup, SendHeartbeat
 from pxrs_ray.actors.coordinator import group_requests
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_controller import GroupController
-from pxrs_ray.actors.coordinator.group_requests import StartGroup
+from pxrs_ray.actors.coordinator.group_requests import ScaleGroup, StartGroup
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
@@ -162,6 +162,54 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
         asyncio.run(scene())
 
     calls()
+
+
+def test_a_scale_that_is_refused_pins_nothing() -> None:
+    """Else the load would be kept from scaling the group as soon as it is started."""
+
+    async def scene() -> None:
+        door = Door()
+        for consumers in (0, 3, -1):
+            assert isinstance(await door.ask(ScaleGroup("g", consumers)), UsageError)
+        assert door.pinned == []
+
+    asyncio.run(scene())
+
+
+def test_a_scale_whose_group_stops_before_its_turn_pins_nothing() -> None:
+    async def scene() -> None:
+        door, stopping = Door(), asyncio.Event()
+        await door.thread.open()
+        door.store.create()
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
+
+        async def stop(_: str) -> None:
+            await stopping.wait()
+
+        door.replica_set.supervisor = SimpleNamespace(stop=stop, replicas={})  # type: ignore[assignment]
+        stop_first = asyncio.ensure_future(door.replica_set.stop())
+        await asyncio.sleep(0)
+        scale = asyncio.ensure_future(door.handlers.answer(ScaleGroup("g", 3)))
+        await asyncio.sleep(0)
+        stopping.set()
+        with pytest.raises(UsageError):
+            await scale
+        await stop_first
+        assert door.pinned == []
+        await door.host.close()
+        await door.thread.close()
+
+    asyncio.run(scene())
+
+
+def test_a_scale_is_pinned_when_its_turn_has_come() -> None:
+    async def scene() -> None:
+        door = Door()
+        door.replica_set.supervisor = SimpleNamespace(replicas={})  # type: ignore[assignment]
+        await door.handlers.answer(ScaleGroup("g", 0))
+        assert door.pinned == [0]
+
+    asyncio.run(scene())
 
 
 def test_a_member_without_a_name_is_refused() -> None:
