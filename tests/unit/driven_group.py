@@ -45,6 +45,7 @@ class DrivenGroup:
         self.clock = ManualClock(monotonic_ms=1_000)
         self.store = MemoryStore(now_ms=lambda: self.clock.now().wall_ms)
         self.sessions: dict[str, ConsumerSession] = {}
+        self.works: dict[str, Works] = {}
         self.dismissed: list[Dismiss] = []
         self.fenced: dict[int, int] = {}
         self.changes: dict[str, SessionChanges] = {}
@@ -84,8 +85,7 @@ class DrivenGroup:
         session = self.sessions.get(assignment.member)
         if session is None or session.incarnation != assignment.incarnation:
             return
-        for partition in session.assign(assignment).draining:
-            session.stopped(partition, session.holdings[partition].epoch)
+        session.assign(assignment)
 
     def pass_time(self, ms: int) -> None:
         """Let time pass, with the ticks that come in it."""
@@ -99,16 +99,14 @@ class DrivenGroup:
     def join(self, *names: str, incarnation: int = 1, grace_ms: int = 0) -> Decision:
         """Members join, as one change."""
         for name in names:
-            self.sessions[name] = ConsumerSession(name, incarnation, Works())
+            self.works[name] = Works()
+            self.sessions[name] = ConsumerSession(name, incarnation, self.works[name])
         return self.do(Join(tuple(Member(name, incarnation, 1.0, grace_ms) for name in names)))
 
     def commit(self, name: str, checkpoints: Mapping[int, int]) -> tuple[Outcome, ...]:
         """A member commits under the epochs that it holds."""
         session = self.sessions[name]
-        rows = tuple(
-            Progress(p, session.holdings[p].epoch, checkpoint)
-            for p, checkpoint in checkpoints.items()
-        )
+        rows = tuple(self._work(name, p, checkpoint) for p, checkpoint in checkpoints.items())
         reply = self.do(Commit(name, session.incarnation, rows)).reply
         assert reply is not None
         session.committed(rows, reply.outcomes)
@@ -118,14 +116,20 @@ class DrivenGroup:
         """Members finish and release what they were asked for, at these checkpoints."""
         for name in names or tuple(self.sessions):
             session = self.sessions[name]
-            rows = tuple(
-                Progress(row.partition, row.epoch, (checkpoints or {}).get(row.partition, was))
-                for row in session.to_release()
-                for was in [self.row(row.partition).checkpoint]
-            )
-            if rows:
+            for held in [held for held in session.holdings.values() if held.draining]:
+                was = self.row(held.partition).checkpoint
+                self._work(name, held.partition, (checkpoints or {}).get(held.partition, was))
+                session.stopped(held.partition, held.epoch)
+            if rows := session.to_release():
                 self.do(Release(name, session.incarnation, rows))
                 session.released(rows)
+
+    def _work(self, name: str, partition: int, to: int) -> Progress:
+        """A member works up to there."""
+        held = self.sessions[name].holdings[partition]
+        held.done_to = max(held.done_to, to)
+        self.works[name].come(partition, held.epoch, to)
+        return Progress(partition, held.epoch, to)
 
     # --- looking --------------------------------------------------------------------------------
 
