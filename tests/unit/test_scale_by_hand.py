@@ -46,7 +46,7 @@ def test_what_the_load_said_before_does_not_undo_a_scale_by_hand(
         host = SimpleNamespace(group="g", core=SimpleNamespace(state=SimpleNamespace(rows=())))
         pool = SimpleNamespace(ends=ends)
         scaler: Any = Autoscaler(replicas, host, pool)  # type: ignore[arg-type]
-        scaler.configure(ScalingConfig(max_consumers=8))
+        scaler.configure(ScalingConfig(consumers_max=8))
         look = asyncio.ensure_future(scaler._look(scaler._scaler))
         await asyncio.sleep(0.01)
         assert not look.done()
