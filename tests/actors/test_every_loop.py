@@ -293,7 +293,7 @@ async def _orphans(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     spec: Any = SimpleNamespace(topology="t", group="g")
     made = consumer_replicas.ConsumerReplicas(spec, SimpleNamespace(), answers(fails))  # type: ignore[arg-type]
     await made.restore(ReplicasDocument())
-    return made._supervisor.close
+    return made._loops.close
 
 
 async def _tenants_consumers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:

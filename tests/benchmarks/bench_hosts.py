@@ -45,7 +45,7 @@ class Scene:
     def renew(self) -> World:
         """Another one, on hosts that are whole."""
         self.world.close()
-        self.world.shared.close()
+        self.world.desk.close()
         self.hosts.heal()
         self.hosts.ray_where_missing()
         self.world = self.begin()
@@ -161,7 +161,7 @@ def _ray_again(world: World, index: int) -> float:
     """Start a host's Ray node; answer when the cluster had it."""
     address = world.hosts[index].address
     process = world.hosts[index].begin_ray(world.hosts[0])
-    world.until(lambda: address in world.shared("nodes"), WAIT_S, "Ray has the node", 0.02)
+    world.until(lambda: address in world.desk("nodes"), WAIT_S, "Ray has the node", 0.02)
     there_s = time.monotonic()
     process.wait(WAIT_S)
     return there_s
