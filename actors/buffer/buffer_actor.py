@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors import names
@@ -25,6 +24,7 @@ from pxrs_ray.actors.buffer.log_ownership import LogOwnership
 from pxrs_ray.actors.buffer.log_reader import append_frame, may_pass, refused
 from pxrs_ray.actors.buffer.long_poll import LongPoll, wake
 from pxrs_ray.actors.buffer.start_notice import tell_started
+from pxrs_ray.actors.cluster.named_actors import make_actor
 from pxrs_ray.actors.cluster.process_memory import settle
 from pxrs_ray.actors.cluster.watchdog import watched
 from pxrs_ray.clock import wall_ms
@@ -377,19 +377,19 @@ def make_buffer(
     Detached and restarted for ever; calls that a restart cut off are made again by Ray, which is
     safe for they are idempotent.
     """
-    return (
-        ray.remote(Buffer)
-        .options(
-            name=names.buffer(topology, index),
-            namespace=names.NAMESPACE,
-            lifetime="detached",
-            get_if_exists=True,
-            max_restarts=-1,
-            max_task_retries=-1,
-            max_concurrency=CALLS_MAX,
-            num_cpus=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False) if node else None,
-            enable_task_events=False,
-        )
-        .remote(topology, index, buffers, folder, lease_s=lease_s, disk_id=disk_id)
+    options = {
+        "get_if_exists": True,
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "max_concurrency": CALLS_MAX,
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False) if node else None,
+        "enable_task_events": False,
+    }
+    return make_actor(
+        Buffer,
+        names.buffer(topology, index),
+        options,
+        *(topology, index, buffers, folder),
+        lease_s=lease_s,
+        disk_id=disk_id,
     )

@@ -16,12 +16,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import ray
 from ray.exceptions import RayError
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.cluster.blocking_client import runs
+from pxrs_ray.actors.cluster.named_actors import find_actor, runs
 from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator
+from pxrs_ray.actors.coordinator.topology_requests import Ping
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -109,5 +109,6 @@ class CoordinatorRecovery:
             return
         if make_coordinator(will.config, will.buffers, node):
             logger.error("%s had no coordinator: one is made", self._topology)
-            made = ray.get_actor(names.coordinator(self._topology), namespace=names.NAMESPACE)
-            made.ping.remote()
+            made = find_actor(names.coordinator(self._topology))
+            if made is not None:  # it starts at its first request
+                made.answer.remote(Ping())

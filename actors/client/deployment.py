@@ -23,9 +23,9 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.client.topology import Topology, deploy
-from pxrs_ray.actors.cluster.blocking_client import actors_of
 from pxrs_ray.actors.cluster.coordinator_placement import single_point
 from pxrs_ray.actors.cluster.join import join
+from pxrs_ray.actors.cluster.named_actors import actors_of
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.store import open_store

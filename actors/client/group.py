@@ -8,6 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.consumer.handler import HandlerRef, handler_ref
+from pxrs_ray.actors.coordinator.group_requests import (
+    AddConsumer,
+    PauseGroup,
+    PlanScale,
+    RebalanceGroup,
+    ReleaseScale,
+    RemoveConsumer,
+    RestartConsumer,
+    ResumeGroup,
+    ScaleGroup,
+    SeekGroup,
+    StartGroup,
+    StopGroup,
+)
+from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, GetHandler, GetHistory
 from pxrs_ray.errors import UsageError
 from pxrs_ray.group.events import Plan
 from pxrs_ray.model import MemberId, Offset, PartitionId
@@ -18,9 +33,6 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.client.pull_consumer import PullConsumer
     from pxrs_ray.topology.removal import Removal
 
-START_WAIT_S = 120.0
-DRAIN_WAIT_S = 120.0
-
 
 class Group:
     """A group by name; holds no connection and no state."""
@@ -28,7 +40,7 @@ class Group:
     def __init__(self, topology: str, name: str) -> None:
         self.topology = topology
         self.name = name
-        self._call = BlockingCoordinatorClient(topology)
+        self._coordinator = BlockingCoordinatorClient(topology)
 
     def __reduce__(self) -> tuple[type[Group], tuple[str, str]]:
         return (Group, (self.topology, self.name))
@@ -38,9 +50,6 @@ class Group:
 
     def _repr_html_(self) -> str:
         return self.status()._repr_html_()
-
-    def _command(self, name: str, *arguments: Any, timeout_s: float = 60.0) -> Any:
-        return self._call("command", self.name, name, *arguments, timeout_s=timeout_s)
 
     # --- consumers --------------------------------------------------------------------------------
 
@@ -55,42 +64,41 @@ class Group:
         those that the cluster has room for own their partitions.
         """
         reference = handler_ref(handler, mode)
-        self._command("start", reference, consumers, ray_options, timeout_s=START_WAIT_S)
+        self._coordinator.call(StartGroup(self.name, reference, consumers, ray_options))
         return self
 
     @property
     def handler(self) -> HandlerRef | None:
         """What its consumers call; None when it was not started. It can be given to `start`."""
-        found: HandlerRef | None = self._call("handler", self.name)
-        return found
+        return self._coordinator.call(GetHandler(self.name))
 
     def scale(self, consumers: int) -> None:
         """Have exactly this many consumers; pins a group that scales itself."""
-        self._command("scale", consumers, timeout_s=DRAIN_WAIT_S)
+        self._coordinator.call(ScaleGroup(self.name, consumers))
 
     def release_scale(self) -> None:
         """Let the load decide again how many consumers there are, where the group scales itself."""
-        self._command("release_scale")
+        self._coordinator.call(ReleaseScale(self.name))
 
     def stop(self) -> None:
         """Drain and end every consumer; checkpoints stay."""
-        self._command("stop", timeout_s=DRAIN_WAIT_S)
+        self._coordinator.call(StopGroup(self.name))
 
     def add_consumer(self, member: MemberId) -> None:
         """Start one more consumer, by name."""
-        self._command("add_consumer", member, timeout_s=START_WAIT_S)
+        self._coordinator.call(AddConsumer(self.name, member))
 
     def remove_consumer(self, member: MemberId) -> None:
         """Drain one consumer and end it."""
-        self._command("remove_consumer", member, timeout_s=DRAIN_WAIT_S)
+        self._coordinator.call(RemoveConsumer(self.name, member))
 
     def restart_consumer(self, member: MemberId) -> None:
         """End one consumer's process, frozen or not, and start it anew."""
-        self._command("restart_consumer", member, timeout_s=START_WAIT_S)
+        self._coordinator.call(RestartConsumer(self.name, member))
 
     def trigger_rebalance(self) -> None:
         """Share the partitions out anew."""
-        self._command("rebalance")
+        self._coordinator.call(RebalanceGroup(self.name))
 
     def consumer(
         self,
@@ -118,11 +126,11 @@ class Group:
 
     def pause(self) -> None:
         """Let consumers finish what they hold, and fetch nothing more."""
-        self._command("pause")
+        self._coordinator.call(PauseGroup(self.name))
 
     def resume(self) -> None:
         """Fetch again."""
-        self._command("resume")
+        self._coordinator.call(ResumeGroup(self.name))
 
     def seek(
         self,
@@ -144,10 +152,7 @@ class Group:
         else:
             raise UsageError(f"seek to an offset, 'start', 'end' or a datetime, not {to!r}")
         wanted = [partitions] if isinstance(partitions, int) else partitions
-        found: dict[PartitionId, Offset] = self._command(
-            "seek", kind, value, wanted, timeout_s=DRAIN_WAIT_S
-        )
-        return found
+        return self._coordinator.call(SeekGroup(self.name, kind, value, wanted))
 
     @property
     def quarantine(self) -> GroupQuarantine:
@@ -160,8 +165,7 @@ class Group:
 
     def status(self) -> GroupStatus:
         """Partitions, consumers, lag and problems at this moment."""
-        found: GroupStatus = self._call("group_status", self.name)
-        return found
+        return self._coordinator.call(GetGroupStatus(self.name))
 
     def lag(self) -> int:
         """Messages that the group has not passed yet."""
@@ -169,10 +173,8 @@ class Group:
 
     def plan(self, consumers: int) -> Plan:
         """What having that many consumers would move, and why."""
-        found: Plan = self._command("plan", consumers)
-        return found
+        return self._coordinator.call(PlanScale(self.name, consumers))
 
     def history(self, after_version: int = 0, limit: int = 1_000) -> History:
         """Ownership and membership changes, oldest first."""
-        found: History = self._call("history", self.name, after_version, limit)
-        return found
+        return self._coordinator.call(GetHistory(self.name, after_version, limit))

@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-import ray
 from ray.exceptions import RayError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
+from pxrs_ray.actors.cluster.named_actors import find_actor
+from pxrs_ray.actors.consumer.member_requests import GetGroupSpec
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.actors.consumer.specs import GroupSpec
+from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.processing.quarantine_state import Parked, QuarantinedKey, Record, restored
-from pxrs_ray.status.answers import GroupStatus, Shown
+from pxrs_ray.status.answers import Shown
 from pxrs_ray.status.rendering import Table, View
 
 NUDGE_EVERY_S = 1.0
@@ -69,11 +72,11 @@ class GroupQuarantine:
     """See the head of this file. Holds no state."""
 
     def __init__(self, topology: str, group: str) -> None:
-        self._call = BlockingCoordinatorClient(topology)
+        self._coordinator = BlockingCoordinatorClient(topology)
         self._topology, self._group = topology, group
 
     def _spec(self) -> GroupSpec:
-        spec: GroupSpec = self._call("group_spec", self._group)
+        spec = self._coordinator.call(GetGroupSpec(self._group))
         if spec.config.failure_policy != "quarantine":
             raise UsageError(
                 f"group {self._group} has failure_policy = {spec.config.failure_policy!r}: only "
@@ -163,17 +166,17 @@ class GroupQuarantine:
 
     def _nudge(self, partition: PartitionId) -> None:
         """Tell the owner, if there is one, to look at its quarantine."""
-        status: GroupStatus = self._call("group_status", self._group)
+        status = self._coordinator.call(GetGroupStatus(self._group))
         owner = status.partitions[partition].owner
         for consumer in status.consumers:
             if consumer.member == owner:
                 name = names.consumer(
                     self._topology, self._group, consumer.member, consumer.incarnation
                 )
-                try:
-                    ray.get_actor(name, namespace=names.NAMESPACE).redrive.remote(partition)
-                except (RayError, ValueError):
-                    return
+                with suppress(RayError):
+                    found = find_actor(name)
+                    if found is not None:
+                        found.redrive.remote(partition)
 
 
 def _key(key: bytes | str | None) -> bytes | None:

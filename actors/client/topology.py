@@ -20,17 +20,40 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import ray
-
 from pxrs_ray.actors import names
 from pxrs_ray.actors.client.group import Group
-from pxrs_ray.actors.cluster.blocking_client import (
-    BlockingCoordinatorClient,
-    actors_of,
-    running_topologies,
-    runs,
-)
+from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.cluster.join import join
+from pxrs_ray.actors.cluster.named_actors import actors_of, kill_actor, running_topologies, runs
+from pxrs_ray.actors.coordinator.topology_requests import (
+    AcceptBufferLoss,
+    ApplyConfig,
+    DeleteGroup,
+    DeleteQueue,
+    DeleteTopology,
+    GetBufferStats,
+    GetConfig,
+    GetDeployed,
+    GetDocument,
+    GetOrphans,
+    GetQueue,
+    GetStatus,
+    GetStoreStatus,
+    KeepDocument,
+    KillOrphans,
+    MoveBuffer,
+    NoteDeployed,
+    OpenGroup,
+    Ping,
+    PlanBufferLoss,
+    PlanDrain,
+    PlanGroupRemoval,
+    PlanMove,
+    PlanQueueRemoval,
+    PlanTopologyRemoval,
+    RecoverRegistry,
+    ShutDown,
+)
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.supervision.passing_trouble import passes
@@ -42,14 +65,12 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.coordinator.log_witness import Recovered
     from pxrs_ray.config import Difference, PxrsConfig
     from pxrs_ray.data.protocol import BufferStats, QueueSpec
-    from pxrs_ray.status.answers import TopologyStatus
+    from pxrs_ray.status.answers import StoreStatus, TopologyStatus
     from pxrs_ray.topology.move_plan import Leaving
     from pxrs_ray.topology.removal import Removal
 
 START_WAIT_S = 120.0
-SHUTDOWN_WAIT_S = 120.0
 GONE_WAIT_S = 20.0
-MOVE_WAIT_S = 3_600.0
 
 
 def _decode_note(data: bytes) -> dict[str, Any]:
@@ -74,7 +95,7 @@ class Topology:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._call = BlockingCoordinatorClient(name)
+        self._coordinator = BlockingCoordinatorClient(name)
 
     def __reduce__(self) -> tuple[type[Topology], tuple[str]]:
         return (Topology, (self.name,))
@@ -88,40 +109,36 @@ class Topology:
     @property
     def config(self) -> PxrsConfig:
         """The configuration in force."""
-        found: PxrsConfig = self._call("config")
-        return found
+        return self._coordinator.call(GetConfig())
 
     def apply(self, config: PxrsConfig, *, dry_run: bool = False) -> tuple[Difference, ...]:
         """Change what may change on a running topology; answer what differed.
 
         Raises UsageError naming what cannot change, and then nothing was changed.
         """
-        found: tuple[Difference, ...] = self._call("apply", config, dry_run)
-        return found
+        return self._coordinator.call(ApplyConfig(config, dry_run))
 
     def deployed(self) -> dict[str, Any]:
         """Which file was deployed last, its hash and when; empty when none was."""
-        text: str = self._call("deployed")
+        text = self._coordinator.call(GetDeployed())
         found: dict[str, Any] = DEPLOYED.decode_text(text or "{}")
         return found
 
     def note_deployed(self, note: Mapping[str, Any]) -> None:
         """Store what was deployed with the topology; see `pxrs_ray.actors.client.deployment`."""
-        self._call("note_deployed", DEPLOYED.encode_text(dict(note)))
+        self._coordinator.call(NoteDeployed(DEPLOYED.encode_text(dict(note))))
 
     def queue_spec(self, queue: str) -> tuple[QueueSpec, PxrsConfig, int]:
         """A queue as buffers know it, the configuration, and how many buffers there are."""
-        found: tuple[QueueSpec, PxrsConfig, int] = self._call("queue", queue)
-        return found
+        return self._coordinator.call(GetQueue(queue))
 
     def document(self, name: str) -> str:
         """A text that the topology keeps under a name; '' when it keeps none."""
-        found: str = self._call("document", name)
-        return found
+        return self._coordinator.call(GetDocument(name))
 
     def keep_document(self, name: str, text: str) -> None:
         """Keep a text under a name like 'tenants/orders', durably."""
-        self._call("keep_document", name, text)
+        self._coordinator.call(KeepDocument(name, text))
 
     def producer(self, queue: str, producer_id: str | None = None, **limits: Any) -> Producer:
         """A producer of `queue`; close it, or use it with `with`.
@@ -157,24 +174,25 @@ class Topology:
 
         Raises NotFound when it does not exist and no queue, or an unknown queue, is named.
         """
-        full_name: str = self._call("group", name, queue, options)
+        full_name = self._coordinator.call(OpenGroup(name, queue, options))
         return Group(self.name, full_name)
 
     def status(self) -> TopologyStatus:
         """Everything, at this moment."""
-        found: TopologyStatus = self._call("status")
-        return found
+        return self._coordinator.call(GetStatus())
+
+    def store_status(self) -> StoreStatus:
+        """How the registry's store is doing now. Nothing else is asked: no buffer, no consumer."""
+        return self._coordinator.call(GetStoreStatus())
 
     def buffer_stats(self) -> dict[int, BufferStats]:
         """What each buffer has done since it started, and holds; those away are missing."""
-        found: dict[int, BufferStats] = self._call("buffer_stats")
-        return found
+        return self._coordinator.call(GetBufferStats())
 
     def plan_buffer_loss(self, buffer: int) -> str:
         """What `accept_buffer_loss` would lose. Raises NotFound, and UsageError when that buffer
         is at home."""
-        found: str = self._call("plan_buffer_loss", buffer)
-        return found
+        return self._coordinator.call(PlanBufferLoss(buffer))
 
     def move_buffer(self, buffer: int, node: str | None = None) -> Moved:
         """Take a buffer with its logs to another node: the one of that address or id, or the
@@ -182,15 +200,13 @@ class Topology:
 
         Raises NotFound, UsageError; while anything fails, it stays where it is.
         """
-        found: Moved = self._call("move_buffer", buffer, node, timeout_s=MOVE_WAIT_S)
-        return found
+        return self._coordinator.call(MoveBuffer(buffer, node))
 
     def plan_move(
         self, buffer: int, node: str | None = None, *, copy_per_s: float = COPY_BYTES_PER_S
     ) -> Leaving:
         """What `move_buffer` would mean: how much is copied, and how long its callers wait."""
-        found: Leaving = self._call("plan_move", buffer, node, copy_per_s)
-        return found
+        return self._coordinator.call(PlanMove(buffer, node, copy_per_s))
 
     def plan_drain(
         self, node: str, deadline_s: float, *, copy_per_s: float = COPY_BYTES_PER_S
@@ -199,24 +215,20 @@ class Topology:
 
         Raises NotFound, and UsageError for a node that nothing can leave.
         """
-        found: Leaving = self._call("plan_drain", node, deadline_s, copy_per_s)
-        return found
+        return self._coordinator.call(PlanDrain(node, deadline_s, copy_per_s))
 
     def accept_buffer_loss(self, buffer: int) -> str:
         """Give up the disk of a buffer whose host is away: it begins elsewhere, under a new term,
         as soon as nobody can serve from that disk any more. Raises as `plan_buffer_loss`."""
-        found: str = self._call("accept_buffer_loss", buffer)
-        return found
+        return self._coordinator.call(AcceptBufferLoss(buffer))
 
     def kill_orphans(self) -> list[str]:
         """End consumer actors that belong to no member of a group; answer which."""
-        found: list[str] = self._call("kill_orphans")
-        return found
+        return self._coordinator.call(KillOrphans())
 
     def orphans(self) -> list[str]:
         """Consumer actors that belong to no member of a group, as the coordinator knows them."""
-        found: list[str] = self._call("orphans")
-        return found
+        return self._coordinator.call(GetOrphans())
 
     def shutdown(self) -> None:
         """Drain and end every consumer, close the logs, and remove every actor of the topology.
@@ -224,7 +236,7 @@ class Topology:
         Messages, checkpoints and epochs stay where they are kept: deploying again goes on.
         """
         try:
-            self._call("shutdown", timeout_s=SHUTDOWN_WAIT_S)
+            self._coordinator.call(ShutDown())
         except (NotFound, DeadlineExceeded):
             if not actors_of(self.name):
                 raise
@@ -232,18 +244,15 @@ class Topology:
 
     def plan_group_removal(self, group: str) -> Removal:
         """What removing a group would delete, and what prevents it. Raises NotFound."""
-        found: Removal = self._call("plan_group_removal", group)
-        return found
+        return self._coordinator.call(PlanGroupRemoval(group))
 
     def plan_queue_removal(self, queue: str) -> Removal:
         """What removing a queue would delete, and what prevents it. Raises NotFound."""
-        found: Removal = self._call("plan_queue_removal", queue)
-        return found
+        return self._coordinator.call(PlanQueueRemoval(queue))
 
     def plan_removal(self) -> Removal:
         """What removing the whole topology would take away."""
-        found: Removal = self._call("plan_topology_removal")
-        return found
+        return self._coordinator.call(PlanTopologyRemoval())
 
     def delete_group(self, group: str, *, force: bool = False) -> Removal:
         """Remove a group with its checkpoints; retention waits for it no longer.
@@ -252,7 +261,7 @@ class Topology:
         `force`. Cut off anywhere, it is finished by the next coordinator, or by calling it again.
         """
         removal = self.plan_group_removal(group)
-        self._call("delete_group", group, force, timeout_s=SHUTDOWN_WAIT_S)
+        self._coordinator.call(DeleteGroup(group, force))
         return removal
 
     def delete_queue(self, queue: str, *, force: bool = False) -> Removal:
@@ -261,7 +270,7 @@ class Topology:
         Raises as `delete_group`. A queue that takes another group's dead letters always stays.
         """
         removal = self.plan_queue_removal(queue)
-        self._call("delete_queue", queue, force, timeout_s=SHUTDOWN_WAIT_S)
+        self._coordinator.call(DeleteQueue(queue, force))
         return removal
 
     def delete(self) -> None:
@@ -269,18 +278,15 @@ class Topology:
 
         Cut off anywhere, it is to be called again: until then nothing of it runs.
         """
-        self._call("delete_topology", timeout_s=SHUTDOWN_WAIT_S)
+        self._coordinator.call(DeleteTopology())
         self.kill()
 
     def kill(self) -> None:
         """End every actor of the topology at once, as a power cut would."""
         coordinator = names.coordinator(self.name)
         for name in sorted(actors_of(self.name), key=lambda name: name != coordinator):
-            try:
-                ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
-            except ValueError:
-                continue
-        self._call = BlockingCoordinatorClient(self.name)
+            kill_actor(name)
+        self._coordinator = BlockingCoordinatorClient(self.name)
         end_s = time.monotonic() + GONE_WAIT_S
         while (left := actors_of(self.name)) and time.monotonic() < end_s:
             time.sleep(0.02)
@@ -301,7 +307,7 @@ def deploy(config: PxrsConfig, *, anew: bool = False) -> Topology:
     ours = _make_coordinator(config, accept_loss=False, anew=anew)
     topology = Topology(config.name)
     try:
-        topology._call("ping", True, timeout_s=START_WAIT_S)
+        topology._coordinator.call(Ping(begin=True), START_WAIT_S)
     except Exception as error:
         # What was made here, and cannot start, goes again. What may start yet stays, and so does
         # what another has made or may have joined meanwhile: an interrupt ends only the waiting.
@@ -361,8 +367,7 @@ def recover_registry(
         choose_registry(config, host)
     _make_coordinator(config, accept_loss=True, anew=False)
     topology, who = Topology(config.name), f"request {uuid.uuid4().hex[:8]}"
-    found: dict[str, Recovered] = topology._call("recover_registry", who, timeout_s=timeout_s)
-    return found
+    return topology._coordinator.call(RecoverRegistry(who), timeout_s)
 
 
 def attach(name: str, *, timeout_s: float = START_WAIT_S) -> Topology:
@@ -371,8 +376,8 @@ def attach(name: str, *, timeout_s: float = START_WAIT_S) -> Topology:
     Raises NotFound naming those that do, DeadlineExceeded when it does not answer in time.
     """
     topology = Topology(name)
-    topology._call.check_alive(timeout_s)
-    topology._call("ping", timeout_s=timeout_s)
+    topology._coordinator.check_alive(timeout_s)
+    topology._coordinator.call(Ping(), timeout_s)
     return topology
 
 

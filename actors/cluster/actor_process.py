@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.errors import DeadlineExceeded, NotFound
 
 TASK_WAIT_S = 30.0
@@ -44,7 +44,9 @@ def whereabouts(actor: str) -> Whereabouts | None:
     from ray._private.state import state
 
     try:
-        handle = ray.get_actor(actor, namespace=names.NAMESPACE)
+        handle = find_actor(actor)
+        if handle is None:
+            return None
         found = state.actor_table(handle._actor_id.hex())
         place = found["Address"]["NodeID"]
         return Whereabouts(found["State"], int(found["Pid"]), place, found["ActorClassName"])

@@ -1,29 +1,39 @@
-"""`CoordinatorClient`: calls to the coordinator that survive its restarts, from an event loop.
+"""`CoordinatorClient`: requests to the coordinator that survive its restarts.
 
-Rules of this file. Every coordinator method that members call is idempotent, so a call whose answer
-was lost is repeated until its deadline. A `PxrsError` is an answer and is never retried. A failure
-of Ray's (the actor restarts, its node is gone) is no answer, and neither is the word of a
-coordinator that has been replaced: the name is looked up again. While names cannot be looked up,
-the last known actor is called: it may still live.
+Rules of this file. Every request is idempotent, so one whose answer was lost is repeated until its
+deadline. A `PxrsError` is an answer and is never retried. A failure of Ray's (the actor restarts,
+its node is gone) is no answer, and neither is the word of a coordinator that has been replaced: the
+name is looked up again. While names cannot be looked up, the last known actor is called: it may
+still live. This is the only place that decides so, for event loops and for callers that block: how
+to wait is the transport's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.actor_process import ALIVE, Whereabouts
+from pxrs_ray.actors.cluster.coordinator_request import Request
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
 from pxrs_ray.supervision.supervisor import within
 
+A = TypeVar("A")
+
 FIND_S = 1.0
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.5
+# Whoever lives answers that it does in milliseconds; a frozen coordinator is named within 3 s, by
+# `pxrs doctor` with all that it asks besides.
+ALIVE_WAIT_S = 1.5
 
 
 def answer_of(error: RayTaskError) -> BaseException:
@@ -32,57 +42,157 @@ def answer_of(error: RayTaskError) -> BaseException:
     return cause if isinstance(cause, BaseException) else error
 
 
-class CoordinatorClient:
-    """One caller's connection to the coordinator of `topology`, for an event loop."""
+class Transport(Protocol):
+    """How a client finds an actor, hears it, and waits."""
 
-    def __init__(self, topology: str) -> None:
+    def find(self, name: str, wait_s: float) -> Awaitable[Any | None]:
+        """The actor of that name; None where there is none. Raises DeadlineExceeded."""
+
+    def answer(self, coming: Any, wait_s: float) -> Awaitable[Any]:
+        """What a call gives. Raises TimeoutError after `wait_s`."""
+
+    def pause(self, seconds: float) -> Awaitable[None]:
+        """Wait for so long."""
+
+    def absent(self, topology: str) -> PxrsError | None:
+        """What to raise when there is no coordinator; None: one is on its way, wait for it."""
+
+    def whereabouts(self, name: str) -> Whereabouts | None:
+        """Where the actor is, to tell people; None where Ray is not to be asked."""
+
+
+class LoopTransport:
+    """For members, on an event loop. They outlast any coordinator, so they wait for the next."""
+
+    async def find(self, name: str, wait_s: float) -> Any | None:
+        """See `Transport`."""
+        with suppress(ValueError):  # nobody has the name
+            return await gcs.find(name, wait_s)
+        return None
+
+    async def answer(self, coming: Any, wait_s: float) -> Any:
+        """See `Transport`."""
+        return await within(wait_s, coming)
+
+    async def pause(self, seconds: float) -> None:
+        """See `Transport`."""
+        await asyncio.sleep(seconds)
+
+    def absent(self, topology: str) -> PxrsError | None:
+        """A coordinator that is not there is made again."""
+
+    def whereabouts(self, name: str) -> Whereabouts | None:
+        """Nobody looks, and a member has no time to ask."""
+
+
+class _Unanswered(Exception):
+    """A call was not answered; `late` when it was made and its time is over."""
+
+    def __init__(self, late: bool, why: object) -> None:
+        super().__init__(why)
+        self.late = late
+
+
+class CoordinatorClient:
+    """One caller's connection to the coordinator of `topology`."""
+
+    def __init__(self, topology: str, transport: Transport | None = None) -> None:
+        self.topology = topology
         self._name = names.coordinator(topology)
+        self._transport = LoopTransport() if transport is None else transport
         self._handle: Any = None
         self._in_doubt = True
+
+    async def call(self, request: Request[A], wait_s: float | None = None) -> A:
+        """Make a request, again after faults, until it is answered.
+
+        Raises what the coordinator raised, or DeadlineExceeded after `wait_s` (the request's own
+        deadline where none is given).
+        """
+        wait_s = request.wait_s if wait_s is None else wait_s
+        end_s = time.monotonic() + wait_s
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
+        while True:
+            try:
+                answer: A = await self._ask(lambda actor: actor.answer.remote(request), end_s)
+            except _Unanswered as fault:
+                left_s = end_s - time.monotonic()
+                if fault.late or left_s <= 0:
+                    raise self._too_late(request, wait_s, fault) from fault.__cause__
+                await self._transport.pause(min(backoff.failed(), left_s))
+            else:
+                return answer
+
+    async def check_alive(self, wait_s: float) -> None:
+        """Return when the coordinator's process answers, whatever it is at.
+
+        One that is being started anew is waited for. Raises DeadlineExceeded that names a process
+        which lives and does not answer.
+        """
+        end_s = time.monotonic() + wait_s
+        look_s = min(wait_s, ALIVE_WAIT_S)
+        while True:
+            try:
+                await self._ask(lambda actor: actor.alive.remote(), time.monotonic() + look_s)
+            except _Unanswered as fault:
+                place = self._transport.whereabouts(self._name)
+                lives = place is not None and place.state == ALIVE
+                if (lives and fault.late) or time.monotonic() >= end_s:
+                    raise DeadlineExceeded(self._told_mute(place, look_s)) from None
+                await self._transport.pause(RETRY_FIRST_S)
+            else:
+                return
+
+    async def _ask(self, make: Callable[[Any], Any], end_s: float) -> Any:
+        """Make a call once. Raises what the method raised, or _Unanswered."""
+        try:
+            actor = await self._known(end_s - time.monotonic())
+            coming = make(actor)
+            return await self._transport.answer(coming, max(0.0, end_s - time.monotonic()))
+        except RayTaskError as error:
+            answer = answer_of(error)
+            if isinstance(answer, CoordinatorDeposed):
+                self._in_doubt = True
+                raise _Unanswered(False, answer) from answer
+            if isinstance(answer, PxrsError):
+                raise answer from None
+            raise
+        except (RayActorError, ActorUnschedulableError) as error:
+            self._in_doubt = True
+            raise _Unanswered(False, error) from error
+        except DeadlineExceeded as error:  # Ray's own: nobody knows the name now
+            raise _Unanswered(False, error) from error
+        except TimeoutError as error:
+            raise _Unanswered(True, "it was asked") from error
 
     async def _known(self, left_s: float) -> Any:
         if self._in_doubt:
             try:
-                self._handle = await gcs.find(self._name, min(left_s, FIND_S))
+                found = await self._transport.find(self._name, max(0.0, min(left_s, FIND_S)))
             except DeadlineExceeded:
                 if self._handle is None:
                     raise
-            else:
-                self._in_doubt = False
+                return self._handle
+            if found is None:
+                error = self._transport.absent(self.topology)
+                raise error if error is not None else _Unanswered(False, "no actor has its name")
+            self._handle, self._in_doubt = found, False
         return self._handle
 
-    async def call(self, method: str, *arguments: object, timeout_s: float = 30.0) -> Any:
-        """Call `method`, again after faults, until it answers.
+    def _too_late(self, request: Request[Any], wait_s: float, why: _Unanswered) -> DeadlineExceeded:
+        place = self._transport.whereabouts(self._name)
+        where = "" if place is None else f" ({place})"
+        return DeadlineExceeded(
+            f"the coordinator of {self.topology}{where} did not answer {request.told()!r} in "
+            f"{wait_s:g} s: {why}; `pxrs doctor` says whether it is frozen, away or waits"
+        )
 
-        Raises what the method raised, or DeadlineExceeded after `timeout_s`.
-        """
-        end_s = time.monotonic() + timeout_s
-        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
-        last: BaseException | None = None
-        while (left_s := end_s - time.monotonic()) > 0:
-            try:
-                handle = await self._known(left_s)
-                reference = getattr(handle, method).remote(*arguments)
-                left_s = max(0.0, end_s - time.monotonic())
-                return await within(left_s, reference)
-            except RayTaskError as error:
-                answer = answer_of(error)
-                if isinstance(answer, CoordinatorDeposed):
-                    last, self._in_doubt = answer, True
-                elif isinstance(answer, PxrsError):
-                    raise answer from None
-                else:
-                    raise
-            except (RayActorError, ActorUnschedulableError, ValueError) as error:
-                # ValueError is what get_actor raises while no actor has the name.
-                last, self._in_doubt = error, True
-            except DeadlineExceeded as error:  # Ray's own: nobody knows the name now
-                last = error
-            except TimeoutError as error:
-                last = error
-                break
-            await asyncio.sleep(min(backoff.failed(), max(0.0, left_s)))
-        raise DeadlineExceeded(
-            f"the coordinator ({self._name}) did not answer {method} within {timeout_s:g} s: "
-            f"{last!r}; see `pxrs doctor`"
-        ) from last
+    def _told_mute(self, place: Whereabouts | None, wait_s: float) -> str:
+        where = "its process" if place is None else f"its process (pid {place.pid}"
+        where += "" if place is None else f" on node {place.node[:8]}, {place.state.lower()})"
+        return (
+            f"the coordinator of {self.topology} has not answered for {wait_s:g} s: {where} lives "
+            "and is frozen, or is being started; work goes on, commits and takeovers wait; a "
+            "frozen one is ended and started anew by its node within half a lease, and at once "
+            f"by `pxrs restart coordinator -t {self.topology}`"
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pxrs_ray.actors.cluster.blocking_client import runs
+from pxrs_ray.actors.cluster.named_actors import runs
 from pxrs_ray.actors.cluster.node_watch import asked_of, living_nodes, look_everywhere
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, UsageError

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.actors.cluster.thread_pool import ThreadPool
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded
@@ -135,7 +135,10 @@ async def ask(kind: str, call: Callable[[], T], wait_s: float = ANSWER_S) -> T:
 
 async def find(name: str, wait_s: float = ANSWER_S) -> Any:
     """The handle of a named actor of ours. Raises ValueError where nobody has the name."""
-    return await ask("find", partial(ray.get_actor, name, namespace=names.NAMESPACE), wait_s)
+    found = await ask("find", partial(find_actor, name), wait_s)
+    if found is None:
+        raise ValueError(f"no actor has the name {name!r}")
+    return found
 
 
 async def kill(handle: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import ray
 
-from pxrs_ray.actors import names
+from pxrs_ray.actors.cluster.named_actors import make_actor
 from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
@@ -152,9 +152,7 @@ class Consumer:
         self._letters = DeadLetters(group)
         self._workers.configure(config, anew=Effect.WORKERS in changes)
         if self._runtime is not None:
-            self._runtime.spec = group
-            self._runtime.commit_soon()
-            self._runtime.reading.wake()
+            self._runtime.reconfigure(group)
         return True
 
     async def _look(self) -> None:
@@ -386,12 +384,8 @@ class Consumer:
 def make_consumer(spec: ConsumerSpec) -> Any:
     """Create the actor of `spec`; it may stay pending until the cluster has room for it."""
     options = {
-        "num_cpus": 0,
         **spec.group.config.ray_options,
-        "name": spec.actor,
-        "namespace": names.NAMESPACE,
-        "lifetime": "detached",
         "max_restarts": 0,
         "max_concurrency": 1_000,
     }
-    return ray.remote(Consumer).options(**options).remote(spec)
+    return make_actor(Consumer, spec.actor, options, spec)

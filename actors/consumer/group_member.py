@@ -15,22 +15,34 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.actors.consumer.fence_reports import FenceReports
 from pxrs_ray.actors.consumer.fetcher import Fetcher
 from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
+from pxrs_ray.actors.consumer.member_requests import (
+    CommitProgress,
+    JoinGroup,
+    LeaveGroup,
+    MemberRequest,
+    ReleasePartitions,
+    ReportPrepared,
+    ReportRefused,
+    SendHeartbeat,
+)
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UnknownMember
-from pxrs_ray.group.events import Assignment, Progress, Reply
+from pxrs_ray.group.events import Assignment, Reply
 from pxrs_ray.group.member_lease import WAIT_PART
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 from pxrs_ray.supervision.restart_rules import RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor, within
+
+A = TypeVar("A")
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +105,16 @@ class GroupMember:
         for place, loop in loops.items():
             self.supervisor.keep(place, loop, self._fail)
 
+    def reconfigure(self, spec: GroupSpec) -> None:
+        """Go on with other options of the group."""
+        self.spec = spec
+        self.commit_soon()
+        self.reading.wake()
+
     async def leave(self, cause: str, timeout_s: float) -> bool:
         """Hand everything back and leave; False when that was not over in time."""
         session = self.session
-        await self._call("leave", session.member, session.incarnation, cause, timeout_s=timeout_s)
+        await self._call(LeaveGroup(*self._as(session), cause), timeout_s)
         try:
             await within(timeout_s, self._idle.wait())
         except TimeoutError:
@@ -119,15 +137,17 @@ class GroupMember:
         reading = [self.reading.problem] if self.reading.problem else []
         return [*failed, *reading, *self.supervisor.problems()]
 
-    async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
-        """Make one of the calls of `MemberApi`; a group that was removed ends this member."""
+    async def _call(self, request: MemberRequest[A], wait_s: float | None = None) -> A:
+        """Make a request of the group; one that was removed ends this member."""
         try:
-            return await self._link.call(
-                "member", self.spec.group, name, *arguments, timeout_s=timeout_s
-            )
+            return await self._link.call(request, wait_s)
         except NotFound as error:
             self._fail(error)
             raise
+
+    def _as(self, session: ConsumerSession) -> tuple[str, MemberId, Incarnation]:
+        """Who makes a request: of which group, by what name, in which life."""
+        return self.spec.group, session.member, session.incarnation
 
     # --- ownership ------------------------------------------------------------------------------
 
@@ -161,7 +181,7 @@ class GroupMember:
         if partition not in session.preparing:
             return
         try:
-            await self._call("prepared", session.member, session.incarnation, [partition])
+            await self._call(ReportPrepared(*self._as(session), [partition]))
         except PxrsError as error:
             # Its deadline ends the wait for us just as well.
             logger.warning("%s is ready for partition %d, untold: %s", self.name, partition, error)
@@ -174,8 +194,7 @@ class GroupMember:
             self._refusals.note(partition, epoch)
 
     async def _tell_refused(self, epochs: list[tuple[PartitionId, Epoch]]) -> None:
-        session = self.session
-        await self._call("refused", session.member, session.incarnation, epochs)
+        await self._call(ReportRefused(*self._as(self.session), epochs))
 
     def _note_idle(self) -> None:
         if self.session.holdings:
@@ -207,15 +226,8 @@ class GroupMember:
 
     async def _heartbeat(self, session: ConsumerSession) -> Reply:
         wait_ms = int(self.lease.wait_s() * 1_000)
-        reply: Reply = await self._call(
-            "heartbeat",
-            session.member,
-            session.incarnation,
-            session.seen,
-            wait_ms,
-            timeout_s=self.lease.length_s / 2,
-        )
-        return reply
+        heartbeat = SendHeartbeat(*self._as(session), session.seen, wait_ms)
+        return await self._call(heartbeat, self.lease.length_s / 2)
 
     def holds(self, session: ConsumerSession, partition: PartitionId, epoch: Epoch) -> bool:
         """Whether a partition is surely ours under this epoch now. From any thread."""
@@ -234,9 +246,8 @@ class GroupMember:
                 return
             logger.warning("%s lost its membership, joins again", self.name)
             try:
-                incarnation, assignment = await self._call(
-                    "join", lost.member, self._token, lost.incarnation
-                )
+                again = JoinGroup(self.spec.group, lost.member, self._token, lost.incarnation)
+                incarnation, assignment = await self._call(again)
             except DeadlineExceeded:
                 return  # the next loop that notices tries again
             except PxrsError as error:
@@ -307,9 +318,7 @@ class GroupMember:
                 await self.lease.renewal()
                 continue
             try:
-                outcomes = await self._call(
-                    "commit", session.member, session.incarnation, _plain(rows)
-                )
+                outcomes = await self._call(CommitProgress(*self._as(session), rows))
             except DeadlineExceeded:
                 continue
             except UnknownMember:
@@ -334,7 +343,7 @@ class GroupMember:
                 await self.lease.renewal()
                 continue
             try:
-                await self._call("release", session.member, session.incarnation, _plain(rows))
+                await self._call(ReleasePartitions(*self._as(session), rows))
             except DeadlineExceeded:
                 continue
             except UnknownMember:
@@ -342,7 +351,3 @@ class GroupMember:
             else:
                 session.released(rows)
             self._note_idle()
-
-
-def _plain(rows: tuple[Progress, ...]) -> list[tuple[int, int, int, int, str]]:
-    return [(r.partition, r.epoch, r.checkpoint, r.attempts, r.detail) for r in rows]

@@ -33,7 +33,7 @@ async def open_ways(topology: str, buffers: int) -> None:
             )
     with suppress(PxrsError, ValueError):
         coordinator = await gcs.find(names.coordinator(topology), OPEN_WAIT_S)
-        calls.append(coordinator.deployed.remote())
+        calls.append(coordinator.alive.remote())
     opening = [beside(_quietly, call) for call in calls]
     if opening:
         _, slow = await asyncio.wait(opening, timeout=OPEN_WAIT_S)

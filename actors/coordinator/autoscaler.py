@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
@@ -88,7 +89,13 @@ class Autoscaler:
                 self.advice.consumers,
                 self.advice.reason,
             )
-            await self._replica_set.scale(self.advice.consumers)
+            await self._replica_set.scale(partial(self._wanted, self.advice, scaler.pinned))
+
+    def _wanted(self, advice: Advice, pinned: int | None) -> int:
+        """What was advised, where nobody has set or released the number since; else what is."""
+        if self._scaler is not None and self._scaler.pinned == pinned:
+            return advice.consumers
+        return len(self._replica_set.replicas)
 
     def _observe(
         self, ends: Mapping[PartitionId, LogEnds], ages: Mapping[PartitionId, int]

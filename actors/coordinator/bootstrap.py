@@ -23,6 +23,14 @@ from pxrs_ray.actors.coordinator.group_creation import GroupCreation
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.move_planner import MovePlanner
 from pxrs_ray.actors.coordinator.registry_witness import who_accepted
+from pxrs_ray.actors.coordinator.request_handlers import answers
+from pxrs_ray.actors.coordinator.topology_requests import (
+    AcceptBufferLoss,
+    MoveBuffer,
+    PlanBufferLoss,
+    PlanDrain,
+    PlanMove,
+)
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
@@ -130,6 +138,7 @@ class Bootstrap(GroupCreation):
         kept = [spec for spec in specs if not spec.external]
         return bool(kept) and all(s.limits.durability is Durability.MEMORY for s in kept)
 
+    @answers(AcceptBufferLoss)
     async def accept_buffer_loss(self, index: int) -> str:
         """Give up the disk of a slot that waits: it gets another home, once its lease is over.
 
@@ -140,6 +149,7 @@ class Bootstrap(GroupCreation):
         await self._homing.give_up(index)
         return told
 
+    @answers(PlanBufferLoss)
     async def plan_buffer_loss(self, index: int) -> str:
         """What giving up the disk of a slot would lose, as far as it is known."""
         await self._ready()
@@ -156,16 +166,19 @@ class Bootstrap(GroupCreation):
             "was not handled yet is gone, and what is kept for replay"
         )
 
+    @answers(MoveBuffer)
     async def move_buffer(self, index: int, node: str | None = None) -> Moved:
         """Take a buffer with its logs to another node, the emptiest one when none is named."""
         await self._ready()
         return await self._moving.move(index, node)
 
+    @answers(PlanMove)
     async def plan_move(self, index: int, node: str | None, copy_per_s: float) -> Leaving:
         """What `move_buffer` would mean; changes nothing."""
         await self._ready()
         return await self._planner().plan_move(index, node, copy_per_s)
 
+    @answers(PlanDrain)
     async def plan_drain(self, node: str, deadline_s: float, copy_per_s: float) -> Leaving:
         """What it means that a node is drained; changes nothing. Raises NotFound, UsageError."""
         await self._ready()

@@ -7,11 +7,10 @@ import logging
 import time
 from typing import Any
 
-import ray
-
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.buffer_actor import make_buffer
 from pxrs_ray.actors.cluster.actor_process import ALIVE, whereabouts
+from pxrs_ray.actors.cluster.named_actors import kill_actor
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.topology.homes import Home
 
@@ -38,9 +37,7 @@ def _end_elsewhere(name: str, home: Home) -> None:
             return
         if time.monotonic() > end_s:
             raise DeadlineExceeded(f"{name} ({found}) does not end, and is at home elsewhere")
-        try:
-            logger.warning("%s (%s) is ended: its home is on host %s", name, found, home.host)
-            ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
-        except ValueError:
+        logger.warning("%s (%s) is ended: its home is on host %s", name, found, home.host)
+        if not kill_actor(name):
             return
         time.sleep(LOOK_PAUSE_S)

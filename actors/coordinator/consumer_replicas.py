@@ -26,9 +26,18 @@ from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
+from pxrs_ray.actors.coordinator.group_requests import (
+    AddConsumer,
+    PlanScale,
+    RemoveConsumer,
+    RestartConsumer,
+    StartGroup,
+    StopGroup,
+)
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS, take_over
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
+from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.declare import CONSUMERS_MAX, Effect
 from pxrs_ray.config.diff import differences
@@ -66,6 +75,7 @@ class ConsumerReplicas:
 
     # --- changing ---------------------------------------------------------------------------------
 
+    @answers_for_group(StartGroup)
     async def start(
         self, handler: HandlerRef, consumers: int, ray_options: Mapping[str, Any]
     ) -> None:
@@ -84,12 +94,15 @@ class ConsumerReplicas:
             self.supervisor = self._new_supervisor(handler)
             await self.supervisor.add(self._new_names(consumers))
 
-    async def scale(self, consumers: int) -> None:
-        """Have exactly this many consumers; those on draining nodes go first, then those that own
-        least."""
-        check_count(consumers)
+    async def scale(self, choose: Callable[[], int]) -> None:
+        """Have exactly as many consumers as `choose` says; those on draining nodes go first, then
+        those that own least.
+
+        `choose` is asked when this change's turn has come, and not where it is refused.
+        """
         async with self._changing:
-            await self._scale(self._running(), consumers)
+            supervisor = self._running()
+            await self._scale(supervisor, choose())
 
     async def _scale(self, supervisor: ConsumerSupervisor, consumers: int) -> None:
         missing = consumers - len(supervisor.replicas)
@@ -98,6 +111,7 @@ class ConsumerReplicas:
         elif missing < 0:
             await supervisor.remove(self._least_loaded(-missing), "scaled in")
 
+    @answers_for_group(StopGroup)
     async def stop(self) -> None:
         """Drain and end every consumer; the group keeps its checkpoints."""
         async with self._changing:
@@ -106,6 +120,7 @@ class ConsumerReplicas:
                 self.supervisor = None
                 await self.save()
 
+    @answers_for_group(AddConsumer)
     async def add_consumer(self, member: MemberId) -> None:
         """Start one more consumer, by this name."""
         check_member(Member(member or " ", 1))
@@ -117,6 +132,7 @@ class ConsumerReplicas:
                 )
             await supervisor.add([member])
 
+    @answers_for_group(RemoveConsumer)
     async def remove_consumer(self, member: MemberId) -> None:
         """Drain one consumer and end it."""
         async with self._changing:
@@ -126,6 +142,7 @@ class ConsumerReplicas:
                 raise NotFound(f"no consumer {member!r} in {self.spec.group}; there are {known}")
             await supervisor.remove([member], "removed")
 
+    @answers_for_group(RestartConsumer)
     async def restart_consumer(self, member: MemberId) -> None:
         """End one consumer's process, and start it anew; returns when it is on its way."""
         supervisor = self._running()
@@ -186,6 +203,7 @@ class ConsumerReplicas:
         if "consumers" in owed:
             await self._scale(supervisor, config.consumers)
 
+    @answers_for_group(PlanScale)
     async def plan(self, consumers: int) -> Plan:
         """What having that many consumers would move."""
         check_count(consumers)

@@ -14,46 +14,47 @@ import os
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
-from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
 from pxrs_ray.actors.cluster.node_watch import NodeWatch, asked_of
 from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.watchdog import watched
-from pxrs_ray.actors.consumer.handler import HandlerRef
-from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.commands import Commands
-from pxrs_ray.actors.coordinator.deletion import Deletion
 from pxrs_ray.actors.coordinator.drain_watch import DrainWatch
 from pxrs_ray.actors.coordinator.group_controller import GroupController
-from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S
 from pxrs_ray.actors.coordinator.known_ends import DOCUMENT as KNOWN_ENDS_DOCUMENT
 from pxrs_ray.actors.coordinator.metrics import Sources, TopologyMetrics
+from pxrs_ray.actors.coordinator.questions import Questions
 from pxrs_ray.actors.coordinator.registry_actor import open_store_for
 from pxrs_ray.actors.coordinator.registry_witness import RegistryWitness
+from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers, answers
 from pxrs_ray.actors.coordinator.startup import Startup, patiently
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.actors.coordinator.topology_documents import TopologyDocuments
-from pxrs_ray.actors.coordinator.topology_status import topology_status
+from pxrs_ray.actors.coordinator.topology_requests import (
+    ApplyConfig,
+    Ping,
+    ShutDown,
+)
 from pxrs_ray.clock import SystemClock, wall_ms
 from pxrs_ray.config import Difference, PxrsConfig
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.document import CONFIG, decode
 from pxrs_ray.config.withheld import with_what_stays, without
-from pxrs_ray.data.protocol import BufferStats, QueueSpec
 from pxrs_ray.errors import NotFound, StoreError, UsageError
 from pxrs_ray.group.custom_assignor import check_assignor
 from pxrs_ray.json_logging import start_journal
 from pxrs_ray.model import Outcome
-from pxrs_ray.status.answers import GroupStatus, History, TopologyStatus
-from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.store.registry import RegistryStore
-from pxrs_ray.supervision.supervisor import Supervisor, problems_here, within
+from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
 from pxrs_ray.topology.seal import Seal, new_key, seal_of
 from pxrs_ray.topology.tombstones import DOCUMENT as ENDS_DOCUMENT
 from pxrs_ray.topology.tombstones import Tombstones, ends_from
+
+A = TypeVar("A")
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ START_WAIT_S = 50.0
 UNDO_WAIT_S = 5.0
 
 
-class Coordinator(TopologyDocuments, Deletion):
+class Coordinator(TopologyDocuments, Questions):
     """The coordinator of one topology. Use it through
     `pxrs_ray.actors.client.topology.Topology`."""
 
@@ -96,9 +97,17 @@ class Coordinator(TopologyDocuments, Deletion):
         self._deployed = self._accepted = ""
         self.accepts_loss = False
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
+        self._handlers = RequestHandlers(self)
         self.changes = Commands(self.registry_away_ms, lambda: self._thread.problem)
         self.topology_id = ""
         self.seal: Seal
+
+    async def answer(self, request: Request[A]) -> A:
+        """Answer a request: by the method that is marked for its type, here or of its group."""
+        if not isinstance(request, GroupRequest):
+            return await self._handlers.answer(request)
+        await self._ready()
+        return await self._controller(request.group).handlers.answer(request)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -203,6 +212,7 @@ class Coordinator(TopologyDocuments, Deletion):
         tallies = {name: controller.host.tally for name, controller in self._groups.items()}
         return Sources(await self.status(), tallies, await self._pool.stats(), recent_ms)
 
+    @answers(Ping)
     async def ping(self, begin: bool = False) -> tuple[str, int, float]:
         """Fingerprint, process id, and when this incarnation began.
 
@@ -212,7 +222,8 @@ class Coordinator(TopologyDocuments, Deletion):
         await self._ready()
         return self._config.fingerprint(), os.getpid(), self._started_s
 
-    async def shutdown(self, keep_data: bool = True) -> list[str]:
+    @answers(ShutDown)
+    async def shutdown(self) -> list[str]:
         """Stop everything gracefully where it can be, and name the actors that must be killed."""
         await self._ready()
         async with self._changing:
@@ -237,11 +248,7 @@ class Coordinator(TopologyDocuments, Deletion):
 
     # --- configuration ----------------------------------------------------------------------------
 
-    async def config(self) -> PxrsConfig:
-        """What is in force."""
-        await self._ready()
-        return self._config
-
+    @answers(ApplyConfig)
     async def apply(self, wanted: PxrsConfig, dry_run: bool = False) -> tuple[Difference, ...]:
         """Change what may be changed live, one caller after the other; answer what differed.
 
@@ -296,45 +303,6 @@ class Coordinator(TopologyDocuments, Deletion):
         if outcome is not Outcome.APPLIED:
             self.deposed(self._config.name, RuntimeError("a newer coordinator leads"))
 
-    # --- queues -----------------------------------------------------------------------------------
-
-    async def queue(self, name: str) -> tuple[QueueSpec, PxrsConfig, int]:
-        """The queue as buffers and producers know it, the configuration, and how many buffers."""
-        await self._ready()
-        return self._spec(name), self._config, self._buffer_count
-
-    # --- groups -----------------------------------------------------------------------------------
-
-    def _controller(self, group: str) -> GroupController:
-        try:
-            return self._groups[group]
-        except KeyError:
-            known = ", ".join(sorted(self._groups)) or "none"
-            raise NotFound(
-                f"no group {group!r} in topology {self._config.name}; there are: {known}"
-            ) from None
-
-    async def group_spec(self, group: str) -> GroupSpec:
-        """A group as its members must know it."""
-        await self._ready()
-        return self._controller(group).spec
-
-    async def handler(self, group: str) -> HandlerRef | None:
-        """What a group's consumers call; None when it was not started."""
-        await self._ready()
-        supervisor = self._controller(group).replica_set.supervisor
-        return supervisor.handler if supervisor is not None else None
-
-    async def command(self, group: str, name: str, *arguments: Any) -> Any:
-        """Carry out a command on a group; see `GroupController.command`."""
-        await self._ready()
-        return await self._controller(group).command(name, *arguments)
-
-    async def member(self, group: str, name: str, *arguments: Any) -> Any:
-        """Answer a member of a group; see `MemberApi`."""
-        await self._ready()
-        return await self._controller(group).members.call(name, *arguments)
-
     # --- Owner: called by group shells ------------------------------------------------------------
 
     def deposed(self, group: str, error: BaseException) -> None:
@@ -349,50 +317,3 @@ class Coordinator(TopologyDocuments, Deletion):
     def check_led(self, group: str, generation: int, version: int) -> None:
         """Raise StoreCorrupted when the registry is behind what it had accepted before."""
         self._high_water.check(group, generation, version)
-
-    # --- asking -----------------------------------------------------------------------------------
-
-    async def status(self) -> TopologyStatus:
-        """Everything, at this moment."""
-        await self._ready()
-        return await topology_status(
-            self._config,
-            self._started_s,
-            self._pool,
-            self._homing,
-            self._groups.values(),
-            self._thread,
-            self._store.describe(),
-            self._reports(),
-            self.changes.waiting(),
-        )
-
-    def _reports(self) -> list[Report]:
-        files = filter(None, (*self._high_water.problems, self._seal_problem))
-        found = [*gcs.reports(), *(Report(Kind.COORDINATOR_FILE, text) for text in files)]
-        found += [*self._homing.reports(), *self._moving.reports()]
-        return found + [Report(Kind.WORK_FAILED, text) for text in problems_here()]
-
-    async def group_status(self, group: str) -> GroupStatus:
-        """One group, at this moment."""
-        await self._ready()
-        controller = self._controller(group)
-        checkpoints = controller.checkpoints()
-        ends, _ = await asyncio.gather(
-            self._pool.ends(controller.spec.queue, ASK_WAIT_S), self._thread.look(ASK_WAIT_S)
-        )
-        return await controller.status(checkpoints, ends)
-
-    async def buffer_stats(self) -> dict[int, BufferStats]:
-        """What each buffer has done and holds; those that are away are missing."""
-        await self._ready()
-        return await self._pool.stats()
-
-    async def history(self, group: str, after_version: int, limit: int) -> History:
-        """The newest `limit` changes of a group after `after_version`."""
-        await self._ready()
-        self._controller(group)
-        changes = await self._thread.call(
-            self._store.changes, self._controller(group).key, after_version, limit
-        )
-        return History(group, tuple(changes))

@@ -19,6 +19,17 @@ from pathlib import Path
 from pxrs_ray.actors.coordinator import replicas_document
 from pxrs_ray.actors.coordinator.leadership import Leadership
 from pxrs_ray.actors.coordinator.orphans import end_orphans_of, orphans_of
+from pxrs_ray.actors.coordinator.request_handlers import answers
+from pxrs_ray.actors.coordinator.topology_requests import (
+    DeleteGroup,
+    DeleteQueue,
+    DeleteTopology,
+    GetOrphans,
+    KillOrphans,
+    PlanGroupRemoval,
+    PlanQueueRemoval,
+    PlanTopologyRemoval,
+)
 from pxrs_ray.actors.names import feeds_of, streams_of
 from pxrs_ray.config.withheld import without
 from pxrs_ray.data.protocol import LogEnds
@@ -45,16 +56,19 @@ class Deletion(Leadership):
 
     # --- what would go ----------------------------------------------------------------------------
 
+    @answers(PlanGroupRemoval)
     async def plan_group_removal(self, name: str) -> Removal:
         """What removing a group takes away. Raises NotFound."""
         await self._ready()
         return await self._group_removal(self._short(name))
 
+    @answers(PlanQueueRemoval)
     async def plan_queue_removal(self, name: str) -> Removal:
         """What removing a queue takes away. Raises NotFound."""
         await self._ready()
         return await self._queue_removal(name)
 
+    @answers(PlanTopologyRemoval)
     async def plan_topology_removal(self) -> Removal:
         """What removing the whole topology takes away."""
         await self._ready()
@@ -149,16 +163,19 @@ class Deletion(Leadership):
 
     # --- removing ---------------------------------------------------------------------------------
 
+    @answers(GetOrphans)
     async def orphans(self) -> list[str]:
         """The consumer actors that belong to no member of a group."""
         await self._ready()
         return await orphans_of(self._config.name, self._groups.values())
 
+    @answers(KillOrphans)
     async def kill_orphans(self) -> list[str]:
         """End exactly those; answer which."""
         await self._ready()
         return await end_orphans_of(self._config.name, self._groups.values())
 
+    @answers(DeleteGroup)
     async def delete_group(self, name: str, force: bool = False) -> None:
         """Remove a group; one that is not there is success.
 
@@ -178,6 +195,7 @@ class Deletion(Leadership):
                     await self._pool.drop_group(self._config.full_name(queue), full_name)
             await self._finish_removals()
 
+    @answers(DeleteQueue)
     async def delete_queue(self, name: str, force: bool = False) -> None:
         """Remove a queue with all its messages; one that is not there is success.
 
@@ -293,6 +311,7 @@ class Deletion(Leadership):
 
     # --- all of it --------------------------------------------------------------------------------
 
+    @answers(DeleteTopology)
     async def delete_topology(self) -> None:
         """Remove everything of this topology but its actors. Cut off, it is to be called again.
 

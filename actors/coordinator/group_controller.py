@@ -17,20 +17,28 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.autoscaler import Autoscaler
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas, check_count
+from pxrs_ray.actors.coordinator.group_requests import (
+    PauseGroup,
+    RebalanceGroup,
+    ReleaseScale,
+    ResumeGroup,
+    ScaleGroup,
+    SeekGroup,
+)
 from pxrs_ray.actors.coordinator.group_runtime import SWEEP_MS_MAX, GroupRuntime
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.new_group import Floor, first_rows, make_rows, settle_rows
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
+from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers, answers_for_group
 from pxrs_ray.actors.coordinator.seeks import seek
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import Clock, wall_ms
 from pxrs_ray.config import GroupConfig, PxrsConfig
 from pxrs_ray.config.limits import group_settings
 from pxrs_ray.data.protocol import LogEnds
-from pxrs_ray.errors import PxrsError, UsageError
-from pxrs_ray.group.event_checks import check_call
+from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Configure, Dismiss, Rebalance
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
@@ -45,10 +53,6 @@ logger = logging.getLogger(__name__)
 PASSED_PAUSE_S = 1.0
 USE_LOOKED_AT = 1_000
 TOLD_WAIT_S = 2.0
-COMMANDS = frozenset(("pause", "resume", "rebalance", "seek", "release_scale"))
-STAFF_COMMANDS = frozenset(
-    ("start", "scale", "stop", "plan", "add_consumer", "remove_consumer", "restart_consumer")
-)
 
 
 class Owner(Protocol):
@@ -110,6 +114,7 @@ class GroupController:
         self.logs = LogWitness(spec, self.host, pool, lambda: owner.accepts_loss)
         self.members = MemberApi(self.host, self.replica_set, self.logs)
         self.autoscale = Autoscaler(self.replica_set, self.host, pool)
+        self.handlers = RequestHandlers(self, self.replica_set, self.members)
         self._store = store
         self._thread = thread
         self._pool = pool
@@ -307,17 +312,18 @@ class GroupController:
 
     # --- commands ---------------------------------------------------------------------------------
 
-    async def command(self, name: str, *arguments: Any) -> Any:
-        """Carry out one of COMMANDS or STAFF_COMMANDS."""
-        if name not in COMMANDS | STAFF_COMMANDS:
-            raise UsageError(f"groups have no command {name!r}")
-        method = getattr(self if name in COMMANDS else self.replica_set, name)
-        check_call(method, arguments)
-        if name == "scale":
-            check_count(arguments[0])
-            self.autoscale.pin(arguments[0])
-        return await method(*arguments)
+    @answers_for_group(ScaleGroup)
+    async def scale(self, consumers: int) -> None:
+        """Have exactly this many consumers, whatever the load."""
+        check_count(consumers)
 
+        def by_hand() -> int:
+            self.autoscale.pin(consumers)
+            return consumers
+
+        await self.replica_set.scale(by_hand)
+
+    @answers_for_group(PauseGroup)
     async def pause(self) -> None:
         """Let consumers finish what they hold, and fetch nothing more.
 
@@ -327,6 +333,7 @@ class GroupController:
         await self.host.told(TOLD_WAIT_S)
         await self.replica_set.save()
 
+    @answers_for_group(ResumeGroup)
     async def resume(self) -> None:
         """Fetch again."""
         await self.host.submit(Configure(paused=False))
@@ -343,16 +350,19 @@ class GroupController:
             self.autoscale.configure(config.scaling)
         await self.replica_set.reconfigure(config)
 
+    @answers_for_group(ReleaseScale)
     async def release_scale(self) -> None:
         """Let the load decide again how many consumers there are."""
         self.autoscale.pin(None)
 
+    @answers_for_group(RebalanceGroup)
     async def rebalance(self) -> None:
         """Share out anew."""
         await self.host.submit(Rebalance())
 
+    @answers_for_group(SeekGroup)
     async def seek(
-        self, kind: str, value: int, partitions: Sequence[PartitionId] | None
+        self, kind: str, value: int, partitions: Sequence[PartitionId] | None = None
     ) -> dict[PartitionId, Offset]:
         """Move checkpoints while running; answers the position of each partition afterwards."""
         return await seek(self.spec, self.host, self._pool, kind, value, partitions)

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
 from pxrs_ray.actors.coordinator.buffer_pool import FOREIGN_REMEDY, BufferPool
 from pxrs_ray.actors.coordinator.group_controller import GroupController
 from pxrs_ray.actors.coordinator.log_witness import Recovered
@@ -26,7 +27,12 @@ from pxrs_ray.actors.coordinator.registry_witness import (
     accept_loss,
     who_accepted,
 )
+from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.startup import Startup
+from pxrs_ray.actors.coordinator.topology_requests import (
+    OpenGroup,
+    RecoverRegistry,
+)
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import AlreadyExists, DiskFull, StoreCorrupted
@@ -129,10 +135,14 @@ class GroupCreation(ABC):
         except (OSError, DiskFull) as error:
             logger.info("old seal keys stay for now: %s", error)
 
-    def has_group(self, name: str) -> bool:
-        """Whether the group is there: then to ask for it changes nothing."""
-        return self._config.full_name(name) in self._groups
+    def while_away(self, request: Request[Any]) -> WhileAway:
+        """What becomes of a request while the registry is away."""
+        if isinstance(request, OpenGroup):
+            is_there = self._config.full_name(request.name) in self._groups
+            return WhileAway.ASKED if is_there else WhileAway.CHANGES
+        return request.while_away
 
+    @answers(OpenGroup)
     async def group(self, name: str, queue: str | None, options: Mapping[str, Any]) -> str:
         """Make sure that the group exists; answer its full name. Options are for a new group."""
         await self._ready()
@@ -230,6 +240,7 @@ class GroupCreation(ABC):
             "to go on with what it holds (messages are delivered again from the older checkpoints)"
         )
 
+    @answers(RecoverRegistry)
     async def recover_registry(self, who: str) -> dict[str, Recovered]:
         """Go on with a registry that has lost accepted writes; answers what that means, by group.
 

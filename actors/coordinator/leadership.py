@@ -15,7 +15,9 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pxrs_ray.actors.buffer.start_notice import NoteBufferStarted
 from pxrs_ray.actors.coordinator.bootstrap import Bootstrap
+from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted, StoreUnavailable
 from pxrs_ray.group.write_queue import WriteBatch, check_stored
 from pxrs_ray.supervision.supervisor import Supervisor, within
@@ -33,6 +35,7 @@ DOCUMENT_ROWS = 1
 class Leadership(Bootstrap):
     """The leading part of `Coordinator`. See the rules at the head of this file."""
 
+    @answers(NoteBufferStarted)
     async def buffer_started(self, index: int) -> None:
         """A buffer has started: ping it now. Buffers call this themselves; none waits for the
         answer."""

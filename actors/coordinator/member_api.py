@@ -9,8 +9,16 @@ member.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from pxrs_ray.actors.consumer.member_requests import (
+    CommitProgress,
+    JoinGroup,
+    LeaveGroup,
+    ReleasePartitions,
+    ReportPrepared,
+    ReportRefused,
+    SendHeartbeat,
+)
 from pxrs_ray.actors.coordinator.consumer_replica import (
     joining_member,
     next_incarnation,
@@ -19,8 +27,8 @@ from pxrs_ray.actors.coordinator.consumer_replica import (
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
+from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
-from pxrs_ray.group.event_checks import check_call
 from pxrs_ray.group.events import (
     Assignment,
     Commit,
@@ -36,9 +44,6 @@ from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
 # A heartbeat waits here for so much of its member's lease at most, whatever it asks for.
 WAIT_PART_MOST = 1 / 3
-CALLS = frozenset(("join", "heartbeat", "commit", "release", "prepared", "leave", "refused"))
-# Of each partition: itself, epoch, checkpoint; then attempts and detail, where there are any.
-Row = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, int, str]
 
 
 class MemberApi:
@@ -49,14 +54,7 @@ class MemberApi:
         self._replica_set = replica_set
         self._logs = logs
 
-    async def call(self, name: str, *arguments: Any) -> Any:
-        """Carry out one of CALLS."""
-        if name not in CALLS:
-            raise UsageError(f"members have no call {name!r}")
-        method = getattr(self, name)
-        check_call(method, arguments)
-        return await method(*arguments)
-
+    @answers_for_group(JoinGroup)
     async def join(
         self, member: MemberId, token: str, lost: Incarnation = 0
     ) -> tuple[Incarnation, Assignment | None]:
@@ -89,6 +87,7 @@ class MemberApi:
             raise AlreadyExists(f"{member} is the name of a consumer actor: choose another")
         return supervisor.rejoining(member, actor)
 
+    @answers_for_group(SendHeartbeat)
     async def heartbeat(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int], wait_ms: int
     ) -> Reply:
@@ -101,26 +100,28 @@ class MemberApi:
         wait_s = min(wait_ms / 1_000, lease_s * WAIT_PART_MOST)
         return await self._host.heartbeat(Heartbeat(member, incarnation, seen), wait_s)
 
+    @answers_for_group(CommitProgress)
     async def commit(
-        self, member: MemberId, incarnation: Incarnation, rows: Sequence[Row]
+        self, member: MemberId, incarnation: Incarnation, rows: tuple[Progress, ...]
     ) -> tuple[Outcome, ...]:
         """Move checkpoints on; answered when they are durable."""
-        progress = tuple(Progress(*row) for row in rows)
-        return (await self._host.submit(Commit(member, incarnation, progress))).outcomes
+        return (await self._host.submit(Commit(member, incarnation, rows))).outcomes
 
+    @answers_for_group(ReleasePartitions)
     async def release(
-        self, member: MemberId, incarnation: Incarnation, rows: Sequence[Row]
+        self, member: MemberId, incarnation: Incarnation, rows: tuple[Progress, ...]
     ) -> tuple[Outcome, ...]:
         """Hand partitions back with their final checkpoints."""
-        progress = tuple(Progress(*row) for row in rows)
-        return (await self._host.submit(Release(member, incarnation, progress))).outcomes
+        return (await self._host.submit(Release(member, incarnation, rows))).outcomes
 
+    @answers_for_group(ReportPrepared)
     async def prepared(
         self, member: MemberId, incarnation: Incarnation, partitions: Sequence[PartitionId]
     ) -> None:
         """A member is ready to take partitions over."""
         await self._host.submit(Prepared(member, incarnation, tuple(partitions)))
 
+    @answers_for_group(ReportRefused)
     async def refused(
         self,
         member: MemberId,
@@ -138,6 +139,7 @@ class MemberApi:
         if ours:
             await self._logs.refused(ours)
 
+    @answers_for_group(LeaveGroup)
     async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:
         """Begin to leave: the member is asked to hand its partitions back."""
         await self._host.submit(Leave(member, incarnation, cause))

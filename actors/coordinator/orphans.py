@@ -13,11 +13,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-import ray
-
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.actor_process import end_actor
+from pxrs_ray.actors.cluster.named_actors import actors_named, kill_actor
 from pxrs_ray.errors import NotFound
 
 if TYPE_CHECKING:
@@ -29,12 +28,7 @@ logger = logging.getLogger(__name__)
 def consumers_there(topology: str, group: str | None = None) -> set[str]:
     """The consumer actors of a topology (of one group) that Ray knows now."""
     prefix = f"{names.prefix(topology)}consumer/" if group is None else None
-    prefix = prefix or names.consumers_of(topology, str(group))
-    return {
-        found["name"]
-        for found in ray.util.list_named_actors(all_namespaces=True)
-        if found["namespace"] == names.NAMESPACE and found["name"].startswith(prefix)
-    }
+    return set(actors_named(prefix or names.consumers_of(topology, str(group))))
 
 
 def end_orphan(name: str) -> None:
@@ -42,8 +36,7 @@ def end_orphan(name: str) -> None:
     # Its process first: a frozen one does not hear Ray's kill, which then forgets where it is.
     with suppress(NotFound):
         end_actor(name)
-    with suppress(ValueError):
-        ray.kill(ray.get_actor(name, namespace=names.NAMESPACE))
+    kill_actor(name)
 
 
 async def orphans_of(topology: str, controllers: Collection[GroupController]) -> list[str]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster.coordinator_client import answer_of
+from pxrs_ray.actors.cluster.named_actors import make_actor
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import PxrsError, StoreUnavailable
 from pxrs_ray.files import Files
@@ -51,17 +51,8 @@ class RegistryProxy(RegistryStore):
 
     def __init__(self, topology: str, deadline_ms: int) -> None:
         self._deadline_s = deadline_ms / 1_000
-        self._handle: Any = (
-            ray.remote(RegistryActor)
-            .options(
-                name=names.store(topology),
-                namespace=names.NAMESPACE,
-                get_if_exists=True,
-                lifetime="detached",
-                num_cpus=0,
-            )
-            .remote()
-        )
+        name = names.store(topology)
+        self._handle: Any = make_actor(RegistryActor, name, {"get_if_exists": True})
         self._begin()
 
     def _begin(self) -> None:

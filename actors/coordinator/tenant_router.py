@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ray
-
 from pxrs_ray.actors import names
 from pxrs_ray.actors.client.topology import Topology
+from pxrs_ray.actors.cluster.named_actors import make_actor
 from pxrs_ray.actors.coordinator.tenant_document import PRODUCERS, TENANTS, KeptMove
+from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, OpenGroup
 from pxrs_ray.status.answers import GroupStatus
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 from pxrs_ray.tenants.migration import Phase, Route, TenantMove
@@ -323,10 +323,9 @@ class TenantRouter:
 
     def _status_of(self, group: str) -> GroupStatus:
         # Looked at again soon: an answer that does not come must not hold up every move.
-        call = self._topology._call
-        name: str = call("group", group, None, {}, timeout_s=STATUS_WAIT_S)
-        found: GroupStatus = call("group_status", name, timeout_s=STATUS_WAIT_S)
-        return found
+        call = self._topology._coordinator.call
+        name = call(OpenGroup(group, None, {}), STATUS_WAIT_S)
+        return call(GetGroupStatus(name), STATUS_WAIT_S)
 
     def _start(self, tenant: str, ray_options: Mapping[str, Any]) -> None:
         handler = self._topology.group(self._group).handler
@@ -343,16 +342,11 @@ def _copy(move: TenantMove) -> TenantMove:
 
 def routes_actor(topology: str, queue: str, group: str, served_after_s: float) -> Any:
     """The actor of a queue and its group, started unless it runs."""
-    options: dict[str, Any] = {
-        "name": names.tenants(topology, queue, group),
-        "namespace": names.NAMESPACE,
-        "lifetime": "detached",
+    options = {
         "get_if_exists": True,
         "max_restarts": -1,
         "max_task_retries": -1,
         "max_concurrency": 1_000,
-        "num_cpus": 0,
     }
-    return (
-        ray.remote(TenantRouter).options(**options).remote(topology, queue, group, served_after_s)
-    )
+    name = names.tenants(topology, queue, group)
+    return make_actor(TenantRouter, name, options, topology, queue, group, served_after_s)

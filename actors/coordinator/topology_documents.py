@@ -10,6 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from pxrs_ray.actors.coordinator.request_handlers import answers
+from pxrs_ray.actors.coordinator.topology_requests import (
+    GetDeployed,
+    GetDocument,
+    KeepDocument,
+    NoteDeployed,
+)
+
 if TYPE_CHECKING:
     from pxrs_ray.actors.coordinator.store_thread import StoreThread
     from pxrs_ray.config import PxrsConfig
@@ -32,23 +40,27 @@ class TopologyDocuments(ABC):
     async def _put_document(self, name: str, text: str) -> None:
         """Have a text durable."""
 
+    @answers(GetDocument)
     async def document(self, name: str) -> str:
         """What `keep_document` kept last; '' when nothing was."""
         await self._ready()
         documents = await self._thread.call(self._store.documents, self._config.name)
         return documents.get(name, "")
 
+    @answers(KeepDocument)
     async def keep_document(self, name: str, text: str) -> None:
         """Keep a text of the topology's own under a name with a slash, which nobody else uses."""
         await self._ready()
         assert "/" in name
         await self._put_document(name, text)
 
+    @answers(GetDeployed)
     async def deployed(self) -> str:
         """What `note_deployed` kept last; '' when nothing was."""
         await self._ready()
         return self._deployed
 
+    @answers(NoteDeployed)
     async def note_deployed(self, text: str) -> None:
         """Store which file was deployed, with the configuration."""
         await self._ready()

@@ -55,7 +55,7 @@ def drain_node(
 
 def every(name: str | None) -> list[Topology]:
     """All topologies of the cluster, or the one that is named: a drain concerns them all."""
-    from pxrs_ray.actors.cluster.blocking_client import running_topologies
+    from pxrs_ray.actors.cluster.named_actors import running_topologies
     from pxrs_ray.cli._ray import steady
 
     names = [name] if name is not None else running_topologies()

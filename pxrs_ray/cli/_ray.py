@@ -48,7 +48,7 @@ def name_of(name: str | None) -> str:
     """That name, or the name of the only topology that runs. Raises NotFound, UsageError."""
     if name is not None:
         return name
-    from pxrs_ray.actors.cluster.blocking_client import running_topologies
+    from pxrs_ray.actors.cluster.named_actors import running_topologies
 
     found = running_topologies()
     if not found:
@@ -62,7 +62,7 @@ def steady(name: str | None) -> Topology:
     """As `running`, for commands that change something: raises RegistryAway at once when the
     registry store is down, for the change would wait for it."""
     topology = running(name)
-    store = topology.status().store
+    store = topology.store_status()
     if store.away_s is not None:
         raise RegistryAway(
             f"registry away for {store.away_s:.0f} s: {store.url} does not answer, and nothing was "

@@ -72,7 +72,7 @@ def _cluster(wanted: str | None) -> Iterator[Problem]:
     except PxrsError as error:
         yield Problem(Kind.RAY_AWAY, "Ray", str(error), "start Ray, or name it with --address")
         return
-    from pxrs_ray.actors.cluster.blocking_client import running_topologies
+    from pxrs_ray.actors.cluster.named_actors import running_topologies
 
     names = [wanted] if wanted is not None else running_topologies()
     if not names:
@@ -154,7 +154,7 @@ def _nodes(folder: str) -> Iterator[Problem]:
 def _orphans(wanted: str | None, names: list[str]) -> Iterator[Problem]:
     """Consumers that belong to no member, and what is left of topologies without a coordinator."""
     from pxrs_ray.actors.client.topology import Topology
-    from pxrs_ray.actors.cluster.blocking_client import left_over
+    from pxrs_ray.actors.cluster.named_actors import left_over
     from pxrs_ray.status.problem import Kind, Problem
 
     for name in names:

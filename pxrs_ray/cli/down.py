@@ -49,7 +49,7 @@ def command(
     if now and name:
         connect()
         from pxrs_ray.actors.client.topology import Topology, attach
-        from pxrs_ray.actors.cluster.blocking_client import actors_of
+        from pxrs_ray.actors.cluster.named_actors import actors_of
 
         found = Topology(name) if actors_of(name) else attach(name)
     elif now:
@@ -72,7 +72,7 @@ def _delete(name: str | None, *, yes: bool, as_json: bool) -> None:
 
     connect()
     from pxrs_ray.actors.client.topology import Topology
-    from pxrs_ray.actors.cluster.blocking_client import actors_of
+    from pxrs_ray.actors.cluster.named_actors import actors_of
 
     found = Topology(name) if name and actors_of(name) else running(name)
     try:

@@ -85,7 +85,7 @@ def _is_node(what: str, topology: str | None) -> bool:
 
     connect()
     from pxrs_ray.actors.client.topology import Topology
-    from pxrs_ray.actors.cluster.blocking_client import running_topologies
+    from pxrs_ray.actors.cluster.named_actors import running_topologies
     from pxrs_ray.actors.cluster.node_drain import node_called
 
     if node_called(what) is None:

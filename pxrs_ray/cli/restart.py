@@ -23,7 +23,7 @@ def command(
     """End the process of PART, frozen or not, and start it anew. Nothing is lost."""
     from pxrs_ray.actors import names
     from pxrs_ray.actors.cluster.actor_process import end_actor, wait_for_another
-    from pxrs_ray.actors.cluster.blocking_client import actors_of, not_running
+    from pxrs_ray.actors.cluster.named_actors import actors_of, not_running
     from pxrs_ray.cli._ray import connect, name_of
     from pxrs_ray.cli._show import answer
     from pxrs_ray.errors import UsageError

@@ -31,6 +31,8 @@ from pxrs_ray.store.rules import ATTEMPTS_MAX, NUMBER_MAX, check_detail, check_m
 
 MILLISECONDS_MAX = 10 * 366 * 24 * 3_600_000
 INPUT_SHOWN_CHARS = 60
+# Exactly these: True is an int, and numpy has integers of its own that no store keeps.
+PROGRESS_KINDS = (int, int, int, int, str)
 
 
 def check_event(event: Event) -> None:
@@ -65,6 +67,9 @@ def check_offsets(offsets: Mapping[PartitionId, Offset], group: str, partitions:
 
 def _check_rows(rows: Iterable[Progress]) -> None:
     for row in rows:
+        numbers = (type(row.partition), type(row.epoch), type(row.checkpoint), type(row.attempts))
+        if (*numbers, type(row.detail)) != PROGRESS_KINDS:
+            raise UsageError(f"a row of progress is {_shown(row)}: four numbers, and a text")
         if not 0 <= row.checkpoint <= NUMBER_MAX:
             raise UsageError(
                 f"partition {row.partition}: checkpoint is {row.checkpoint}, allowed: 0 to "

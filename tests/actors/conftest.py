@@ -74,7 +74,7 @@ class Stage:
 
     def close(self) -> None:
         from pxrs_ray.actors.client.topology import Topology
-        from pxrs_ray.actors.cluster.blocking_client import actors_of
+        from pxrs_ray.actors.cluster.named_actors import actors_of
 
         for name in self._topologies:
             Topology(name).kill()

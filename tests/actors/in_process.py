@@ -24,9 +24,11 @@ from pxrs_ray.actors.consumer.consumer_actor import Consumer
 from pxrs_ray.actors.consumer.fetcher import Fetcher
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import HandlerRef
+from pxrs_ray.actors.consumer.member_requests import MemberRequest
 from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.member_api import MemberApi
+from pxrs_ray.actors.coordinator.request_handlers import answered_by
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
@@ -162,12 +164,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worl
     made: list[World] = []
 
     class Local(GroupMember):
-        async def _call(self, name: str, *arguments: object, timeout_s: float = 30.0) -> Any:
+        async def _call(self, request: MemberRequest[Any], wait_s: float | None = None) -> Any:
             await asyncio.sleep(0.001)
+            name = answered_by(MemberApi)[type(request)]
+            arguments = pickle.loads(pickle.dumps(request)).arguments()
             made[-1].faults(name, arguments)
             call = getattr(made[-1].member_api, name)
             try:
-                found = await asyncio.wait_for(call(*arguments), timeout_s)
+                found = await asyncio.wait_for(call(*arguments), wait_s or request.wait_s)
             except TimeoutError:
                 raise DeadlineExceeded(f"{name} was not answered") from None
             finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import math
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,15 +13,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
+from pxrs_ray.actors.consumer import member_requests
 from pxrs_ray.actors.consumer.handler import handler_ref
+from pxrs_ray.actors.consumer.member_requests import JoinGroup, SendHeartbeat
+from pxrs_ray.actors.coordinator import group_requests
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
-from pxrs_ray.actors.coordinator.group_controller import COMMANDS, STAFF_COMMANDS, GroupController
+from pxrs_ray.actors.coordinator.group_controller import GroupController
+from pxrs_ray.actors.coordinator.group_requests import ScaleGroup, StartGroup
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
-from pxrs_ray.actors.coordinator.member_api import CALLS, MemberApi
+from pxrs_ray.actors.coordinator.member_api import MemberApi
+from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import PxrsError, UsageError
+from pxrs_ray.group.events import Progress
 from pxrs_ray.store.memory import MemoryStore
 from tests.actors.test_group_faults import PARTITIONS, FakeController
 from tests.settings import group_settings
@@ -58,9 +66,10 @@ NASTY: st.SearchStrategy[Any] = st.sampled_from(
 )
 ROWS = st.lists(st.lists(NASTY, max_size=6).map(tuple) | NASTY, max_size=3)
 LISTS = ROWS | st.lists(NASTY, max_size=3) | st.dictionaries(st.text(max_size=3), NASTY, max_size=2)
+PROGRESS = st.lists(st.builds(Progress, NASTY, NASTY, NASTY, NASTY, NASTY), max_size=3).map(tuple)
 # Nearly right calls get furthest.
 ARGUMENTS = st.lists(NASTY | LISTS, max_size=5) | st.tuples(
-    st.sampled_from("ab"), st.integers(0, 2), LISTS
+    st.sampled_from("ab"), st.integers(0, 2), LISTS | PROGRESS
 ).map(list)
 
 
@@ -84,6 +93,7 @@ class Door:
         self.group.host, self.group.replica_set = self.host, self.replica_set
         self.group._pool = SimpleNamespace(ends=self._ends, offset_at=self._ends)
         self.group.autoscale = SimpleNamespace(pin=self._pin)
+        self.handlers = RequestHandlers(self.group, self.replica_set, self.member_api)
         self.pinned: list[Any] = []
 
     def _pin(self, consumers: int | None) -> None:
@@ -98,10 +108,9 @@ class Door:
         rows = list(state.rows), members, dict(state.seeks), self.host.core.settings
         return copy.deepcopy((rows, dict(self.replica_set.replicas), self.pinned))
 
-    async def call(self, kind: str, name: str, arguments: list[Any]) -> BaseException | None:
-        target = self.member_api.call if kind == "member" else self.group.command
+    async def ask(self, request: Request[Any]) -> BaseException | None:
         try:
-            await asyncio.wait_for(target(name, *arguments), 0.02)
+            await asyncio.wait_for(self.handlers.answer(request), 0.02)
         except TimeoutError:
             return None  # a heartbeat that waits for news, a pause that waits for members
         except PxrsError as error:
@@ -109,12 +118,24 @@ class Door:
         return None
 
 
-CALLED = [("member", name) for name in sorted(CALLS)]
-CALLED += [("command", name) for name in sorted(COMMANDS | STAFF_COMMANDS | {"__init__", "spec"})]
+def requests() -> dict[str, type[GroupRequest[Any]]]:
+    modules = (group_requests, member_requests)
+    found = {name: getattr(module, name) for module in modules for name in dir(module)}
+    kinds = {n: k for n, k in found.items() if isinstance(k, type) and issubclass(k, GroupRequest)}
+    return {name: kind for name, kind in kinds.items() if not kind.__subclasses__()}
 
 
-@pytest.mark.parametrize(("kind", "name"), CALLED)
-def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: str) -> None:
+def request_of(name: str, arguments: list[Any]) -> Request[Any]:
+    """The request of that name with these values, whatever they are."""
+    kind = requests()[name]
+    made = object.__new__(kind)
+    given = ["g", *arguments, *[None] * len(fields(kind))]
+    made.__dict__.update({each.name: given[n] for n, each in enumerate(fields(kind))})
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(requests()))
+def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(ARGUMENTS)
     def calls(arguments: list[Any]) -> None:
@@ -126,13 +147,13 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
                 door.store.lead("g", PARTITIONS, "x"), group_settings(lease_ms=60_000)
             )
             try:
-                await door.member_api.call("join", "a", "token")
+                await door.handlers.answer(JoinGroup("g", "a", "token"))
                 before = door.everything()
-                error = await door.call(kind, name, arguments)
+                error = await door.ask(request_of(name, arguments))
                 if error is not None:
                     assert door.everything() == before
                 # The group is well all the same, and was never loaded again.
-                await door.member_api.call("heartbeat", "a", 1, (0, 0), 0)
+                await door.handlers.answer(SendHeartbeat("g", "a", 1, (0, 0), 0))
                 assert door.host.problem == "" and not door.controller.ended
             finally:
                 await door.host.close()
@@ -143,13 +164,61 @@ def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(kind: str, name: st
     calls()
 
 
+def test_a_scale_that_is_refused_pins_nothing() -> None:
+    """Else the load would be kept from scaling the group as soon as it is started."""
+
+    async def scene() -> None:
+        door = Door()
+        for consumers in (0, 3, -1):
+            assert isinstance(await door.ask(ScaleGroup("g", consumers)), UsageError)
+        assert door.pinned == []
+
+    asyncio.run(scene())
+
+
+def test_a_scale_whose_group_stops_before_its_turn_pins_nothing() -> None:
+    async def scene() -> None:
+        door, stopping = Door(), asyncio.Event()
+        await door.thread.open()
+        door.store.create()
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
+
+        async def stop(_: str) -> None:
+            await stopping.wait()
+
+        door.replica_set.supervisor = SimpleNamespace(stop=stop, replicas={})  # type: ignore[assignment]
+        stop_first = asyncio.ensure_future(door.replica_set.stop())
+        await asyncio.sleep(0)
+        scale = asyncio.ensure_future(door.handlers.answer(ScaleGroup("g", 3)))
+        await asyncio.sleep(0)
+        stopping.set()
+        with pytest.raises(UsageError):
+            await scale
+        await stop_first
+        assert door.pinned == []
+        await door.host.close()
+        await door.thread.close()
+
+    asyncio.run(scene())
+
+
+def test_a_scale_is_pinned_when_its_turn_has_come() -> None:
+    async def scene() -> None:
+        door = Door()
+        door.replica_set.supervisor = SimpleNamespace(replicas={})  # type: ignore[assignment]
+        await door.handlers.answer(ScaleGroup("g", 0))
+        assert door.pinned == [0]
+
+    asyncio.run(scene())
+
+
 def test_a_member_without_a_name_is_refused() -> None:
     async def main() -> None:
         door = Door()
         await door.thread.open()
         door.store.create()
         await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
-        assert isinstance(await door.call("member", "join", ["", "token"]), UsageError)
+        assert isinstance(await door.ask(JoinGroup("g", "", "token")), UsageError)
         await door.host.close()
         await door.thread.close()
 
@@ -163,7 +232,7 @@ def test_options_that_cannot_be_kept_are_refused_before_anything_starts() -> Non
         door.store.create()
         await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
         for options in ({"scheduling_strategy": object()}, {"num_cpus": math.nan}):
-            error = await door.call("command", "start", [handler_ref("m:f"), 1, options])
+            error = await door.ask(StartGroup("g", handler_ref("m:f"), 1, options))
             assert error is not None and "Ray options" in str(error)
         assert not door.replica_set.replicas
         await door.host.close()

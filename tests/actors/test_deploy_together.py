@@ -8,6 +8,7 @@ import pytest
 
 from pxrs_ray.actors.client import topology
 from pxrs_ray.actors.client.topology import Topology, deploy
+from pxrs_ray.actors.cluster import named_actors
 from pxrs_ray.actors.coordinator import buffer_pool, coordinator_actor
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import DeadlineExceeded, StoreCorrupted
@@ -30,13 +31,13 @@ def test_only_its_maker_ends_what_cannot_start(
 ) -> None:
     killed = []
 
-    def fails(self: Any, method: str, *arguments: Any, **options: Any) -> Any:
+    def fails(*arguments: Any) -> Any:
         raise error
 
     monkeypatch.setattr(topology, "join", lambda: None)
     monkeypatch.setattr(buffer_pool, "buffer_count", lambda *_: 1)
     monkeypatch.setattr(coordinator_actor, "make_coordinator", lambda *_: made)
-    monkeypatch.setattr(topology.BlockingCoordinatorClient, "__call__", fails)
+    monkeypatch.setattr(topology.BlockingCoordinatorClient, "call", fails)
     monkeypatch.setattr(Topology, "kill", lambda self: killed.append(self.name))
     with pytest.raises(type(error)):
         deploy(PxrsConfig(name="shop"))
@@ -56,7 +57,7 @@ def test_of_several_makers_one_alone_has_made_it(monkeypatch: pytest.MonkeyPatch
                 raise ValueError(f"Actor with name {self.name!r} already exists")
             taken.add(self.name)
 
-    monkeypatch.setattr(coordinator_actor.ray, "remote", lambda _: Remote())
-    monkeypatch.setattr(coordinator_actor.ray, "get_actor", lambda *_, **__: None)
+    monkeypatch.setattr(named_actors.ray, "remote", lambda _: Remote())
+    monkeypatch.setattr(named_actors.ray, "get_actor", lambda *_, **__: "it")
     config = PxrsConfig(name="shop")
     assert [coordinator_actor.make_coordinator(config, 1) for _ in range(3)] == [True, False, False]

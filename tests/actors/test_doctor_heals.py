@@ -14,8 +14,9 @@ import ray
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.client.topology import Topology
-from pxrs_ray.actors.cluster.blocking_client import left_over
+from pxrs_ray.actors.cluster.named_actors import left_over
 from pxrs_ray.actors.consumer.consumer_actor import make_consumer
+from pxrs_ray.actors.consumer.member_requests import GetGroupSpec
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.cli.doctor import findings
 from pxrs_ray.cli.root import run
@@ -144,7 +145,7 @@ def test_an_orphan_goes_and_nobody_else(stage: Stage, topology: Topology) -> Non
     group.start(Recorder(stage.notes), consumers=1)
     # The member lives on in the actor of its first incarnation, under its second.
     pid = consumer_pids(group)["g-0"]
-    spec = topology._call("group_spec", group.name)
+    spec = topology._coordinator.call(GetGroupSpec(group.name))
     orphan = names.consumer(topology.name, group.name, "g-7", 3)
     handle = make_consumer(ConsumerSpec(spec, "g-7", 3, group.handler, orphan))
     ray.get(handle.ready.remote())

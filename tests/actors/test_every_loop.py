@@ -95,8 +95,9 @@ PLACES = {
     ("actors/coordinator/buffer_moves.py", ""): LOOPS,
     ("actors/cluster/node_watch.py", ""): LOOPS,
     ("actors/client/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
+    ("actors/client/pull_consumer.py", "options"): LOOPS,
     (
-        "actors/client/pull_consumer.py",
+        "actors/client/pulled_partitions.py",
         "",
     ): f"{SUPERVISION}test_work_done_once_tells_its_fault_and_answers_none",
     (

@@ -1,23 +1,19 @@
-"""The coordinator as Ray knows it: complete, and cheap to look up."""
+"""The coordinator as Ray knows it: cheap to look up."""
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
 
-from pxrs_ray.actors.coordinator.coordinator import Coordinator
-from pxrs_ray.actors.coordinator.coordinator_actor import METHODS, CoordinatorActor
-
-OF_SHELLS = ("check_leading",)
-
-
-def test_every_method_of_the_coordinator_is_there() -> None:
-    asked = inspect.getmembers(Coordinator, inspect.iscoroutinefunction)
-    # What its group shells call is nobody else's.
-    public = [name for name, _ in asked if not name.startswith("_") and name not in OF_SHELLS]
-    assert sorted(METHODS) == public
-    assert all(inspect.iscoroutinefunction(getattr(CoordinatorActor, name)) for name in METHODS)
+REQUESTS = ", ".join(
+    f"pxrs_ray.actors.{name}"
+    for name in (
+        "buffer.start_notice",
+        "consumer.member_requests",
+        "coordinator.group_requests",
+        "coordinator.topology_requests",
+    )
+)
 
 
 def loaded(imports: str, *wanted: str) -> str:
@@ -31,7 +27,7 @@ def loaded(imports: str, *wanted: str) -> str:
 
 def test_asking_needs_none_of_what_working_needs() -> None:
     face = "pxrs_ray.actors.coordinator.coordinator_actor, pxrs_ray.actors.client.topology"
-    imports = f"{face}, pxrs_ray.cli._ray, pxrs_ray.status.answers"
+    imports = f"{face}, pxrs_ray.cli._ray, pxrs_ray.status.answers, {REQUESTS}"
     assert loaded(imports, "numpy", "pyarrow", "pydantic") == "[]\n"
 
 

@@ -16,6 +16,7 @@ from pxrs_ray.actors.cluster import coordinator_client, gcs
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.actors.cluster.gcs import GcsCalls
 from pxrs_ray.actors.coordinator import drain_watch
+from pxrs_ray.actors.coordinator.topology_requests import GetDeployed
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.supervision.supervisor import off_loop
 from tests.actors.in_process import until
@@ -114,7 +115,7 @@ def test_a_link_calls_who_it_knew_while_nobody_can_be_asked(
             return "heard"
             yield
 
-    known = SimpleNamespace(member=SimpleNamespace(remote=lambda *_: _awaits(Reply())))
+    known = SimpleNamespace(answer=SimpleNamespace(remote=lambda *_: _awaits(Reply())))
 
     async def main() -> None:
         there = CoordinatorClient("t")
@@ -123,7 +124,7 @@ def test_a_link_calls_who_it_knew_while_nobody_can_be_asked(
         fails.reverse()
         monkeypatch.setattr(coordinator_client, "FIND_S", 0.1)
         monkeypatch.setattr(gcs.ray, "get_actor", hanging)
-        assert await there.call("member", timeout_s=5.0) == "heard"
+        assert await there.call(GetDeployed(), 5.0) == "heard"
         assert hanging.calls == 1
         hanging.thawed.set()
 

@@ -13,11 +13,12 @@ import pytest
 
 from examples.own_store import JsonFileStore
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
+from pxrs_ray.actors.consumer.member_requests import CommitProgress, JoinGroup, ReleasePartitions
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import UnknownMember
-from pxrs_ray.group.events import Dismiss, Heartbeat, Join
+from pxrs_ray.group.events import Assignment, Dismiss, Heartbeat, Join, Progress
 from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, Snapshot
 from tests.actors.conftest import Stage, send
 from tests.actors.load import Load
@@ -63,24 +64,31 @@ def test_a_leftover_of_an_old_epoch_cannot_commit_though_its_id_owns_the_partiti
     topology = stage.deploy(partitions=1)
     group = topology.group("g", queue="q")
     send(topology, 10)
-    call = BlockingCoordinatorClient(topology.name)
+    coordinator = BlockingCoordinatorClient(topology.name)
 
-    def member(method: str, *arguments: Any) -> Any:
-        return call("member", "g", method, *arguments)
+    def join(token: str) -> tuple[Incarnation, Assignment]:
+        incarnation, assignment = coordinator.call(JoinGroup("g", "me", token))
+        assert assignment is not None
+        return incarnation, assignment
 
-    first, assignment = member("join", "me", "token-1")
-    assert member("join", "me", "token-1") == (first, assignment), "a repeat changes nothing"
+    def commit(incarnation: Incarnation, epoch: int, checkpoint: int) -> tuple[Outcome, ...]:
+        rows = (Progress(0, epoch, checkpoint),)
+        return coordinator.call(CommitProgress("g", "me", incarnation, rows))
+
+    first, assignment = join("token-1")
+    assert join("token-1") == (first, assignment), "a repeat changes nothing"
     old = assignment.grants[0].epoch
-    assert member("commit", "me", first, [(0, old, 3, 0, "")]) == (Outcome.APPLIED,)
-    again, assignment = member("join", "me", "token-2")
+    assert commit(first, old, 3) == (Outcome.APPLIED,)
+    again, assignment = join("token-2")
     new = assignment.grants[0].epoch
     assert again > first and new > old and assignment.grants[0].checkpoint == 3
     with pytest.raises(UnknownMember, match="join again"):
-        member("commit", "me", first, [(0, old, 9, 0, "")])
-    assert member("commit", "me", again, [(0, old, 9, 0, "")]) == (Outcome.FENCED,)
-    assert member("release", "me", again, [(0, old, 9, 0, "")]) == (Outcome.FENCED,)
+        commit(first, old, 9)
+    assert commit(again, old, 9) == (Outcome.FENCED,)
+    late = ReleasePartitions("g", "me", again, (Progress(0, old, 9),))
+    assert coordinator.call(late) == (Outcome.FENCED,)
     assert group.status().partitions[0].checkpoint == 3
-    assert member("commit", "me", again, [(0, new, 4, 0, "")]) == (Outcome.APPLIED,)
+    assert commit(again, new, 4) == (Outcome.APPLIED,)
 
 
 def test_the_flush_on_revoke_is_accepted(stage: Stage) -> None:

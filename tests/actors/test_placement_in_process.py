@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.consumer.member_requests import JoinGroup
 from pxrs_ray.actors.coordinator import group_status, metrics
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
+from pxrs_ray.actors.coordinator.group_requests import PauseGroup
 from pxrs_ray.actors.coordinator.metrics import METRICS, OF_BUFFER, Sources, TopologyMetrics
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import BufferInfo, LogEnds
@@ -117,7 +119,7 @@ def test_an_owner_that_its_log_fences_is_told_though_nobody_complains(
     async def scene() -> None:
         found = coordinator(tmp_path)
         await found.group("g", "a", {})
-        await found.member("g", "join", "m", "m-1")
+        await found.answer(JoinGroup("g", "m", "m-1"))
         epoch = (await first_partition(found)).epoch
         cluster.fakes[0].answers["ends"] = {0: end_of(5, epochs={"g": epoch, "other": 99})}
         assert (await first_partition(found)).fenced_by is None
@@ -139,7 +141,7 @@ def test_an_owned_partition_that_is_stalled_is_reported(
         monkeypatch.setattr(group_status, "monotonic_ms", lambda: monotonic_ms() + later_ms)
         found = coordinator(tmp_path)
         await found.group("g", "a", {})
-        await found.member("g", "join", "m", "m-1")
+        await found.answer(JoinGroup("g", "m", "m-1"))
         cluster.fakes[0].answers["ends"] = {0: end_of(5)}
         assert (await first_partition(found)).stall is None
         cluster.fakes[0].answers["ends"] = {0: end_of(50)}
@@ -149,7 +151,7 @@ def test_an_owned_partition_that_is_stalled_is_reported(
         assert first.stall is not None and first.stall.grown == 45
         assert first.stall.seconds >= 60
         # Paused, it does not move rightly.
-        await found.command("g", "pause")
+        await found.answer(PauseGroup("g"))
         assert (await first_partition(found)).stall is None
         await found.shutdown()
 

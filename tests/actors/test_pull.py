@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from pxrs_ray.actors.client import pull_consumer
 from pxrs_ray.errors import Fenced
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually
@@ -92,3 +93,27 @@ def test_another_of_the_same_name_takes_its_place(stage: Stage) -> None:
             got = eventually(lambda: new.poll(1))
             assert got.context.incarnation == 2
             new.commit()
+
+
+def test_a_consumer_in_the_users_own_program_takes_live_options_over(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_consumer, "OPTIONS_LOOK_S", 0.2)
+    topology = stage.deploy(partitions=2)
+    group = topology.group("g", queue="q")
+    with group.consumer() as consumer:
+        eventually(lambda: set(consumer.partitions) == {0, 1})
+        [before] = group.status().consumers
+        wanted = topology.config.changed(groups={"g": {"pull_bytes_max": 2_048}})
+        assert topology.apply(wanted)
+        eventually(lambda: consumer._runtime.spec.config.pull_bytes_max == 2_048)
+        send(topology, 20)
+        taken = 0
+        while taken < 20:
+            batch = consumer.poll(10.0)
+            assert batch is not None
+            taken += len(batch)
+        consumer.commit()
+        [after] = group.status().consumers
+        assert (after.member, after.incarnation) == (before.member, before.incarnation)
+        assert group.lag() == 0

@@ -12,9 +12,11 @@ import pytest
 
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
+from pxrs_ray.actors.consumer.member_requests import MemberRequest
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.member_api import MemberApi
+from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
@@ -113,8 +115,9 @@ class Scene:
         member_api, hooks = self.member_api, MemberCallbacks()
 
         class Direct(GroupMember):
-            async def _call(self, name: str, *arguments: Any, timeout_s: float = 30.0) -> Any:
-                return await asyncio.wait_for(getattr(member_api, name)(*arguments), timeout_s)
+            async def _call(self, request: MemberRequest[Any], wait_s: float | None = None) -> Any:
+                call = RequestHandlers(member_api).answer(request)
+                return await asyncio.wait_for(call, wait_s or request.wait_s)
 
         incarnation, assignment = await member_api.join(member, f"token of {member}")
         runtime = hooks.runtime = Direct(

@@ -258,17 +258,17 @@ def test_a_death_that_was_reported_starts_no_timer_that_kills(world: Callable[[]
         async def timer(replica: Any, incarnation: int) -> None:
             timers.append(replica.member)
 
-        here.crew._replace_if_still_silent = timer  # type: ignore[method-assign]
+        here.supervisor._replace_if_still_silent = timer  # type: ignore[method-assign]
         controller: Any = here.controller
-        controller.dismissed = lambda group, dismiss: here.crew.dismissed(dismiss)
-        await here.crew.add(["c1", "c2"])
+        controller.dismissed = lambda group, dismiss: here.supervisor.dismissed(dismiss)
+        await here.supervisor.add(["c1", "c2"])
         await until(here.working)
         here.actors[0].died.set_result(None)
         await until(lambda: len(here.actors) == 3 and here.working())
         assert timers == []
         # One that is only silent is not spared.
-        dismissed = Dismiss("c2", here.crew.replicas["c2"].incarnation, "lease over", False)
-        here.crew.dismissed(dismissed)
+        dismissed = Dismiss("c2", here.supervisor.replicas["c2"].incarnation, "lease over", False)
+        here.supervisor.dismissed(dismissed)
         await until(lambda: timers == ["c2"])
         await here.down()
 

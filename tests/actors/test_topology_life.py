@@ -30,7 +30,7 @@ pytestmark = pytest.mark.ray
 
 def test_deploy_attach_and_shutdown_leave_no_actor(stage: Stage) -> None:
     from pxrs_ray.actors.client.topology import attach
-    from pxrs_ray.actors.cluster.blocking_client import actors_of, running_topologies
+    from pxrs_ray.actors.cluster.named_actors import actors_of, running_topologies
 
     topology = stage.deploy()
     other = attach(topology.name)
@@ -206,7 +206,7 @@ def test_bad_input_says_what_to_do(stage: Stage) -> None:
 
 def test_a_topology_that_cannot_start_says_why_and_leaves_nothing(stage: Stage) -> None:
     from pxrs_ray.actors.client.topology import deploy
-    from pxrs_ray.actors.cluster.blocking_client import actors_of
+    from pxrs_ray.actors.cluster.named_actors import actors_of
 
     config = stage.config(store="sqlite:////proc/no/such/place.db")
     with pytest.raises(ConfigError, match="there is no folder"):

@@ -15,7 +15,14 @@ import ray
 
 from pxrs_ray.actors.client.topology import Topology, deploy
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
+from pxrs_ray.actors.consumer.member_requests import (
+    CommitProgress,
+    JoinGroup,
+    ReleasePartitions,
+    SendHeartbeat,
+)
 from pxrs_ray.config import PxrsConfig, QueueConfig
+from pxrs_ray.group.events import Progress
 from pxrs_ray.model import Outcome
 from tests.benchmarks.harness import figures
 
@@ -33,28 +40,24 @@ class Committer:
         self._link = CoordinatorClient(topology)
         self._incarnation = 0
 
-    async def _call(self, name: str, *arguments: Any) -> Any:
-        return await self._link.call("member", "g", name, *arguments)
-
     async def join(self) -> None:
-        self._incarnation, _ = await self._call("join", self._member, self._member)
+        self._incarnation, _ = await self._link.call(JoinGroup("g", self._member, self._member))
 
     async def _assignment(self) -> Any:
         """What it may work on now."""
-        seen, wait_ms = (0, 0), 1_000
-        reply = await self._call("heartbeat", self._member, self._incarnation, seen, wait_ms)
-        return reply.assignment
+        heartbeat = SendHeartbeat("g", self._member, self._incarnation, (0, 0), 1_000)
+        return (await self._link.call(heartbeat)).assignment
 
     async def settle(self) -> int:
         """Hand back what is asked back; answer how much is left."""
         assignment = await self._assignment()
-        back = [
-            (grant.partition, grant.epoch, grant.checkpoint, 0, "")
+        back = tuple(
+            Progress(grant.partition, grant.epoch, grant.checkpoint)
             for grant in assignment.grants
             if grant.partition in assignment.revoking
-        ]
+        )
         if back:
-            await self._call("release", self._member, self._incarnation, back)
+            await self._link.call(ReleasePartitions("g", self._member, self._incarnation, back))
         return len(assignment.grants) - len(back)
 
     async def run(self, seconds: float) -> tuple[int, list[float]]:
@@ -65,12 +68,13 @@ class Committer:
         end_s = time.perf_counter() + seconds
         while time.perf_counter() < end_s:
             offset += 1
-            plain = [(p, epoch, offset, 0, "") for p, epoch in epochs.items()]
+            done = tuple(Progress(p, epoch, offset) for p, epoch in epochs.items())
             began_s = time.perf_counter()
-            outcomes = await self._call("commit", self._member, self._incarnation, plain)
+            request = CommitProgress("g", self._member, self._incarnation, done)
+            outcomes = await self._link.call(request)
             took_ms.append((time.perf_counter() - began_s) * 1_000)
             assert set(outcomes) == {Outcome.APPLIED}, outcomes
-            rows += len(plain)
+            rows += len(done)
         return rows, took_ms
 
 

@@ -64,7 +64,7 @@ def options() -> str:
         "*changes* says who takes a change on a running topology, as `pxrs up` tells it before it "
         "makes it. What is *live* replaces no process. An option of the topology that queues or "
         "groups have too changes as theirs does. A consumer that your own program holds "
-        "(`group.consumer()`) takes options of consumers when it begins.",
+        "(`group.consumer()`) looks for changed options every five seconds.",
         "",
         "| changes | what happens |",
         "|---|---|",

@@ -17,10 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pxrs_ray.actors.consumer.member_requests import (
+    CommitProgress,
+    JoinGroup,
+    LeaveGroup,
+    ReleasePartitions,
+)
+from pxrs_ray.actors.coordinator.group_requests import SeekGroup
 from pxrs_ray.actors.names import feeds_of
 from pxrs_ray.config import GroupConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.group.events import Assignment
+from pxrs_ray.group.events import Assignment, Progress
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults import FaultReport
 from tests.faults.control_world import BUFFERS, ControlWorld, Fault, control_world, every_fault
@@ -49,7 +56,7 @@ def check(wanted: object, found: object, what: str) -> None:
 
 async def join(world: ControlWorld, group: str, member: str) -> Assignment:
     """Join as a member, and answer what it is granted."""
-    _, found = await world.call("member", group, "join", member, f"token of {member}")
+    _, found = await world.call(JoinGroup(group, member, f"token of {member}"))
     assert isinstance(found, Assignment)
     return found
 
@@ -58,10 +65,10 @@ async def worked(world: ControlWorld) -> None:
     """A group that has passed everything of its queue, and nobody in it."""
     await world.call("group", "g", "q", {})
     mine = await join(world, "g", "m")
-    rows = [(g.partition, g.epoch, CAME[g.partition], 0, "") for g in mine.grants]
-    await world.call("member", "g", "commit", "m", mine.incarnation, rows)
-    await world.call("member", "g", "leave", "m", mine.incarnation, "done")
-    await world.call("member", "g", "release", "m", mine.incarnation, rows)
+    rows = tuple(Progress(g.partition, g.epoch, CAME[g.partition]) for g in mine.grants)
+    await world.call(CommitProgress("g", "m", mine.incarnation, rows))
+    await world.call(LeaveGroup("g", "m", mine.incarnation, "done"))
+    await world.call(ReleasePartitions("g", "m", mine.incarnation, rows))
 
 
 async def nothing(_: ControlWorld) -> None:
@@ -113,7 +120,7 @@ async def begun_at_end(world: ControlWorld) -> None:
 
 
 async def seek(world: ControlWorld) -> None:
-    await world.again("command", "g", "seek", "offset", 2, None)
+    await world.again(SeekGroup("g", "offset", 2))
 
 
 async def sought(world: ControlWorld) -> None:

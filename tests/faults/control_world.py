@@ -21,6 +21,7 @@ from ray.exceptions import RayActorError
 from pxrs_ray.actors.buffer import buffer_actor as buffer_module
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.cluster import node_watch
+from pxrs_ray.actors.cluster.coordinator_request import Request
 from pxrs_ray.actors.cluster.watchdog import Unwatched
 from pxrs_ray.actors.coordinator import (
     buffer_calls,
@@ -260,11 +261,17 @@ class ControlWorld:
         self.coordinator._may_begin = True
         return self.coordinator
 
-    async def call(self, method: str, *arguments: Any) -> Any:
-        """Call the coordinator as a driver does: made again, of the next one, until it answers."""
+    async def call(self, asked_for: str | Request[Any], *arguments: Any) -> Any:
+        """Call the coordinator as a driver does: made again, of the next one, until it answers.
+
+        It is asked for a request, or with a method of its own.
+        """
         for _ in range(20):
             made, life = self.coordinator, self.life
-            asked = asyncio.ensure_future(getattr(made, method)(*arguments))
+            if isinstance(asked_for, Request):
+                asked = asyncio.ensure_future(made.answer(asked_for))
+            else:
+                asked = asyncio.ensure_future(getattr(made, asked_for)(*arguments))
             while not asked.done() and life.alive:
                 await asyncio.wait([asked], timeout=0.01)
             if asked.done() and life.alive:
@@ -275,12 +282,12 @@ class ControlWorld:
             self.start()
         raise AssertionError("no coordinator answers")
 
-    async def again(self, method: str, *arguments: Any) -> Any:
+    async def again(self, asked_for: str | Request[Any], *arguments: Any) -> Any:
         """As `call`, once more where it fails for a passing reason."""
         try:
-            return await self.call(method, *arguments)
+            return await self.call(asked_for, *arguments)
         except (BufferAway, StoreUnavailable, TimeoutError):
-            return await self.call(method, *arguments)
+            return await self.call(asked_for, *arguments)
 
     @property
     def folder(self) -> Path:

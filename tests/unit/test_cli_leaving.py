@@ -79,9 +79,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     monkeypatch.setattr(
         node_drain, "begin_drain", lambda node, deadline_s: made.drained.append((node, deadline_s))
     )
-    monkeypatch.setattr(
-        "pxrs_ray.actors.cluster.blocking_client.running_topologies", lambda: ["shop"]
-    )
+    monkeypatch.setattr("pxrs_ray.actors.cluster.named_actors.running_topologies", lambda: ["shop"])
     monkeypatch.setattr(topology_module, "Topology", lambda name: Shop())
     yield made
 

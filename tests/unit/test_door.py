@@ -140,6 +140,11 @@ def _check_replay(group: DrivenGroup) -> None:
         Join((Member("n", 1, labels=("\udcff",)),)),
         Join((Member("n", 1, grace_ms=2**63),)),
         Commit("a", 1, (Progress(0, 1, 2**63),)),
+        Commit("a", 1, (Progress(0, 1, "5"),)),  # type: ignore[arg-type]
+        Commit("a", 1, (Progress(0, 1, True),)),
+        Commit("a", 1, (Progress(None, 1, 5),)),  # type: ignore[arg-type]
+        Commit("a", 1, (Progress(0, 1.0, 5),)),  # type: ignore[arg-type]
+        Commit("a", 1, (Progress(0, 1, 5, 0, b""),)),  # type: ignore[arg-type]
         Commit("a", 1, (Progress(0, 1, 1, attempts=2**63),)),
         Commit("a", 1, (Progress(0, 1, 1, detail="x" * 3_228),)),
         Release("a", 1, (Progress(0, 1, 1, detail="é"),)),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.consumer.member_requests import JoinGroup, LeaveGroup
 from pxrs_ray.config import QueueConfig
 from pxrs_ray.errors import UsageError
 from pxrs_ray.group.assignors import assign
@@ -32,8 +33,8 @@ def test_history_keep_is_taken_at_once(tmp_path: Path) -> None:
         await world.call("group", "g", "q", {})
         await world.call("apply", world.config.changed(history_keep=3))
         for number in range(60):
-            incarnation, _ = await world.call("member", "g", "join", f"m{number}", f"t{number}")
-            await world.call("member", "g", "leave", f"m{number}", incarnation, "over")
+            incarnation, _ = await world.call(JoinGroup("g", f"m{number}", f"t{number}"))
+            await world.call(LeaveGroup("g", f"m{number}", incarnation, "over"))
         history = await world.call("history", "g", 0, 10_000)
         assert len(history.changes) < 30, "60 joins and leaves of 3 that are kept"
 
@@ -73,7 +74,7 @@ def test_what_members_have_changes_while_they_are_members(tmp_path: Path) -> Non
         await world.call("apply", world.config.changed(groups={"g": group}))
         await world.call("group", "g", "q", {})
         for name in ("a", "b", "c"):
-            await world.call("member", "g", "join", name, f"t-{name}")
+            await world.call(JoinGroup("g", name, f"t-{name}"))
         core = world.coordinator._groups["g"].host.core
         seen = {}
         for tenant in ("acme", "globex", "initech", "umbrella"):

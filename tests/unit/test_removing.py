@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.consumer.member_requests import JoinGroup, SendHeartbeat
 from pxrs_ray.actors.coordinator import deletion
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import BufferAway, LogAway, NotFound, SlotWaits, UsageError
@@ -36,7 +37,7 @@ def play(
 
 
 async def join(world: ControlWorld, group: str, member: str) -> Assignment:
-    _, found = await world.call("member", group, "join", member, f"token-{member}")
+    _, found = await world.call(JoinGroup(group, member, f"token-{member}"))
     assert isinstance(found, Assignment)
     return found
 
@@ -74,7 +75,7 @@ def test_a_removed_group_leaves_nothing_and_its_epochs_never_come_back(tmp_path:
         assert await known_to_logs(world, "q") == set()
         assert await fences(world, "q", "g") == {}
         with pytest.raises(NotFound, match="no group 'g'"):
-            await world.call("member", "g", "heartbeat", "a", old.incarnation, (0, 0), 0)
+            await world.call(SendHeartbeat("g", "a", old.incarnation, (0, 0), 0))
         await world.call("delete_group", "g", True)  # once more is no harm
 
         await world.call("group", "g", "q", {"start": "end"})

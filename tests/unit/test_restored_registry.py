@@ -13,10 +13,18 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.consumer.member_requests import (
+    CommitProgress,
+    JoinGroup,
+    LeaveGroup,
+    ReleasePartitions,
+    ReportRefused,
+    SendHeartbeat,
+)
 from pxrs_ray.config import QueueConfig
 from pxrs_ray.data.protocol import Fetched
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.group.events import Assignment
+from pxrs_ray.group.events import Assignment, Progress
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
 TWO = {"q": QueueConfig(partitions=2)}
@@ -36,7 +44,7 @@ def play(folder: Path, scene: Callable[[ControlWorld], Coroutine[Any, Any, None]
 
 
 async def join(world: ControlWorld, member: str) -> Assignment:
-    _, assignment = await world.call("member", "g", "join", member, f"token-{member}")
+    _, assignment = await world.call(JoinGroup("g", member, f"token-{member}"))
     assert assignment is not None
     return assignment
 
@@ -57,10 +65,10 @@ async def work(world: ControlWorld, member: str, to: int) -> None:
     """Join, read, commit everything up to `to`, and hand over."""
     mine = await join(world, member)
     assert set(await read(world, mine)) == {0, 1}
-    rows = [(g.partition, g.epoch, to, 0, "") for g in mine.grants]
-    await world.call("member", "g", "commit", member, mine.incarnation, rows)
-    await world.call("member", "g", "leave", member, mine.incarnation, "done")
-    await world.call("member", "g", "release", member, mine.incarnation, rows)
+    rows = tuple(Progress(g.partition, g.epoch, to) for g in mine.grants)
+    await world.call(CommitProgress("g", member, mine.incarnation, rows))
+    await world.call(LeaveGroup("g", member, mine.incarnation, "done"))
+    await world.call(ReleasePartitions("g", member, mine.incarnation, rows))
 
 
 async def lose_the_end(world: ControlWorld) -> None:
@@ -145,13 +153,13 @@ def test_a_reader_that_its_log_refuses_is_granted_its_partition_anew(tmp_path: P
         world.fault.at, world.fault.kind = 0, "failed before"
         world.life.armed = True
         refused = [(g.partition, g.epoch) for g in mine.grants if g.partition == 0]
-        await world.call("member", "g", "refused", "a", mine.incarnation, refused)
+        await world.call(ReportRefused("g", "a", mine.incarnation, refused))
         [problem] = [p.refused for p in (await world.call("group_status", "g")).partitions[:1]]
         assert "refuses its owner" in problem
         await asyncio.sleep(1.5)  # the next round does it
         seen = (mine.generation, mine.sequence)
         who = ("a", mine.incarnation)
-        mine = (await world.call("member", "g", "heartbeat", *who, seen, 1_000)).assignment
+        mine = (await world.call(SendHeartbeat("g", *who, seen, 1_000))).assignment
         assert set(await read(world, mine)) == {0, 1}
         assert not any(p.refused for p in (await world.call("group_status", "g")).partitions)
 
@@ -162,7 +170,7 @@ def test_a_refusal_that_is_over_changes_nothing(tmp_path: Path) -> None:
     async def scene(world: ControlWorld) -> None:
         mine = await join(world, "a")
         before = (await world.call("group_status", "g")).version
-        await world.call("member", "g", "refused", "a", mine.incarnation, [(0, 99), (7, 1)])
+        await world.call(ReportRefused("g", "a", mine.incarnation, [(0, 99), (7, 1)]))
         assert (await world.call("group_status", "g")).version == before
 
     play(tmp_path, scene)

@@ -19,6 +19,7 @@ import pytest
 from pxrs_ray.actors.client import tenants
 from pxrs_ray.actors.client.tenants import TenantProducer
 from pxrs_ray.actors.coordinator import tenant_router
+from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, OpenGroup
 from pxrs_ray.data.frame import PRODUCER_ID_BYTES
 from pxrs_ray.errors import DeadlineExceeded, ProducerFenced
 from pxrs_ray.tenants.profile import TenantProfile
@@ -193,10 +194,15 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
         def group(self, _: str) -> Any:
             return SimpleNamespace(stop=lambda: None)
 
-        def _call(self, method: str, name: str, *_: Any, timeout_s: float) -> Any:
-            if method == "group":
-                return name
-            assert method == "group_status"
+        @property
+        def _coordinator(self) -> Any:
+            return SimpleNamespace(call=self._answer)
+
+        def _answer(self, request: Any, wait_s: float) -> Any:
+            if isinstance(request, OpenGroup):
+                return request.name
+            assert isinstance(request, GetGroupStatus)
+            name = request.group
             log = made.logs["orders" if name == "billing" else "orders.isolated.acme"]
             end = len(log)
             row = SimpleNamespace(partition=0, end_offset=end, checkpoint=end)

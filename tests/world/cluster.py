@@ -23,7 +23,6 @@ from ray.exceptions import (
 
 from tests.world.kernel import PROCESS, Kernel, Process, ProcessGone, SimThread, alive
 from tests.world.plan import (
-    CARRIERS,
     HOP_S,
     LATE_S,
     NODES,
@@ -34,6 +33,7 @@ from tests.world.plan import (
     Call,
     Plan,
     Reference,
+    called,
     pickled,
     task_error,
 )
@@ -263,9 +263,7 @@ class Cluster:
         caller = PROCESS.get()
         if not alive():
             raise ProcessGone
-        kind = f"{actor.kind}.{method}"
-        if method in CARRIERS:
-            kind += f".{given[CARRIERS[method]]}"
+        kind = f"{actor.kind}.{called(method, given)}"
         watching = caller is None or caller.name == "scenario"
         number, fault = (-1, "") if watching else self.plan.of(kind)
         call = Call(kind, number, caller, actor, method, pickled((given, named)), Future(), fault)

@@ -27,13 +27,13 @@ TWICE_S = 0.4
 LATE_FAULTS = ("answered late", "delayed", "doubled late")
 # As Ray names nodes; the coordinator and the drivers are on the first.
 NODES = tuple(f"{number + 1:056x}" for number in range(3))
-# Calls that only carry another one: what they carry is what counts.
-CARRIERS = {"member": 1, "command": 1, "call": 0}
+# A call that only carries another one, and where: what it carries is what counts.
+CARRIERS = {"call": 0}
 
 
 @dataclass
 class Call:
-    """One call under way. `kind` names it for people and plans: 'coordinator.member.commit'."""
+    """One call under way. `kind` names it for people and plans: 'coordinator.ScaleGroup'."""
 
     kind: str
     number: int
@@ -91,6 +91,13 @@ class Reference:
 
         self.answer.add_done_callback(tell)
         return done.__await__()
+
+
+def called(method: str, given: Any) -> str:
+    """What a call is called in plans: by what it carries, where it only carries something."""
+    if method == "answer":
+        return type(given[0]).__name__
+    return f"{method}.{given[CARRIERS[method]]}" if method in CARRIERS else method
 
 
 def pickled(value: Any) -> bytes:

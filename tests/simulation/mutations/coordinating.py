@@ -25,15 +25,17 @@ COORDINATING: tuple[Mutation, ...] = (
         tests=(f"{DOOR}::test_a_cause_is_never_refused_and_shown_harmless",),
     ),
     Mutation(
-        "the arguments of a member's call are checked",
+        "the fields of a request are checked",
         (
             Change(
-                "actors/coordinator/member_api.py", "        check_call(method, arguments)\n", ""
+                "actors/coordinator/request_handlers.py",
+                "        check_call(handler, arguments)\n",
+                "",
             ),
         ),
         tests=(
             "tests/actors/test_calls_at_the_door.py::"
-            "test_any_call_is_answered_by_a_pxrs_error_or_carried_out[member-commit]",
+            "test_any_call_is_answered_by_a_pxrs_error_or_carried_out[SeekGroup]",
         ),
     ),
     Mutation(

@@ -260,7 +260,7 @@ SHELL = (
         "actors/coordinator/tenant_router.py",
         "if move.isolated_is_read:",
         "if move.phase is Phase.ISOLATED:",
-        f"{_CALLS}test_it_goes_on_when[tenant_move-coordinator.command.start-caller killed before]",
+        f"{_CALLS}test_it_goes_on_when[tenant_move-coordinator.StartGroup-caller killed before]",
     ),
 )
 
