@@ -18,6 +18,7 @@ PACKAGE = Path(pxrs_ray.__file__).parent
 ROOT = PACKAGE.parent
 COPIED = ("pxrs_ray", "actors", "spark", "tests", "docs", "examples")
 SIMULATION = "tests/simulation"
+SETTINGS = "tests/settings.py"
 RUNS_MAX = 400
 TIMEOUT_S = 240
 # One seed after the other, in the copy: tells the checkers of each that fails, and ends with the
@@ -125,6 +126,7 @@ def copy_package(folder: Path) -> None:
     shutil.copytree(PACKAGE, folder / "pxrs_ray", ignore=ignored)
     shutil.copytree(ROOT / SIMULATION, folder / SIMULATION, ignore=ignored)
     (folder / "tests" / "__init__.py").touch()
+    shutil.copy2(ROOT / SETTINGS, folder / SETTINGS)
 
 
 def simulate(folder: Path, mutation: Mutation, runs: int) -> Verdict:
