@@ -46,7 +46,10 @@ def last_line(error: BaseException) -> str:
 
 
 def _lines(error: BaseException) -> list[str]:
-    lines = [line.strip() for line in str(error).splitlines()]
+    try:
+        lines = [line.strip() for line in str(error).splitlines()]
+    except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
+        lines = []
     return [line for line in lines if line] or [type(error).__name__]
 
 

@@ -38,7 +38,7 @@ def alive(node: str) -> bool:
 
 def scene() -> dict[str, Any]:
     asking = Asking.remote()  # type: ignore[attr-defined]
-    second = ray.get(asking.node.remote(), timeout=90)
+    second = ray.get(asking.node.remote(), timeout=240)
     told: dict[str, Any] = {}
     with working("scaled", GroupConfig(queue="q", consumers=1), 2, partitions=4) as found:
         topology, group, notebook = found.topology, found.group, found.notebook

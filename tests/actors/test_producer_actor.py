@@ -104,7 +104,8 @@ def test_an_event_loop_can_await_receipts(tmp_path: Path) -> None:
 
 def test_from_a_task_and_an_actor(tmp_path: Path) -> None:
     with running_buffers(tmp_path) as buffers:
-        arguments = (buffers.topology, "q", buffers.count, Partitioner(buffers.partitions))
+        partitioner = Partitioner(buffers.partitions)
+        arguments = (buffers.topology, "q", buffers.count, partitioner, producer_limits())
 
         @ray.remote(num_cpus=0)
         def task() -> int:
