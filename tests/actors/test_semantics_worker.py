@@ -265,8 +265,8 @@ def test_a_key_is_redriven_in_order_while_more_of_it_comes(bench: Any, seed: int
         worker.put(batch_of(keys[base : base + 20], base), 1)
         time.sleep(draw.choice([0, 0.002, 0.01]))
         if base == 200:
-            mended.set()
             eventually(lambda: b"bad" in log.state.keys, WAIT_S)
+            mended.set()
             log.note(Record.RETRY, b"bad")
             worker.redrive()
     table.reaches(worker, 600)
