@@ -31,9 +31,9 @@ A = TypeVar("A")
 FIND_S = 1.0
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.5
-# Whoever lives answers that it does in milliseconds; a frozen coordinator is named within 3 s, by
-# `pxrs doctor` with all that it asks besides.
-ALIVE_WAIT_S = 1.5
+# Whoever lives answers that it does in milliseconds. Who waits little gives half of it to that:
+# `pxrs doctor` names a frozen coordinator within 3 s, with all that it asks besides.
+ALIVE_WAIT_S = 2.0
 
 
 def answer_of(error: RayTaskError) -> BaseException:
@@ -130,7 +130,7 @@ class CoordinatorClient:
         which lives and does not answer.
         """
         end_s = time.monotonic() + wait_s
-        look_s = min(wait_s, ALIVE_WAIT_S)
+        look_s = min(wait_s / 2, ALIVE_WAIT_S)
         while True:
             try:
                 await self._ask(lambda actor: actor.alive.remote(), time.monotonic() + look_s)

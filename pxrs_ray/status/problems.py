@@ -84,10 +84,11 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
 
 def _registry(status: TopologyStatus) -> Iterator[Problem]:
     store, on = status.store, status.topology
+    where = f"registry of {on}"
     if store.problem or store.away_s is not None:
         yield Problem(
             Kind.REGISTRY_AWAY,
-            "registry",
+            where,
             status.registry_away or store.problem,
             f"bring {store.url} back (`pxrs status -t {on}` says when it answers): work goes on, "
             "checkpoints wait, ownership does not change, changes are refused",
@@ -95,21 +96,19 @@ def _registry(status: TopologyStatus) -> Iterator[Problem]:
     elif store.mean_ms > STORE_SLOW_MS:
         yield Problem(
             Kind.REGISTRY_SLOW,
-            "registry",
+            where,
             f"a call takes {store.mean_ms:.0f} ms",
             "look at the load of the store and at its network: commits wait for it",
         )
     if not store.durable:
         yield Problem(
             Kind.REGISTRY_NOT_DURABLE,
-            "registry",
+            where,
             f"{store.url} does not outlive its process: checkpoints are lost with it",
             "name a durable store in the topology file, such as sqlite: or etcd://",
         )
     for warning in store.warnings:
-        yield Problem(
-            Kind.REGISTRY_SETTINGS, "registry", warning, "see docs/guarantees.md, 'Stores'"
-        )
+        yield Problem(Kind.REGISTRY_SETTINGS, where, warning, "see docs/guarantees.md, 'Stores'")
 
 
 def _reported(status: TopologyStatus) -> Iterator[Problem]:
