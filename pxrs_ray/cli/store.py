@@ -102,6 +102,8 @@ def show(
     ]
 
     def for_people() -> View:
+        from pxrs_ray.status.rendering import View
+
         shown = [Table(heads, rows, f"registry {info.url}")]
         for one in found if group else ():
             shown += _tables_of(one)
