@@ -1,6 +1,6 @@
 """A node that the autoscaler added, with a log on it, and then nothing else. Run as a program.
 
-It has a Ray of its own, so it runs in a process of its own; see test_nodes.py.
+It has a Ray of its own, so it runs in a process of its own: see tests/examples.
 """
 
 from __future__ import annotations

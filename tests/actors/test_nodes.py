@@ -41,10 +41,3 @@ def test_a_node_is_drained_by_command_and_nothing_is_on_it_afterwards() -> None:
     assert status == 0 and "has no consumer and no log any more" in out and err == ""
     assert told["left"] == [] and told["consumers_left"] == []
     assert told["processed"] == told["sent"]
-
-
-def test_the_autoscaler_keeps_a_node_with_logs_until_it_is_drained() -> None:
-    told = told_by("autoscaled_node")
-    assert told["there"] and told["kept"] and told["served"]
-    assert told["moved"] and told["gone"]
-    assert told["processed"] == told["sent"] and told["problems"] == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.actors.programs import told_by
 from tests.autoscaling_cluster import AutoscaledCluster
 
 ROOT = Path(__file__).parents[2]
@@ -63,3 +64,13 @@ def test_consumers_follow_the_lag_and_nodes_follow_the_consumers(tmp_path: Path)
     assert result["consumers"][2] == 1
     assert result["nodes"][1] > result["nodes"][0] >= result["nodes"][2]
     assert picture.stat().st_size > 1_000
+
+
+@pytest.mark.ray
+def test_the_autoscaler_keeps_a_node_with_logs_until_it_is_drained() -> None:
+    """Here, and not with the other nodes: the nodes that it adds take Ray's usual ports, and no
+    other Ray may run beside them."""
+    told = told_by("autoscaled_node")
+    assert told["there"] and told["kept"] and told["served"]
+    assert told["moved"] and told["gone"]
+    assert told["processed"] == told["sent"] and told["problems"] == []
