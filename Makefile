@@ -9,6 +9,8 @@ PYTHON_HERE := .venv/bin/python
 ONLY ?=
 RUNS ?= 50000
 SEED ?=
+FAULTS ?=
+SET ?=
 MINUTES ?= 10
 STAGES ?=
 
@@ -33,7 +35,8 @@ bench: setup
 	@$(PYTHON_HERE) -m tests.benchmarks $(ONLY)
 
 simulate: setup
-	@$(PYTHON_HERE) -m tests.simulation --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+	@$(PYTHON_HERE) -m tests.simulation --runs $(RUNS) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FAULTS),--faults $(FAULTS)) $(foreach each,$(SET),--set $(each))
 
 chaos: setup
 	@$(PYTHON_HERE) -m tests.actors.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

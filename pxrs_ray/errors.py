@@ -51,6 +51,10 @@ class CoordinatorDeposed(Fenced):
     """Raised when a coordinator finds that a newer generation has taken its place."""
 
 
+class UnsupportedVersion(PxrsError):
+    """Raised when a process runs other code than its caller: one cannot understand the other."""
+
+
 class IllegalTransition(PxrsError):
     """Raised when an event makes no sense in the present state; the state is unchanged."""
 
@@ -61,6 +65,10 @@ class DeadlineExceeded(PxrsError, TimeoutError):
 
 class BufferAway(PxrsError):
     """Raised when a buffer could not be asked; whether the call happened is unknown."""
+
+
+class ProtocolError(PxrsError):
+    """Raised when the other end of a connection says what is no message; the connection ends."""
 
 
 class SlotWaits(BufferAway):
@@ -107,7 +115,7 @@ class RetentionBlocked(LogError):
 
 
 class ProducerError(PxrsError):
-    """The root of what a producer can be told."""
+    """The root of what a call of a producer can raise."""
 
 
 class PartitionFull(ProducerError):

@@ -41,6 +41,14 @@ class Files:
         """Open for reading; the caller closes what it gets."""
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
+    def close(self, fd: int) -> None:
+        """Give back what was opened."""
+        os.close(fd)
+
+    def length(self, fd: int) -> int:
+        """How many bytes an open file has."""
+        return os.fstat(fd).st_size
+
     def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
         """Write what the system takes in one go; the one call that a full disk refuses."""
         return os.pwritev(fd, pieces, position)
@@ -170,7 +178,7 @@ class Files:
             if sync:
                 self.sync(fd)
         finally:
-            os.close(fd)
+            self.close(fd)
         self.rename(temporary, path)
         if sync:
             self.sync_folder(path.parent)
@@ -214,12 +222,12 @@ class Files:
         try:
             self.sync(fd)
         finally:
-            os.close(fd)
+            self.close(fd)
 
     def read_file(self, path: Path) -> bytes:
         """All of a small file. Raises FileNotFoundError."""
         fd = self.open_to_read(path)
         try:
-            return self.read(fd, os.fstat(fd).st_size, 0)
+            return self.read(fd, self.length(fd), 0)
         finally:
-            os.close(fd)
+            self.close(fd)

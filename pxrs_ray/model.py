@@ -63,13 +63,26 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a partition is: what its row in the registry will contain.
+
+    Everything below `checkpoint` is done; `detail` holds what is done above it, and which messages
+    have failed how often, or are suspected of having killed a process; `attempts` are those of the
+    message at the checkpoint.
+    """
+
+    checkpoint: Offset
+    attempts: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRow:
     """One partition of one group, as the registry keeps it.
 
-    `attempts` counts deliveries of the message at `checkpoint` that failed; `detail` is an
-    opaque, bounded, printable-ASCII string that the owner keeps beside its checkpoint. Both
-    survive a hand-over. `owner` is None, never '', when nobody owns the partition, and then
-    `incarnation` is 0.
+    `checkpoint`, `attempts` and `detail` are its `progress`, and survive a hand-over; here `detail`
+    is an opaque, bounded, printable-ASCII string. `owner` is None, never '', when nobody owns the
+    partition, and then `incarnation` is 0.
     """
 
     partition: PartitionId
@@ -84,6 +97,11 @@ class PartitionRow:
         assert self.owner != "", "no owner is None, never ''"
         assert self.checkpoint >= 0 and self.epoch >= 0 and self.attempts >= 0
         assert (self.owner is None) == (self.incarnation == 0)
+
+    @property
+    def progress(self) -> Progress:
+        """How far its owner has come, or had."""
+        return Progress(self.checkpoint, self.attempts, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +260,11 @@ class Grant:
     attempts: int = 0
     detail: str = ""
     sought: tuple[Offset, Epoch] | None = None
+
+    @property
+    def progress(self) -> Progress:
+        """From where to go on."""
+        return Progress(self.checkpoint, self.attempts, self.detail)
 
 
 @dataclass(frozen=True, slots=True)

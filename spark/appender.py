@@ -72,7 +72,12 @@ class Appender:
         self, index: int, frames: list[OutFrame]
     ) -> BufferReply[list[Appended | Refused]] | PxrsError:
         try:
-            return self._buffers.of(index).append(self._target.queue, frames, self._wait_ms)
+            return self._buffers.of(index).append(
+                self._target.queue,
+                frames,
+                self._wait_ms,
+                size_bytes=sum(len(body) for _, _, body in frames),
+            )
         except PxrsError as error:
             return error
 

@@ -20,8 +20,8 @@ _OPENED = (
     *("java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action"),
     "sun.util.calendar",
 )
-# Java 8 knows no --add-opens, and is told to pass over what it does not know. Performance data are
-# files in /tmp that stay when Java is killed.
+# Java 8 knows no --add-opens, and one option makes it pass over what it does not know. Performance
+# data are files in /tmp that stay when Java is killed.
 OPTIONS = " ".join(
     ["-XX:+IgnoreUnrecognizedVMOptions", "-XX:-UsePerfData"]
     + [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]

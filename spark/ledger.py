@@ -72,7 +72,7 @@ class Ledger:
         self._logs.open(LEDGER_PARTITION, self._target.spec())
 
     def read(self) -> FeedState:
-        """Everything that was told of this feed so far."""
+        """Everything that the ledger knows of this feed so far."""
         state = FeedState()
         for fact in self._facts():
             if "plan" in fact:
@@ -101,7 +101,7 @@ class Ledger:
         self._tell(f"{number}/done", 0, {"number": number, "done": done})
 
     def settle(self) -> None:
-        """Return when everything that was sent is told. Raises FeedConflict."""
+        """Return when the ledger has all that was sent. Raises FeedConflict."""
         try:
             self._appender.drain()
         except SequenceConflict:

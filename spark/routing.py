@@ -84,14 +84,14 @@ def route(
 ) -> RoutedRows:
     """Append the rows of Spark partition `number`, or find that all of them are there already.
 
-    Rows that were not `checked` are as they come, so what they are is told piece by piece.
+    Rows that were not `checked` are as they come, so the ledger hears piece by piece what they are.
     Raises FeedConflict when they are not the rows of the last time, UsageError and
     MessageTooLarge for rows that cannot be messages, and what the buffers refuse them with.
     """
     framer = _framer(feed, number)
     ledger = _ledger(feed) if feed.ledgered else None
     appender = Appender(feed.target, stall_s=feed.stall_s)
-    # A piece is sent one step late: its fingerprint is told while the next one is made.
+    # A piece is sent one step late: the ledger hears its fingerprint while the next one is made.
     held: list[OutFrame] = []
     try:
         for step, chunk in enumerate(chunks(rows)):
@@ -164,7 +164,7 @@ def _mark(
 
 
 def _settle(feed: Feed, ledger: Ledger, number: int) -> None:
-    """Return when the fingerprints that were sent are told. Raises FeedConflict."""
+    """Return when the ledger has every fingerprint that was sent. Raises FeedConflict."""
     try:
         ledger.settle()
     except FeedConflict as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -24,6 +25,14 @@ hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 os.environ["RAY_ADDRESS"] = "local"
+
+
+@pytest.fixture(autouse=True)
+def no_ray_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of Ray's where none runs is an error: Ray would start a cluster for it, and leave it
+    to every test that comes after."""
+    if "ray" in sys.modules:
+        monkeypatch.setattr("ray._private.auto_init_hook.enable_auto_connect", False)
 
 
 def pytest_collection_finish() -> None:

@@ -39,6 +39,8 @@ WIDTH = 100
 # The lanes, and how nice each is: who computes beside a real Ray takes what that leaves.
 COMPUTING, WAITING = "computing", "waiting"
 NICE = {COMPUTING: 5, WAITING: 0}
+# Where this is set, Python keeps nothing of what it has compiled.
+COMPILES_EACH_TIME = "PYTHONDONTWRITEBYTECODE"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def main(wanted: list[str]) -> int:
             return 2
     began = time.monotonic()
     chosen = [stage for stage in STAGES if not wanted or stage.name in wanted]
-    with tempfile.TemporaryDirectory(prefix="pxrs-stages-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pxrs-stages-", ignore_cleanup_errors=True) as folder:
         outcomes = run_all(chosen, Path(folder), began + SECONDS_MAX)
     seconds = time.monotonic() - began
     for line in _told(outcomes):
@@ -240,6 +242,7 @@ class Runs:
             stdout=into,
             stderr=subprocess.STDOUT if into is not None else None,
             start_new_session=True,
+            env=self._environment(),
         )
         try:
             if outcome.nice:
@@ -254,6 +257,15 @@ class Runs:
             process.wait()
             if into is not None:
                 into.close()
+
+    def _environment(self) -> dict[str, str]:
+        """Every process of a run compiles a module once for all that come after it.
+
+        Thousands are started, and many machines say that Python shall leave nothing beside its
+        sources: so it is kept with what else the run leaves, and goes with it.
+        """
+        kept = {name: value for name, value in os.environ.items() if name != COMPILES_EACH_TIME}
+        return {**kept, "PYTHONPYCACHEPREFIX": str(self._folder.resolve() / "compiled")}
 
     def _wait(self, process: subprocess.Popen[bytes]) -> int:
         while not self._ended.is_set():

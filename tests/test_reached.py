@@ -41,9 +41,12 @@ FOREIGN = {
     "connection_made",
     "connection_lost",
     "data_received",
+    "pause_writing",
+    "resume_writing",
     "list_commands",
     "get_command",
     "format_commands",
+    "resolve_command",
     "render",
     "model_config",
 }

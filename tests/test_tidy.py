@@ -352,12 +352,7 @@ BEGINS_HERE = {
         "a call off the loop, awaited with a deadline; its end is looked at",
     ),
     "actors/coordinator/store_thread.py": (1, "the store's calls, each awaited by off_loop"),
-    "actors/coordinator/group_supervision.py": (
-        1,
-        "a group's loops: its life loads what fails anew",
-    ),
     "actors/buffer/log_reader.py": (1, "reads, each awaited by off_loop"),
-    "actors/consumer/fetcher.py": (2, "a fetch and a wake, of which one is awaited"),
     "actors/buffer/log_writer.py": (4, "jobs and syncs on threads of their own, each awaited"),
     "pxrs_ray/supervision/supervisor.py": (4, "the supervisor"),
 }

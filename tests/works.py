@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pxrs_ray.model import Epoch, Offset, PartitionId
-from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.model import Epoch, Offset, PartitionId, Progress
 
 
 class Works:
@@ -11,15 +10,19 @@ class Works:
 
     def __init__(self) -> None:
         self.queued: dict[PartitionId, int] = {}
-        self._done: dict[tuple[PartitionId, Epoch], Standing] = {}
+        self._done: dict[tuple[PartitionId, Epoch], Progress] = {}
 
     def come(
         self, partition: PartitionId, epoch: Epoch, to: Offset, attempts: int = 0, detail: str = ""
     ) -> None:
         """The work on a partition comes so far."""
-        self._done[(partition, epoch)] = Standing(to, attempts, detail)
+        self._done[(partition, epoch)] = Progress(to, attempts, detail)
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+    def forget(self, partition: PartitionId, epoch: Epoch) -> None:
+        """The work on a partition can no longer say how far it came."""
+        del self._done[(partition, epoch)]
+
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """How far it came; None where it never began."""
         return self._done.get((partition, epoch))
 

@@ -107,18 +107,21 @@ class BlockingBufferClient:
         [answer] = self._until_served(
             partition % self._buffers,
             f"appending to partition {partition} of {queue}",
-            lambda to: to.append(queue, [frame], APPEND_WAIT_MS),
+            lambda to: to.append(queue, [frame], APPEND_WAIT_MS, size_bytes=len(frame[2])),
         )
         if isinstance(answer, Refused):
             raise answer.error
         return answer
 
-    def truncate(self, queue: str, partition: PartitionId, offset: Offset) -> None:
-        """Let a log drop what lies below `offset`, as far as it can. Raises what it refuses."""
+    def truncate(
+        self, queue: str, partition: PartitionId, offset: Offset, *, force: bool = False
+    ) -> None:
+        """Let a log drop what lies below `offset`; with `force` also what a group has not passed.
+        Raises what it refuses."""
         found = self._until_served(
             partition % self._buffers,
             f"truncating partition {partition} of {queue}",
-            lambda to: to.truncate(queue, {partition: offset}),
+            lambda to: to.truncate(queue, {partition: offset}, force),
         )
         refusal = found.get(partition)
         if isinstance(refusal, Refused):

@@ -3,28 +3,24 @@
 Rules of this file. A call is made at once and answers a `BufferReply`: an event loop awaits it, a
 thread waits for its result. What either raises is one of our errors, and `failure_of` says what it
 means. Nothing is repeated here, but for a read whose socket broke: who calls has the deadline.
-Little goes through a local socket where the buffer is on this node; Ray carries what is large,
-without a copy, and everything else.
+Messages go by a socket: on this node what is small, for Ray carries what is large without a copy;
+to another node everything, what is large on a connection of its own. Ray carries the rest, and
+takes over whenever there is no socket.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
-import time
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
+from pxrs_ray.actors.buffer.buffer_link import BufferLink, LinkWay
 from pxrs_ray.actors.buffer.call_failure import ours
-from pxrs_ray.actors.buffer.local_socket import (
-    CALL_BYTES_MAX,
-    REPLY_BYTES_MAX,
-    SocketClient,
-    connect,
-    reply_bytes,
-)
+from pxrs_ray.actors.buffer.server_end import REPLY_BYTES_MAX
+from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.data.link_messages import reply_bytes
 from pxrs_ray.data.protocol import (
     Appended,
     BufferGrant,
@@ -37,26 +33,23 @@ from pxrs_ray.data.protocol import (
     QueueSpec,
     Refused,
 )
-from pxrs_ray.errors import BufferAway, DeadlineExceeded, PxrsError
+from pxrs_ray.errors import BufferAway, DeadlineExceeded, ProtocolError, PxrsError
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.supervision.supervisor import within
 
 if TYPE_CHECKING:
-    import socket
-
     from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
     from pxrs_ray.log.identity import Identity
     from pxrs_ray.log.log_copy import Bytes, FileState, Piece
     from pxrs_ray.log.producer_fence import Generation
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 FETCH_BYTES_MAX = 8 << 20
-# Who makes a few small calls only is served well enough by Ray.
-CALLS_BEFORE_A_SOCKET = 3
-ASK_AGAIN_S = 10.0
+# What goes by a local socket; Ray carries what is larger, without a copy.
+CALL_BYTES_MAX = 64 << 10
+# What one read of another node asks for at once: more would hold up who reads beside it.
+FAR_FETCH_BYTES_MAX = 4 << 20
 
 
 class BufferReply(Generic[T]):
@@ -109,40 +102,47 @@ class BufferReply(Generic[T]):
             raise told from error
 
 
+def _hand_on(done: Future[Any], to: Future[Any]) -> None:
+    if to.done():
+        return
+    if (error := done.exception()) is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(done.result())
+
+
 class BufferClient:
     """One caller's calls to the buffer actor `handle`. See the rules at the head of this file.
 
-    With a `loop` it is for that event loop alone; without, any thread may use it. With `sockets` it
-    opens one when that is worth it: close it then. A thread's fetches all go through Ray.
+    Where `hears` is an event loop it is for that alone; otherwise any thread may use it. Where
+    `hears` is given it opens a socket when that is worth it, whose answers are heard there: close
+    it then. A thread's fetches go through Ray where the buffer is on this node.
     """
 
     def __init__(
-        self,
-        handle: Any,
-        loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        sockets: bool = False,
+        self, handle: Any, hears: AnswerPoll | asyncio.AbstractEventLoop | None = None
     ) -> None:
         self.handle = handle
-        self._loop = loop
-        self._sockets = sockets
-        self._socket: SocketClient | None = None
-        self._lock = threading.Lock()
-        self._asking = False
-        self._small_calls = 0
-        self._ask_at_s = 0.0
-        self._much = False
+        self._hears = hears
+        self._closed = False
+        self._here = BufferLink(handle, hears, LinkWay.HERE)
+        self._small = BufferLink(handle, hears, LinkWay.SMALL)
+        self._much = BufferLink(handle, hears, LinkWay.MUCH)
+        self._large_replies = False
 
     # ---- messages
 
     def append(
         self, queue: str, frames: Sequence[OutFrame], wait_ms: int = 0, *, size_bytes: int = 0
     ) -> BufferReply[list[Appended | Refused]]:
-        """See `Buffer.append`. `size_bytes` is what the frames weigh: a little goes by a socket."""
-        if self._sockets and size_bytes <= CALL_BYTES_MAX:
-            line = self._line()
-            if line is not None:
+        """See `Buffer.append`. `size_bytes` is what the frames weigh: a little goes by a socket,
+        and to another node all of it, on a connection of its own."""
+        line = self._line(much=size_bytes > CALL_BYTES_MAX)
+        if line is not None:
+            try:
                 return BufferReply("append", line.call("append", queue, frames, wait_ms))
+            except ProtocolError:
+                pass  # Ray carries it, or says what is wrong with it
         return self._through_ray("append", self.handle.append, queue, frames, wait_ms)
 
     def fetch(
@@ -156,13 +156,42 @@ class BufferClient:
     ) -> BufferReply[list[Fetched | Refused]]:
         """See `Buffer.fetch`."""
         arguments = (queue, group, positions, bytes_max, wait_ms, reader)
-        if self._loop is None or not self._sockets:
-            return self._through_ray("fetch", self.handle.fetch, *arguments)
-        line = None if self._much else self._line()
-        if line is None:
-            coming = self._through_ray("fetch", self.handle.fetch, *arguments)
-            return BufferReply("fetch", self._noting_its_size(coming))
-        return BufferReply("fetch", self._fetched(line.call("fetch", *arguments), arguments))
+        on_loop = not (self._hears is None or isinstance(self._hears, AnswerPoll))
+        here = self._here.line()
+        far = self._much.line() if here is None and self._here.elsewhere else None
+        line = far or (here if on_loop and not self._large_replies else None)
+        try:
+            if line is not None:
+                most = min(bytes_max, FAR_FETCH_BYTES_MAX) if far else bytes_max
+                answer = line.call("fetch", queue, group, positions, most, wait_ms, reader)
+                if on_loop:
+                    return BufferReply("fetch", self._fetched(answer, arguments))
+                return BufferReply("fetch", self._or_through_ray(answer, arguments))
+        except ProtocolError:
+            pass  # Ray carries it, or says what is wrong with it
+        coming = self._through_ray("fetch", self.handle.fetch, *arguments)
+        return BufferReply("fetch", self._noting_its_size(coming)) if on_loop else coming
+
+    def _or_through_ray(self, answer: Future[Any], arguments: tuple[Any, ...]) -> Future[Any]:
+        """A thread's answer: what the line brings, or Ray where the line does not bring it."""
+        found: Future[Any] = Future()
+
+        def heard(done: Future[Any]) -> None:
+            error = done.exception()
+            if (error is None and done.result() is not None) or found.done():
+                _hand_on(done, found)
+                return
+            if error is not None and not isinstance(error, BufferAway):
+                found.set_exception(error)
+                return
+            try:
+                coming = self._through_ray("fetch", self.handle.fetch, *arguments).future()
+                coming.add_done_callback(lambda done: _hand_on(done, found))
+            except PxrsError as raised:
+                found.set_exception(raised)
+
+        answer.add_done_callback(heard)
+        return found
 
     async def _fetched(
         self, answer: asyncio.Future[Any], arguments: tuple[Any, ...]
@@ -181,7 +210,7 @@ class BufferClient:
         self, coming: BufferReply[list[Fetched | Refused]]
     ) -> list[Fetched | Refused]:
         found = await coming
-        self._much = reply_bytes(found) > REPLY_BYTES_MAX
+        self._large_replies = reply_bytes(found) > REPLY_BYTES_MAX
         return found
 
     def begin_producer(
@@ -241,10 +270,10 @@ class BufferClient:
         return self._through_ray("passed", self.handle.passed, queue, group, checkpoints)
 
     def truncate(
-        self, queue: str, offsets: Mapping[PartitionId, Offset]
+        self, queue: str, offsets: Mapping[PartitionId, Offset], force: bool = False
     ) -> BufferReply[dict[PartitionId, LogEnds | Refused]]:
         """See `Buffer.truncate`."""
-        return self._through_ray("truncate", self.handle.truncate, queue, offsets)
+        return self._through_ray("truncate", self.handle.truncate, queue, offsets, force)
 
     def accept_loss(self, queue: str, partition: PartitionId) -> BufferReply[LogEnds]:
         """See `Buffer.accept_loss`."""
@@ -300,56 +329,15 @@ class BufferClient:
                 raise
             raise told from error
 
-    def _line(self) -> SocketClient | None:
-        """The socket to the buffer, once there is one; until then calls go through Ray."""
-        line = self._socket
-        if line is not None and not line.broken:
-            return line
-        with self._lock:
-            self._small_calls += 1
-            if (
-                self._asking
-                or self._small_calls <= CALLS_BEFORE_A_SOCKET
-                or time.monotonic() < self._ask_at_s
-            ):
-                return None
-            self._asking = True
-        try:
-            self.handle.line.remote().future().add_done_callback(self._told)
-        except Exception:  # noqa: BLE001 - the call that comes now meets the same
-            self._no_socket()
-        return None
-
-    def _told(self, done: Future[str]) -> None:
-        """The buffer has said where it listens. Called on a thread of Ray's."""
-        connected = connect(done.result()) if done.exception() is None else None
-        if connected is None:  # of another node, or just gone
-            self._no_socket()
-            return
-        if self._loop is None:
-            self._take(connected)
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._take, connected)
-        except RuntimeError:  # the loop is closed
-            connected.close()
-
-    def _no_socket(self) -> None:
-        self._ask_at_s = time.monotonic() + ASK_AGAIN_S
-        self._asking = False
-
-    def _take(self, connected: socket.socket) -> None:
-        with self._lock:
-            self._asking = False
-            if not self._sockets:  # closed meanwhile
-                connected.close()
-            else:
-                self._socket = SocketClient(connected, self._loop)
+    def _line(self, *, much: bool = False) -> SocketClient | None:
+        """The connection for what is small or for `much`, once there is one."""
+        line = self._here.line()
+        if line is not None:
+            return None if much else line
+        return (self._much if much else self._small).line() if self._here.elsewhere else None
 
     def close(self) -> None:
-        """End the socket; calls that are made after this go through Ray."""
-        with self._lock:
-            self._sockets = False
-            line, self._socket = self._socket, None
-        if line is not None:
-            line.close()
+        """End the connections; calls that are made after this go through Ray."""
+        self._closed = True
+        for link in (self._here, self._small, self._much):
+            link.close()

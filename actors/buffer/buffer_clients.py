@@ -7,38 +7,50 @@ gone. A name that nobody has is a buffer that is away: it is being started, or m
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
-import ray
-
 from pxrs_ray.actors import names
+from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
+from pxrs_ray.actors.buffer.shared_answers import answers_here
 from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.actors.cluster.ray_errors import is_away
 from pxrs_ray.errors import BufferAway
 
 
 class BufferClients:
-    """See the rules at the head of this file. Any thread may use it; with `sockets`, close it."""
+    """See the rules at the head of this file. Any thread may use it.
+
+    Calls take sockets whose answers are heard by `hears`, or else by the thread that this process
+    has for it. They end with it, or when it is closed.
+    """
 
     def __init__(
-        self, topology: str, handles: Mapping[int, Any] | None = None, *, sockets: bool = False
+        self,
+        topology: str,
+        handles: Mapping[int, Any] | None = None,
+        hears: AnswerPoll | None = None,
     ) -> None:
         self._topology = topology
-        self._sockets = sockets
+        self._hears = hears or answers_here()
+        self._closed = False
         self._lock = threading.Lock()
         self._clients = {
-            index: BufferClient(handle, sockets=sockets)
-            for index, handle in (handles or {}).items()
+            index: BufferClient(handle, self._hears) for index, handle in (handles or {}).items()
         }
+        # A poll holds its lines: who is forgotten without an end would leave them open.
+        weakref.finalize(self, _close, self._clients).atexit = False
 
     def of(self, index: int) -> BufferClient:
         """The client of a buffer. Raises BufferAway."""
         client = self._clients.get(index)
         if client is not None:
             return client
-        made = BufferClient(find_buffer(self._topology, index), sockets=self._sockets)
+        handle = find_buffer(self._topology, index)
+        made = BufferClient(handle, None if self._closed else self._hears)
         with self._lock:
             return self._clients.setdefault(index, made)
 
@@ -53,30 +65,30 @@ class BufferClients:
     def close(self) -> None:
         """End the sockets; a call that is made after this goes through Ray."""
         with self._lock:
-            self._sockets = False
-            clients = list(self._clients.values())
-        for client in clients:
-            client.close()
+            self._closed = True
+            clients = dict(self._clients)
+        _close(clients)
+
+
+def _close(clients: Mapping[int, BufferClient]) -> None:
+    for client in clients.values():
+        client.close()
 
 
 def find_buffer(topology: str, index: int) -> Any:
     """The actor of a running buffer. Raises BufferAway, which says how to start one."""
-    try:
-        return ray.get_actor(names.buffer(topology, index), namespace=names.NAMESPACE)
-    except ValueError:
-        raise _nobody(topology, index) from None
+    return _there(find_actor(names.buffer(topology, index)), topology, index)
 
 
 async def find_buffer_on_loop(topology: str, index: int, wait_s: float) -> Any:
     """The same from an event loop. Raises DeadlineExceeded when nobody can say in time."""
-    try:
-        return await gcs.find(names.buffer(topology, index), wait_s)
-    except ValueError:
-        raise _nobody(topology, index) from None
+    return _there(await gcs.find(names.buffer(topology, index), wait_s), topology, index)
 
 
-def _nobody(topology: str, index: int) -> BufferAway:
-    return BufferAway(
-        f"no buffer {names.buffer(topology, index)!r} runs in this Ray cluster: deploy topology "
-        f"{topology!r} first"
-    )
+def _there(found: Any | None, topology: str, index: int) -> Any:
+    if found is None:
+        raise BufferAway(
+            f"no buffer {names.buffer(topology, index)!r} runs in this Ray cluster: deploy "
+            f"topology {topology!r} first"
+        )
+    return found

@@ -37,4 +37,7 @@ def stats_of(
         cpu_seconds=times.user + times.system,
         rss_bytes=resident_bytes(),
         disk_free_bytes=disk_free_bytes,
+        links=counts["links"],
+        link_calls=counts["link_calls"],
+        strangers_refused=counts["strangers_refused"],
     )

@@ -63,7 +63,7 @@ _ANSWERS = (
 
 
 def ours(error: BaseException) -> PxrsError:
-    """A failure as the caller is told it: one of our errors, in one line."""
+    """A failure as its caller gets it: one of our errors, in one line."""
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, PxrsError):
         return cause

@@ -49,7 +49,7 @@ class LogOwnership(ServingState):
     async def drop_group(self, queue: str, group: str) -> None:
         """Forget a group: retention no longer waits for it, and its fences are gone.
 
-        Raises LogAway and its like while a log that may know it cannot be told.
+        Raises LogAway and its like while a log that may know it cannot be asked.
         """
         await self._writer.do(
             lambda: self._manager.drop_group(queue, group), self._manager.all_logs()

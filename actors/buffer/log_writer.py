@@ -4,7 +4,8 @@ Rules of this file. Jobs run in the order in which they were given, on one threa
 go: jobs that waited while the disk was busy are written and synced together (group commit). A job
 is answered when its durability is reached, and is always answered: whatever fails, no caller waits
 for ever, and unsynced logs stay known. Small appends that need no sync run on the event loop
-itself, because a hop to a thread costs more than they do.
+itself, because a hop to a thread costs more than they do; and where no job is before them they
+run at once, because to queue for nothing costs more than they do too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 SYNC_THREADS = 8
 INLINE_BYTES_MAX = 64 << 10
+# What runs at once holds up everybody on the event loop: only little does.
+AT_ONCE_BYTES_MAX = 16 << 10
 UNKNOWN_BYTES = 1 << 62
 
 
@@ -45,14 +48,14 @@ class LogWriter:
     """See the rules at the head of this file. For one event loop."""
 
     def __init__(self, changed: Callable[[PartitionLog], None]) -> None:
-        """`changed` is told on the event loop which logs may have something new to read."""
+        """`changed` gets, on the event loop, each log that may have something new to read."""
         self.syncs = 0
         self.sync_ms_max = 0.0
         self._changed = changed
         self._jobs: list[_Job] = []
         self._dirty: set[PartitionLog] = set()
         self._given = asyncio.Event()
-        self._closed = False
+        self._busy = self._closed = False
         self._draining: asyncio.Task[None] | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._supervisor = Supervisor("writer")
@@ -89,6 +92,36 @@ class LogWriter:
         await job.done
         return job.answer, job.unsynced
 
+    def at_once(
+        self, run: Callable[[], Any], logs: Collection[PartitionLog], size_bytes: int
+    ) -> bool:
+        """Run a job of a few bytes now; False: it has to wait for its turn or for a sync, and was
+        not run. What it raises is the caller's.
+        """
+        if self._busy or self._jobs or self._closed or size_bytes > AT_ONCE_BYTES_MAX:
+            return False
+        if any(log.limits.durability is Durability.ALWAYS for log in logs):
+            return False
+        before = [(log, log.changes) for log in logs]
+        try:
+            run()
+        finally:
+            self._sync_soon(logs)
+            self._tell(before)
+        return True
+
+    def _tell(self, before: Collection[tuple[PartitionLog, int]]) -> None:
+        """Tell of what has changed since these were its changes."""
+        for log, changes in before:
+            if log.changes != changes:
+                self._changed(log)
+
+    def _sync_soon(self, logs: Collection[PartitionLog]) -> None:
+        """Have synced, at its interval, what is not."""
+        self._dirty.update(log for log in logs if log.dirty)
+        if self._dirty and (self._syncing is None or self._syncing.done()):
+            self._syncing = self._supervisor.keep("syncing", self._sync_later)
+
     async def _drain(self) -> None:
         while True:
             await self._do_what_is_given()
@@ -100,21 +133,19 @@ class LogWriter:
             jobs, self._jobs = self._jobs, []
             logs = {log for job in jobs for log in job.logs}
             before = [(log, log.changes) for log in logs]
+            self._busy = True
             try:
                 await self._run_all(jobs, logs)
-                for log, changes in before:
-                    if log.changes != changes:
-                        self._changed(log)
+                self._tell(before)
             except BaseException as error:
                 for job in jobs:
                     job.error = job.error or LogAway(f"not known to be durable: {told(error)}")
                 raise
             finally:
+                self._busy = False
                 for job in jobs:
                     _answer(job)
-                self._dirty.update(log for log in logs if log.dirty)
-                if self._dirty and (self._syncing is None or self._syncing.done()):
-                    self._syncing = self._supervisor.keep("syncing", self._sync_later)
+                self._sync_soon(logs)
 
     async def _run_all(self, jobs: list[_Job], logs: Collection[PartitionLog]) -> None:
         at_once = {log for log in logs if log.limits.durability is Durability.ALWAYS}
@@ -193,6 +224,6 @@ def _sync_one(log: PartitionLog) -> LogError | None:
         log.sync()
     except LogError as error:
         return error
-    except BaseException as error:  # noqa: BLE001 - nobody is told that it is durable
+    except BaseException as error:  # noqa: BLE001 - no answer says that it is durable
         return LogAway(f"{log.folder}: not known to be synced: {told(error)}")
     return None

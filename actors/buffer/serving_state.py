@@ -149,7 +149,7 @@ class ServingState:
             ray.get_runtime_context().get_node_id() if in_ray else "",
             self._parts.manager.queues if self._parts else (),
             disk_id=self._here,
-            host=_address() if in_ray else "",
+            host=node_address(),
             generation=self._gate.tenure.generation,
             term=self._gate.tenure.term,
             monotonic_ms=lease_clock_ms(),
@@ -159,6 +159,8 @@ class ServingState:
         )
 
 
-def _address() -> str:
-    """This node's; known here, nobody is asked."""
+def node_address() -> str:
+    """This node's; known here, nobody is asked. '' without Ray."""
+    if not ray.is_initialized():
+        return ""
     return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]

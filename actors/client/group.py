@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
@@ -12,6 +12,7 @@ from pxrs_ray.actors.coordinator.group_requests import (
     AddConsumer,
     PauseGroup,
     PlanScale,
+    PlanSeek,
     RebalanceGroup,
     ReleaseScale,
     RemoveConsumer,
@@ -23,15 +24,21 @@ from pxrs_ray.actors.coordinator.group_requests import (
     StopGroup,
 )
 from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, GetHandler, GetHistory
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import UsageError
 from pxrs_ray.group.events import Plan
+from pxrs_ray.group.seek_plan import SeekPlan
 from pxrs_ray.model import MemberId, Offset, PartitionId
 from pxrs_ray.status.answers import GroupStatus, History
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.client.group_dead_letters import GroupDeadLetters
     from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
     from pxrs_ray.actors.client.pull_consumer import PullConsumer
     from pxrs_ray.topology.removal import Removal
+
+# An offset, 'start', 'end', a moment, or how long ago.
+SeekTo = int | str | datetime | timedelta
 
 
 class Group:
@@ -134,25 +141,28 @@ class Group:
 
     def seek(
         self,
-        to: int | str | datetime,
+        to: SeekTo | None = None,
         partitions: Sequence[PartitionId] | PartitionId | None = None,
+        *,
+        shift: int | None = None,
     ) -> dict[PartitionId, Offset]:
         """Move the checkpoints of running partitions, and answer where they are then.
 
-        `to` is an offset, 'start', 'end', or a time (the first message not older than it).
+        `to` is an offset, 'start', 'end', a time (the first message not older than it), or a
+        timedelta: so long ago. `shift` moves by so many messages instead, back where it is
+        negative, and stops at the log's ends.
         """
-        if isinstance(to, datetime):
-            if to.tzinfo is None:
-                raise UsageError(f"seek to a datetime with a time zone: {to!r} has none")
-            kind, value = "time", round(to.timestamp() * 1_000)
-        elif isinstance(to, int) and not isinstance(to, bool):
-            kind, value = "offset", to
-        elif to in ("start", "end"):
-            kind, value = to, 0
-        else:
-            raise UsageError(f"seek to an offset, 'start', 'end' or a datetime, not {to!r}")
-        wanted = [partitions] if isinstance(partitions, int) else partitions
-        return self._coordinator.call(SeekGroup(self.name, kind, value, wanted))
+        return self._coordinator.call(SeekGroup(self.name, *_sought(to, shift), _list(partitions)))
+
+    def plan_seek(
+        self,
+        to: SeekTo | None = None,
+        partitions: Sequence[PartitionId] | PartitionId | None = None,
+        *,
+        shift: int | None = None,
+    ) -> SeekPlan:
+        """How many messages such a seek would repeat and skip now. Changes nothing."""
+        return self._coordinator.call(PlanSeek(self.name, *_sought(to, shift), _list(partitions)))
 
     @property
     def quarantine(self) -> GroupQuarantine:
@@ -160,6 +170,13 @@ class Group:
         from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
 
         return GroupQuarantine(self.topology, self.name)
+
+    @property
+    def dead_letters(self) -> GroupDeadLetters:
+        """What the group has given up under failure_policy = "dead_letter"."""
+        from pxrs_ray.actors.client.group_dead_letters import GroupDeadLetters
+
+        return GroupDeadLetters(self.topology, self.name)
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -178,3 +195,28 @@ class Group:
     def history(self, after_version: int = 0, limit: int = 1_000) -> History:
         """Ownership and membership changes, oldest first."""
         return self._coordinator.call(GetHistory(self.name, after_version, limit))
+
+
+def _list(
+    partitions: Sequence[PartitionId] | PartitionId | None,
+) -> Sequence[PartitionId] | None:
+    return [partitions] if isinstance(partitions, int) else partitions
+
+
+def _sought(to: SeekTo | None, shift: int | None) -> tuple[str, int]:
+    """The kind of a seek, and its value. Raises UsageError."""
+    if (to is None) == (shift is None):
+        raise UsageError("seek either to a place, or by a shift")
+    if shift is not None:
+        return "shift", shift
+    if isinstance(to, timedelta):
+        return "time", wall_ms() - round(to.total_seconds() * 1_000)
+    if isinstance(to, datetime):
+        if to.tzinfo is None:
+            raise UsageError(f"seek to a datetime with a time zone: {to!r} has none")
+        return "time", round(to.timestamp() * 1_000)
+    if isinstance(to, int) and not isinstance(to, bool):
+        return "offset", to
+    if to == "start" or to == "end":
+        return to, 0
+    raise UsageError(f"seek to an offset, 'start', 'end', a datetime or a timedelta, not {to!r}")

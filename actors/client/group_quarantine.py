@@ -104,7 +104,7 @@ class GroupQuarantine:
         """What waits of one key, in order, each with its message. Raises NotFound."""
         return [
             (entry, restored(log.records(entry.position, 1)[0], log.partition))
-            for log, aside in self._of(_key(key))
+            for log, aside in self._of(key_of(key))
             for entry in aside.entries.values()
         ]
 
@@ -113,7 +113,7 @@ class GroupQuarantine:
 
         None is the messages that have no key. Raises NotFound.
         """
-        return self._retry([(log, _key(key)) for log, _ in self._of(_key(key))], wait_s)
+        return self._retry([(log, key_of(key)) for log, _ in self._of(key_of(key))], wait_s)
 
     def retry_all(self, wait_s: float = WAIT_S) -> KeysAside:
         """Re-drive every key, each in order; answers what is still put aside afterwards."""
@@ -138,12 +138,12 @@ class GroupQuarantine:
         They stay in the log of the quarantine until its retention. Raises NotFound.
         """
         skipped = 0
-        for log, aside in self._of(_key(key)):
+        for log, aside in self._of(key_of(key)):
             for entry in list(aside.entries.values())[:count]:
-                log.note(Record.SKIP, _key(key), position=entry.position)
+                log.note(Record.SKIP, key_of(key), position=entry.position)
                 skipped += 1
-            if not log.state.keys[_key(key)].entries:
-                self._await(log, _key(key), time.monotonic() + wait_s)
+            if not log.state.keys[key_of(key)].entries:
+                self._await(log, key_of(key), time.monotonic() + wait_s)
         return skipped
 
     def _of(self, key: bytes | None) -> Sequence[tuple[QuarantineLog, QuarantinedKey]]:
@@ -179,7 +179,8 @@ class GroupQuarantine:
                         found.redrive.remote(partition)
 
 
-def _key(key: bytes | str | None) -> bytes | None:
+def key_of(key: bytes | str | None) -> bytes | None:
+    """A key as the log has it; None is no key."""
     return key.encode() if isinstance(key, str) else key
 
 

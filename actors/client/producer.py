@@ -2,21 +2,24 @@
 
 Rules of this file. The pure `Accumulator` and `Sender` decide what is sent, in which order, and
 when it is repeated; one lock guards both. One thread of the producer's own waits for time and for
-answers; every thread that has work makes the calls. Ray carries calls in any order and may repeat
-them: the frames' numbers put that right. Nothing waits without a deadline.
+answers; every thread that has work makes the calls, and one that sends takes the answers that are
+there by itself: where it is busy between its sends, another thread would wait for its turn longer
+than the buffer takes to answer. Ray carries calls in any order and may repeat them: the frames'
+numbers put that right. Nothing waits without a deadline.
 """
 
 from __future__ import annotations
 
 import logging
-import queue as queues
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NoReturn
 
+from pxrs_ray.actors.buffer.answer_poll import AnswerPoll, AnswerSource
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.call_failure import ours
@@ -36,7 +39,6 @@ logger = logging.getLogger(__name__)
 
 LOOK_FOR_S = 30.0
 FAULT_PAUSE_S = 0.1
-_WAKE = None
 _CLOCK = SystemClock()
 _NO_TIME = Instant(0, 0)
 
@@ -65,12 +67,13 @@ class Producer(Closing):
         self._partitions = partitioner.partitions
         self._sender = Sender(buffers, self._limits.sender)
         self._accumulator = Accumulator(partitioner, self._sender, self._limits, producer_id)
-        self._buffers = BufferClients(topology, handles, sockets=True)
+        self._answers = AnswerPoll()
+        self._buffers = BufferClients(topology, handles, self._answers)
         self._logs = BlockingBufferClient(topology, buffers, LOOK_FOR_S, self._buffers)
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
-        self._events: queues.SimpleQueue[tuple[Call, Future[Any]] | None] = queues.SimpleQueue()
-        self._closed = False
+        self._landed: deque[tuple[Call, Future[Any]]] = deque()
+        self._taking = self._timed = self._closed = False
         self._thread = Supervisor(f"producer of {queue}").thread(
             "pxrs-producer", self._run, again=lambda: not self._closed
         )
@@ -97,22 +100,27 @@ class Producer(Closing):
         PartitionFull or DeadlineExceeded, naming the fullest partition. Raises MessageTooLarge
         and UsageError at once, and ProducerFenced once a newer producer of this id took over.
         """
+        accumulator = self._accumulator
         with self._lock:
+            if headers is None and timestamp is None and id is None and scope is None:
+                added = accumulator.add_plain(key, payload)
+                if added is not None:
+                    return added
             if self._closed or self._sender.fenced:
                 self._refuse()
-            accumulator = self._accumulator
             if accumulator.pending_bytes >= self._limits.pending_bytes_max:
                 self._wait_for_room(timeout_s)
             first = not accumulator.opened
             receipt = accumulator.add(
                 key, payload, _CLOCK.now() if first else _NO_TIME, headers, timestamp, id, scope
             )
-            at_once = accumulator.full() or (first and self._idle())
-            calls = self._close_open() if at_once else []
-        if at_once:
+            calls: Sequence[Call] = ()
+            if accumulator.full():
+                calls = self._close_open()
+            else:
+                calls = self._look()
+        if calls:
             self._make(calls)
-        elif first:
-            self._events.put(_WAKE)
         return receipt
 
     def send_batch(
@@ -156,7 +164,7 @@ class Producer(Closing):
                     self._refuse()
                 self._wait_for_room(timeout_s)
                 shipments.append(self._accumulator.add_batch(piece, monotonic_ms(), part))
-                calls = list(self._sender.calls(monotonic_ms()))
+                calls = list(self._accumulator.calls(monotonic_ms()))
             self._make(calls)
         return BatchReceipt(shipments)
 
@@ -173,7 +181,7 @@ class Producer(Closing):
                 self._refuse()
             self._wait_for_room(None)
             shipment = self._accumulator.add_everywhere(batch, range(self._partitions), now_ms)
-            calls = list(self._sender.calls(now_ms))
+            calls = list(self._accumulator.calls(now_ms))
         self._make(calls)
         return BatchReceipt([shipment])
 
@@ -209,11 +217,11 @@ class Producer(Closing):
             calls = self._close_open()
         self._make(calls)
         with self._progress:
-            while self._sender.pending_frames:
+            while self._accumulator.pending_batches:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise DeadlineExceeded(
-                        f"{self._sender.pending_frames} batches are not acknowledged after "
+                        f"{self._accumulator.pending_batches} batches are not acknowledged after "
                         f"{timeout_s} s: {self._sender.trouble()}"
                     )
                 self._progress.wait(left)
@@ -260,67 +268,98 @@ class Producer(Closing):
 
     # ---- the calls
 
-    def _idle(self) -> bool:
-        """Whether a message that shall not linger can go now: others gather behind it."""
-        return self._limits.linger_ms == 0 and not self._sender.busy()
+    def _look(self) -> Sequence[Call]:
+        """With the lock held, by who sends: take what is answered, and send what is due."""
+        calls: Sequence[Call] = ()
+        now_ms = monotonic_ms()
+        if self._sender.awaits() and self._take_answers():
+            calls = list(self._accumulator.calls(now_ms))
+        due_ms = self._accumulator.due_ms
+        if due_ms is not None and due_ms <= now_ms:
+            return [*calls, *self._close_open()]
+        self._accumulator.looked()
+        if due_ms is not None and not self._timed:  # otherwise the thread waits for an answer
+            self._timed = True
+            self._answers.wake()
+        return calls
 
     def _close_open(self) -> list[Call]:
-        now_ms = monotonic_ms()
+        began_ns = time.monotonic_ns()
+        now_ms = began_ns // 1_000_000
         self._accumulator.close_open(now_ms)
-        return list(self._sender.calls(now_ms))
+        calls = list(self._accumulator.calls(now_ms))
+        self._timed = False
+        took_us = (time.monotonic_ns() - began_ns) // 1_000
+        self._accumulator.rest(now_ms, took_us)
+        return calls
 
     def _make(self, calls: Sequence[Call]) -> None:
         for call in calls:
             answer: Future[Any]
             try:
                 answer = self._append(call)
-            except Exception as error:  # noqa: BLE001 - it is told to the call's frames
+            except Exception as error:  # noqa: BLE001 - the receipts of the call's frames get it
                 answer = Future()
                 answer.set_exception(error)
-            answer.add_done_callback(partial(self._landed, call))
+            answer.add_done_callback(partial(self._land, call))
 
     def _append(self, call: Call) -> Future[Any]:
         client = self._buffers.of(call.buffer)
         wait_ms, size_bytes = call.wait_ms(monotonic_ms()), call.size_bytes
         return client.append(self._queue, call.arguments(), wait_ms, size_bytes=size_bytes).future()
 
-    def _landed(self, call: Call, done: Future[Any]) -> None:
-        self._events.put((call, done))
+    def _land(self, call: Call, done: Future[Any]) -> None:
+        self._landed.append((call, done))
+        if not self._taking:  # Ray's answer, or a line that broke: who takes answers looks anyway
+            self._answers.wake()
 
     def _run(self) -> None:
         """The producer's own thread: answers, linger, new attempts, deadlines."""
-        while not (self._closed and self._sender.pending_frames == 0):
+        while not (self._closed and self._accumulator.pending_batches == 0):
             try:
-                self._step(self._next_event())
+                self._step(self._answers.wait(self._patience_s()))
             except Exception:
                 # The frames' deadlines still hold; a fault here must not silence them.
                 logger.exception("a fault in the producer of %s", self._queue)
                 time.sleep(FAULT_PAUSE_S)
 
-    def _step(self, event: tuple[Call, Future[Any]] | None) -> None:
-        now_ms = monotonic_ms()
+    def _step(self, ready: Collection[AnswerSource]) -> None:
         with self._progress:
-            while event is not None:
-                self._take_in(*event, now_ms)
-                event = None if self._events.empty() else self._events.get()
+            self._take_answers(ready)
+            now_ms = monotonic_ms()
             due_ms = self._accumulator.due_ms
-            if due_ms is not None and due_ms <= now_ms:
-                self._accumulator.close_open(now_ms)
+            calls = self._close_open() if due_ms is not None and due_ms <= now_ms else []
             self._sender.expire(now_ms)
-            calls = list(self._sender.calls(now_ms))
+            calls += self._accumulator.calls(now_ms)
             self._progress.notify_all()
         self._make(calls)
 
-    def _next_event(self) -> tuple[Call, Future[Any]] | None:
+    def _patience_s(self) -> float:
+        """How long nothing is to do without an answer or word of another thread."""
         with self._lock:
             moments = (self._accumulator.due_ms, self._sender.next_look_ms())
+            self._timed = moments[0] is not None
         # What is sent from now on, by other threads, has its deadline no sooner than this.
         soonest = monotonic_ms() + self._limits.sender.append_timeout_ms
         nearest = min((moment for moment in moments if moment is not None), default=soonest)
+        return max(0, nearest - monotonic_ms()) / 1_000
+
+    def _take_answers(self, ready: Collection[AnswerSource] = ()) -> bool:
+        """With the lock held: tell the `Sender` what was answered, if anything was."""
+        self._taking = True
         try:
-            return self._events.get(timeout=max(0, nearest - monotonic_ms()) / 1_000)
-        except queues.Empty:
-            return None
+            self._answers.take(ready)
+        finally:
+            self._taking = False
+        if not self._landed:
+            return False
+        now_ms = monotonic_ms()
+        while self._landed:
+            self._take_in(*self._landed.popleft(), now_ms)
+        if self._sender.fenced:
+            self._accumulator.look_now()
+        self._progress.notify_all()
+        return True
 
     def _take_in(self, call: Call, done: Future[Any], now_ms: int) -> None:
         error = done.exception()
@@ -342,6 +381,8 @@ class Producer(Closing):
             with self._progress:
                 self._closed = True
                 self._progress.notify_all()
-            self._events.put(_WAKE)
+            self._answers.wake()
             self._thread.join(timeout_s)
             self._buffers.close()
+            if not self._thread.is_alive():
+                self._answers.close()

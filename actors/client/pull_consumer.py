@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -125,7 +125,7 @@ class PullConsumer(Closing):
     def _delivered(self, batch: Batch, position: PullPosition, was_full: bool) -> DeliveredBatch:
         runtime, epoch = self._runtime, position.grant.epoch
         if was_full:
-            self._loop.call_soon_threadsafe(runtime.reading.wake)
+            self._loop.call_soon_threadsafe(runtime.read_on)
         held = partial(runtime.holds, runtime.session, batch.partition, epoch)
         shared = DeliveryContext(
             self._spec.queue,
@@ -140,13 +140,14 @@ class PullConsumer(Closing):
         )
         return DeliveredBatch(batch, shared)
 
-    def commit(self) -> None:
+    def commit(self, offsets: Mapping[PartitionId, Offset] | None = None) -> None:
         """Commit everything that was taken; returns when it is durable.
 
-        What belonged to a partition that was lost meanwhile is not committed: it is, or will be,
-        delivered to the new owner.
+        With `offsets`, only what is before them: a partition's next message is the one at its
+        offset. What belonged to a partition that was lost meanwhile is not committed: it is, or
+        will be, delivered to the new owner.
         """
-        self._pulled.note_done()
+        self._pulled.note_done(offsets)
         self._run(self._commit())
         self._pulled.tell_news()
         self._check()

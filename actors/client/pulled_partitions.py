@@ -11,13 +11,12 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import Epoch, Grant, Incarnation, Offset, PartitionId
-from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.model import Epoch, Grant, Incarnation, Offset, PartitionId, Progress
 
 LEASE_LOOK_S = 0.01
 
@@ -90,11 +89,20 @@ class PulledPartitions:
             return batch, size_bytes, position
         return None
 
-    def note_done(self) -> None:
-        """All that was taken is done."""
+    def note_done(self, offsets: Mapping[PartitionId, Offset] | None = None) -> None:
+        """All that was taken is done; with `offsets`, of those partitions what is before them.
+
+        What was taken of a partition that is no longer ours counts for nothing.
+        """
         with self._wake:
-            for position in self._positions.values():
-                position.done = position.taken
+            if offsets is None:
+                for position in self._positions.values():
+                    position.done = position.taken
+                return
+            for partition, offset in offsets.items():
+                found = self._positions.get(partition)
+                if found is not None:
+                    found.done = min(max(found.done, offset), found.taken)
 
     def taken(self) -> dict[PartitionId, Offset]:
         """The next offset that the caller will be given of each partition."""
@@ -184,15 +192,15 @@ class PulledPartitions:
             told = self._on_revoked
             self._news.put(lambda: told(partition))
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """How far the caller has committed."""
         position = self._positions.get(partition)
         if position is None or position.grant.epoch != epoch:
             return None
         grant = position.grant
         if position.done == grant.checkpoint:
-            return Standing(position.done, grant.attempts, grant.detail)
-        return Standing(position.done)
+            return Progress(position.done, grant.attempts, grant.detail)
+        return Progress(position.done)
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """What the caller has not taken yet."""

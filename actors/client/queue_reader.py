@@ -75,6 +75,17 @@ class QueueReader:
             p: max(ends[p].start_offset, ends[p].end_offset - count) for p in self.positions
         }
 
+    def from_start(self) -> None:
+        """Step back to the oldest message that each log has."""
+        ends = self.ends()
+        self.positions = {p: ends[p].start_offset for p in self.positions}
+
+    def from_time(self, timestamp_ms: int) -> None:
+        """Step to the first message of each partition that is not older than that."""
+        logs = BlockingBufferClient(self.topology.name, self._buffers, clients=self._clients)
+        found = logs.offsets_at(self._full_name, timestamp_ms)
+        self.positions = {p: found.get(p, at) for p, at in self.positions.items()}
+
     def messages(self, *, follow: bool) -> Iterator[Message]:
         """What is there now, and with `follow` what comes, for ever; in order per partition."""
         goal = None if follow else {p: end.end_offset for p, end in self.ends().items()}

@@ -294,7 +294,7 @@ class TenantProducer(Closing):
 
 
 def _close(producer: Any) -> PxrsError | None:
-    """Close the producer of one queue; what went wrong is told, and keeps no other one open."""
+    """Close the producer of one queue; what went wrong is logged, and keeps no other one open."""
     try:
         producer.close()
     except PxrsError as error:

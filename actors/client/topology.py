@@ -13,14 +13,14 @@ once.
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors import names
+from pxrs_ray.actors.client.deployed_note import DEPLOYED
 from pxrs_ray.actors.client.group import Group
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.cluster.join import join
@@ -54,7 +54,6 @@ from pxrs_ray.actors.coordinator.topology_requests import (
     RecoverRegistry,
     ShutDown,
 )
-from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.topology.move_plan import COPY_BYTES_PER_S
@@ -65,29 +64,13 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.coordinator.log_witness import Recovered
     from pxrs_ray.config import Difference, PxrsConfig
     from pxrs_ray.data.protocol import BufferStats, QueueSpec
+    from pxrs_ray.model import PartitionId
     from pxrs_ray.status.answers import StoreStatus, TopologyStatus
     from pxrs_ray.topology.move_plan import Leaving
     from pxrs_ray.topology.removal import Removal
 
 START_WAIT_S = 120.0
 GONE_WAIT_S = 20.0
-
-
-def _decode_note(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except RecursionError as error:
-        raise ValueError(f"nested too deeply: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"a note of what was deployed is an object, not {type(found).__name__}")
-    return found
-
-
-DEPLOYED: Codec[dict[str, Any]] = register(
-    Codec(
-        "topology: deployed", dict[str, Any], lambda note: json.dumps(note).encode(), _decode_note
-    )
-)
 
 
 class Topology:
@@ -271,6 +254,17 @@ class Topology:
         """
         removal = self.plan_queue_removal(queue)
         self._coordinator.call(DeleteQueue(queue, force))
+        return removal
+
+    def purge_queue(self, queue: str, partitions: Collection[PartitionId] = ()) -> Removal:
+        """Drop the messages that a queue holds now; answers what went.
+
+        Offsets go on where they are. A group that had not passed them is never given them.
+        """
+        from pxrs_ray.actors.client.queue_purge import plan_purge, purge
+
+        removal, ends = plan_purge(self, queue, partitions)
+        purge(self, queue, ends)
         return removal
 
     def delete(self) -> None:

@@ -38,7 +38,7 @@ class Waited(Generic[T]):
 
 
 class BlockingTransport:
-    """For callers that block. Who asks for a topology that does not run is told so at once."""
+    """For callers that block. An error says at once that a topology does not run."""
 
     def find(self, name: str, wait_s: float) -> Waited[Any | None]:
         """See `Transport`."""

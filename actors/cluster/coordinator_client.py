@@ -1,11 +1,12 @@
 """`CoordinatorClient`: requests to the coordinator that survive its restarts.
 
 Rules of this file. Every request is idempotent, so one whose answer was lost is repeated until its
-deadline. A `PxrsError` is an answer and is never retried. A failure of Ray's (the actor restarts,
-its node is gone) is no answer, and neither is the word of a coordinator that has been replaced: the
-name is looked up again. While names cannot be looked up, the last known actor is called: it may
-still live. This is the only place that decides so, for event loops and for callers that block: how
-to wait is the transport's.
+deadline. A `PxrsError` is an answer and is never retried. Where one side cannot understand the
+other, for it runs other code, that is UnsupportedVersion, which names the remedy. A failure of
+Ray's (the actor restarts, its node is gone) is no answer, and neither is the word of a coordinator
+that has been replaced: the name is looked up again. While names cannot be looked up, the last known
+actor is called: it may still live. This is the only place that decides so, for event loops and for
+callers that block: how to wait is the transport's.
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from ray.exceptions import ActorUnschedulableError, RayActorError, RayTaskError
+from ray.exceptions import (
+    ActorUnschedulableError,
+    RayActorError,
+    RayError,
+    RaySystemError,
+    RayTaskError,
+)
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.actor_process import ALIVE, Whereabouts
 from pxrs_ray.actors.cluster.coordinator_request import Request
 from pxrs_ray.backoff import Backoff
-from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError
+from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError, UnsupportedVersion
+from pxrs_ray.supervision.restart_rules import last_line
 from pxrs_ray.supervision.supervisor import within
 
 A = TypeVar("A")
@@ -34,12 +41,28 @@ RETRY_MOST_S = 0.5
 # Whoever lives answers that it does in milliseconds. Who waits little gives half of it to that:
 # `pxrs doctor` names a frozen coordinator within 3 s, with all that it asks besides.
 ALIVE_WAIT_S = 2.0
+# What a coordinator's code raises for a request whose form it does not know: it looks for a field
+# or a class that it has not, or calls with too many values.
+_OTHER_FORM = (AttributeError, ImportError, TypeError)
 
 
 def answer_of(error: RayTaskError) -> BaseException:
     """The exception that the called method raised."""
     cause = error.cause
     return cause if isinstance(cause, BaseException) else error
+
+
+def other_code(error: BaseException) -> BaseException | None:
+    """What shows that a coordinator and its caller run different code; None where nothing does.
+
+    Either the request or the answer was of a class that the other side has not, or the request has
+    not the form that the coordinator expects.
+    """
+    cause = answer_of(error) if isinstance(error, RayTaskError) else error
+    if isinstance(cause, RaySystemError):
+        unread = getattr(cause, "client_exc", None)
+        return unread if isinstance(unread, Exception) else None
+    return cause if isinstance(cause, _OTHER_FORM) else None
 
 
 class Transport(Protocol):
@@ -66,9 +89,7 @@ class LoopTransport:
 
     async def find(self, name: str, wait_s: float) -> Any | None:
         """See `Transport`."""
-        with suppress(ValueError):  # nobody has the name
-            return await gcs.find(name, wait_s)
-        return None
+        return await gcs.find(name, wait_s)
 
     async def answer(self, coming: Any, wait_s: float) -> Any:
         """See `Transport`."""
@@ -156,6 +177,7 @@ class CoordinatorClient:
                 raise _Unanswered(False, answer) from answer
             if isinstance(answer, PxrsError):
                 raise answer from None
+            self._check_code(error)
             raise
         except (RayActorError, ActorUnschedulableError) as error:
             self._in_doubt = True
@@ -164,6 +186,18 @@ class CoordinatorClient:
             raise _Unanswered(False, error) from error
         except TimeoutError as error:
             raise _Unanswered(True, "it was asked") from error
+        except (RaySystemError, AttributeError) as error:
+            self._check_code(error)
+            raise
+
+    def _check_code(self, error: RayError | AttributeError) -> None:
+        """Raise UnsupportedVersion where the coordinator's code is not ours."""
+        if (shown := other_code(error)) is not None:
+            raise UnsupportedVersion(
+                f"the coordinator of {self.topology} runs other code than this process "
+                f"({type(shown).__name__}: {last_line(shown)}): run `pxrs restart coordinator "
+                f"-t {self.topology}`, then try again"
+            ) from error
 
     async def _known(self, left_s: float) -> Any:
         if self._in_doubt:

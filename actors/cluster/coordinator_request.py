@@ -29,7 +29,7 @@ class WhileAway(Enum):
     """What becomes of a request while the registry is away."""
 
     ASKED = "it is tried, and refused with RegistryAway where it needs the registry"
-    CHANGES = "it would change something: it is refused, or its caller is told that it waits"
+    CHANGES = "it would change something: it is refused, or its caller hears that it waits"
     TELLS = "it tells of the outage itself, and is answered"
     GOES_ON = "its group answers it: members go on while the registry is away"
 

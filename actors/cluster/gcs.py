@@ -133,12 +133,9 @@ async def ask(kind: str, call: Callable[[], T], wait_s: float = ANSWER_S) -> T:
     return await calls_here().ask(kind, call, wait_s)
 
 
-async def find(name: str, wait_s: float = ANSWER_S) -> Any:
-    """The handle of a named actor of ours. Raises ValueError where nobody has the name."""
-    found = await ask("find", partial(find_actor, name), wait_s)
-    if found is None:
-        raise ValueError(f"no actor has the name {name!r}")
-    return found
+async def find(name: str, wait_s: float = ANSWER_S) -> Any | None:
+    """The handle of a named actor of ours; None where nobody has the name."""
+    return await ask("find", partial(find_actor, name), wait_s)
 
 
 async def kill(handle: Any) -> None:

@@ -31,6 +31,8 @@ TOKEN_REMEDY = (
     "RAY_AUTH_TOKEN_PATH; `export RAY_AUTH_MODE=token` where it was set to something else"
 )
 ANY = ("", "auto")
+CLIENT = "ray://"
+PORT_MAX = 65_535
 START_ONE = (
     "start one with `ray start --head`, or name another one with RAY_ADDRESS (`pxrs --address`, "
     "or call ray.init() first)"
@@ -46,6 +48,7 @@ def join(**options: Any) -> None:
         return
     named = os.environ.get("RAY_ADDRESS", "")
     if named not in ANY:
+        _check_form(named)
         _check_listening(named, "no Ray cluster runs at")
     address = named if named not in ANY else _address_here()
     take_the_token()
@@ -95,6 +98,8 @@ def _check_let_in(address: str) -> None:
         return
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         _check_answers(address, place)
+    if address.startswith(CLIENT):
+        return  # what answers there is no GCS: Ray's client says whether it lets us in
     try:
         GcsClient(address)
     except AuthenticationError as error:
@@ -161,6 +166,20 @@ def _is_live(address: str) -> bool:
     return bool(address)
 
 
+def _check_form(address: str) -> None:
+    """Say what an address looks like, where this one is none of a cluster."""
+    if address.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{address} is the address of a Ray dashboard, which `ray job` takes: give the head's "
+            "own with `pxrs --address HOST:6379`, or ray://HOST:10001 from outside of the cluster"
+        )
+    if _host_and_port(address) is None:
+        raise UsageError(
+            f"{address[:100]!r} is not the address of a Ray cluster: that is HOST:6379, or "
+            "ray://HOST:10001 from outside of the cluster"
+        )
+
+
 def _check_listening(address: str, told: str) -> None:
     """Notice in seconds, not in Ray's minutes, that nobody listens at an address."""
     place = _host_and_port(address)
@@ -173,8 +192,8 @@ def _check_listening(address: str, told: str) -> None:
 
 
 def _host_and_port(address: str) -> tuple[str, int] | None:
-    """Where to knock; None for an address of another form, like `auto` or ray://..."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or "://" in address or not port.isdigit():
+    """Where to knock; None for an address of another form, like `auto`."""
+    host, colon, port = address.removeprefix(CLIENT).rpartition(":")
+    if not colon or not host or "://" in host or not port.isdecimal():
         return None
-    return host.strip("[]"), int(port)
+    return (host.strip("[]"), int(port)) if len(port) <= 5 and int(port) <= PORT_MAX else None

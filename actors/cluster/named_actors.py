@@ -28,14 +28,17 @@ def make_actor(
 ) -> Any:
     """Make a detached actor of that name, and answer its handle.
 
-    `options` are Ray's; no CPU where they name none. Raises ValueError when the name is taken,
-    unless they say `get_if_exists`.
+    `options` are Ray's; no CPU where they name none, and never another name or lifetime. Raises
+    ValueError when the name is taken, unless they say `get_if_exists`.
     """
     made: Any = ray.remote(kind).options(
-        **{"num_cpus": 0, **options},
-        name=name,
-        namespace=names.NAMESPACE,
-        lifetime="detached",
+        **{
+            "num_cpus": 0,
+            **options,
+            "name": name,
+            "namespace": names.NAMESPACE,
+            "lifetime": "detached",
+        }
     )
     return made.remote(*arguments, **named)
 

@@ -82,7 +82,7 @@ def begin_probe(node: str, asked: Asked) -> Future[Looked]:
 
 
 def answer_to(probe: Future[Looked], end_s: float) -> Looked:
-    """What a node tells until then; that it does not is told as its problem."""
+    """What a node tells until then; a node that does not has that for its problem."""
     try:
         return probe.result(max(0.0, end_s - time.monotonic()))
     except TimeoutError:

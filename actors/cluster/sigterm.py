@@ -71,8 +71,8 @@ class Termination:
 def on_terminate(tell: Callable[[], None]) -> Callable[[], None]:
     """Call `tell` on the running loop at a SIGTERM, which does nothing else any more.
 
-    Answers how to stop that, once or again. Where Python has no such handlers (Windows), nothing
-    is told.
+    Answers how to stop that, once or again. Where Python has no such handlers (Windows), `tell`
+    is never called.
     """
     if not hasattr(faulthandler, "register"):
         return lambda: None

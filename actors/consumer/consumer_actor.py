@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors.cluster.named_actors import make_actor
+from pxrs_ray.actors.cluster.priority import be_as_nice_as
 from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
@@ -33,12 +33,12 @@ from pxrs_ray.actors.consumer.quarantine_log import OwnQuarantines
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.consumer.warm_up import open_ways
-from pxrs_ray.actors.consumer.worker import Failure, Worker
+from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkLease
 from pxrs_ray.actors.consumer.worker_pool import WorkerPool
 from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import who_reacts
-from pxrs_ray.config.scheduling import course_for, retry_rules
+from pxrs_ray.config.scheduling import retry_rules, scheduler_for
 from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.consumer.unsound_records import refuse_unsound_records
 from pxrs_ray.data.batch import Batch
@@ -46,9 +46,17 @@ from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.group.member_lease import Title
 from pxrs_ray.json_logging import start_journal
-from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Message, Offset, PartitionId
+from pxrs_ray.model import (
+    Epoch,
+    Grant,
+    Incarnation,
+    MemberId,
+    Message,
+    Offset,
+    PartitionId,
+    Progress,
+)
 from pxrs_ray.processing.retry_rules import FailurePolicy
-from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.status.answers import CallUnderWay, GivenUp
 from pxrs_ray.supervision.forks import keep_children_apart, leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -100,6 +108,7 @@ class Consumer:
         if isinstance(mode, Ordered) and not mode.consumer_per_partition:
             self._handler.one_at_a_time()
         keep_what_is_loaded()
+        be_as_nice_as(self._config.niceness)
         self.in_hand = CallRecord()
         self._supervisor = Supervisor(spec.actor)
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
@@ -218,8 +227,7 @@ class Consumer:
         return ConsumerInfo(
             self._spec.member,
             session.incarnation if session else self._spec.incarnation,
-            os.getpid(),
-            ray.get_runtime_context().get_node_id(),
+            *self._where(),
             tuple(sorted(session.holdings)) if session else (),
             self._workers.passed,
             self._workers.failures(),
@@ -261,9 +269,9 @@ class Consumer:
 
     def _worker(self, grant: Grant, before: Worker | None) -> Worker:
         config, handler, shared = self._config, self._handler, self._shared(grant)
-        standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
+        progress = grant.progress
         dense = self._spec.group.source is None
-        scheduler = course_for(config, standing, wants_batch=handler.wants_batch, dense=dense)
+        scheduler = scheduler_for(config, progress, wants_batch=handler.wants_batch, dense=dense)
         if scheduler is None:
             return SequentialWorker(
                 grant, shared, handler, retry_rules(config), self, config, before
@@ -313,9 +321,9 @@ class Consumer:
         """Stop the worker; what it still does will not count."""
         self.draining(partition)
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """Where the worker is."""
-        return self._workers.standing(partition, epoch)
+        return self._workers.progress(partition, epoch)
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """What waits for the worker."""
@@ -327,9 +335,10 @@ class Consumer:
 
     # --- called by workers, on their threads ------------------------------------------------------
 
-    def may_begin(self, stopping: threading.Event) -> bool:
-        """Wait while the lease is over, until the coordinator has answered again."""
-        return self._live().lease.may_begin(stopping)
+    @property
+    def lease(self) -> WorkLease:
+        """Whether work may begin now."""
+        return self._live().lease
 
     def checkpoint_soon(self) -> None:
         """Commit when next possible."""
@@ -338,12 +347,12 @@ class Consumer:
 
     def room(self) -> None:
         """A worker can take more: fetch for it."""
-        self._loop.call_soon_threadsafe(self._live().reading.wake)
+        self._loop.call_soon_threadsafe(self._live().read_on)
 
     def checkpoint_now(self, worker: Worker) -> None:
         """Commit, and wait for it: as long as the coordinator or its store is away, and it is ours.
 
-        A worker that is told to stop waits no more: what is done is handed back with its partition.
+        A worker that shall stop waits no more: what is done is handed back with its partition.
         """
         leave_if_child()
         done = asyncio.run_coroutine_threadsafe(self._live().commit_now(), self._loop)

@@ -1,11 +1,9 @@
-"""`GroupMember`: the loops that keep one member going, around a `ConsumerSession`.
+"""`GroupMember`: carries what a `MemberMachine` asks for, and feeds the answers in.
 
-Rules of this file. Everything here runs on one event loop and never blocks it; the work itself is
-done behind `MemberCallbacks` (worker threads of a consumer actor, the user's own loop of a pull
-consumer). While the coordinator is away, fetching and working go on for as long as the lease lasts
-(see `pxrs_ray.group.member_lease`) and commits wait; when it is over nothing is begun, read or
-committed. The next answer then says whether we go on where we stopped. Losing membership drops
-everything at once, and the member joins again as a new incarnation.
+Rules of this file. No decision is made here: see `pxrs_ray.consumer.member_machine`. Everything
+runs on one event loop and never blocks it; the work itself is done behind `MemberCallbacks` (worker
+threads of a consumer actor, the user's own loop of a pull consumer). Each lane of the machine has a
+loop, which begins again after a fault; one that fails too often in a row gives the member up.
 """
 
 from __future__ import annotations
@@ -13,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
-from pxrs_ray.actors.consumer.fence_reports import FenceReports
 from pxrs_ray.actors.consumer.fetcher import Fetcher
+from pxrs_ray.actors.consumer.lane_wake import LaneWake
 from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.actors.consumer.member_requests import (
@@ -34,10 +32,36 @@ from pxrs_ray.actors.consumer.member_requests import (
 )
 from pxrs_ray.actors.consumer.source_fetcher import SourceFetcher
 from pxrs_ray.actors.consumer.specs import GroupSpec
-from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UnknownMember
-from pxrs_ray.group.events import Assignment, Reply
-from pxrs_ray.group.member_lease import WAIT_PART
+from pxrs_ray.consumer.member_effects import (
+    Ask,
+    BeginWork,
+    DrainWork,
+    DropWork,
+    Effect,
+    ForgetBuffer,
+    JoinAgain,
+    Joined,
+    LeaseRenewed,
+    LostMembership,
+    MemberEnded,
+    MemberLane,
+    MemberOptions,
+    Prepare,
+    ReadingFails,
+    ReadingWorks,
+    ReportFenced,
+    Rest,
+    RoundOver,
+    SkipTo,
+    TakeIn,
+    Unprepare,
+    WakeLane,
+    WentOn,
+)
+from pxrs_ray.consumer.member_machine import MemberMachine
+from pxrs_ray.consumer.session import ConsumerSession
+from pxrs_ray.errors import PxrsError
+from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 from pxrs_ray.supervision.restart_rules import RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor, within
@@ -46,9 +70,20 @@ A = TypeVar("A")
 
 logger = logging.getLogger(__name__)
 
-RELEASE_GATHER_S = 0.002
 # A loop that failed begins again; after so many faults in a row the member is given up.
 LOOPS = RestartRules(pause_first_s=0.05, pause_most_s=1.0, faults_max=8, quiet_s=10.0)
+ASKED = (
+    MemberLane.HEARTBEAT,
+    MemberLane.JOIN,
+    MemberLane.COMMIT,
+    MemberLane.RELEASE,
+    MemberLane.REPORT,
+    MemberLane.LEAVE,
+)
+
+
+def _options(spec: GroupSpec) -> MemberOptions:
+    return MemberOptions(spec.config.commit_interval_ms / 1_000, spec.config.pull_bytes_max)
 
 
 class GroupMember:
@@ -63,73 +98,77 @@ class GroupMember:
         hooks: MemberCallbacks,
     ) -> None:
         self.spec = spec
-        self.session = ConsumerSession(member, incarnation, hooks)
-        self.failed: BaseException | None = None
+        # An external queue is read as one.
+        self._reads = spec.buffers if spec.source is None else 1
+        self.machine = MemberMachine(
+            ConsumerSession(member, incarnation, hooks),
+            hooks,
+            _options(spec),
+            self._reads,
+            spec.config.lease_ttl_seconds,
+        )
         self._token = token
         self._hooks = hooks
         self._link = CoordinatorClient(spec.topology)
         self.name = f"{spec.group}/{member}/{incarnation}"
         self.reading: Fetcher | SourceFetcher = (
-            Fetcher(self, hooks) if spec.source is None else SourceFetcher(self, hooks, spec.source)
+            Fetcher(self) if spec.source is None else SourceFetcher(self, hooks, spec.source)
         )
-        self.lease = MemberLeaseView(spec.config.lease_ttl_seconds)
-        self._commit_wake = asyncio.Event()
-        self._release_wake = asyncio.Event()
-        self._committed = asyncio.Condition()
-        self._commit_rounds = 0
-        self._committing = False
-        self._rejoining = asyncio.Lock()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self.lease = MemberLeaseView(self.machine.lease)
+        self._wakes = [LaneWake() for _ in range(MemberLane.FETCH + self._reads)]
+        self._round_over = asyncio.Event()
+        self._left = asyncio.Event()
         self.supervisor = Supervisor(self.name, LOOPS)
         self.ended = asyncio.Event()
-        self._refusals = FenceReports(self._tell_refused, self.ended)
 
     # --- life -----------------------------------------------------------------------------------
 
     def start(self, assignment: Assignment | None) -> None:
-        """Begin with the assignment that joining brought.
+        """Begin with the assignment that joining brought."""
+        self.machine.start(assignment, time.monotonic())
+        self.carry_out()
+        for lane in ASKED:
+            self.supervisor.keep(lane.name.lower(), partial(self._run, lane), self._fail)
+        for index in range(self._reads):
+            place = f"reading of buffer {index}"
+            self.supervisor.keep(place, partial(self.reading.loop, index), self._fail)
 
-        Nobody knows here when that was decided: the lease begins with the first answer.
-        """
-        if assignment is not None:
-            self._assigned(assignment)
-        loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            "heartbeat": self._heartbeat_loop,
-            "commit": self._commit_loop,
-            "release": self._release_loop,
-            "refusals": self._refusals.loop,
-        }
-        for index in range(self.spec.buffers):
-            loops[f"reading of buffer {index}"] = partial(self.reading.loop, index)
-        for place, loop in loops.items():
-            self.supervisor.keep(place, loop, self._fail)
+    @property
+    def session(self) -> ConsumerSession:
+        """What this member may do, as its present incarnation."""
+        return self.machine.session
+
+    @property
+    def failed(self) -> BaseException | None:
+        """What has ended this member, if that was a failure."""
+        return self.machine.failed
 
     def reconfigure(self, spec: GroupSpec) -> None:
         """Go on with other options of the group."""
         self.spec = spec
-        self.commit_soon()
-        self.reading.wake()
+        self.machine.reconfigure(_options(spec))
+        self.carry_out()
 
     async def leave(self, cause: str, timeout_s: float) -> bool:
         """Hand everything back and leave; False when that was not over in time."""
-        session = self.session
-        await self._call(LeaveGroup(*self._as(session), cause), timeout_s)
+        self.machine.leave(cause)
+        self.carry_out()
         try:
-            await within(timeout_s, self._idle.wait())
+            await within(timeout_s, self._left.wait())
         except TimeoutError:
             return False
         return True
 
     async def close(self) -> None:
         """End every loop. What was not committed or released stays so."""
-        self.ended.set()
+        self.machine.end()
+        self.carry_out()
         await self.supervisor.close()
 
     def _fail(self, error: BaseException) -> None:
         """A loop fails again and again: better a new member than a lame one."""
-        self.failed = error
-        self.ended.set()
+        self.machine.end(error)
+        self.carry_out()
 
     def problems(self) -> list[str]:
         """What is wrong with this member now."""
@@ -137,217 +176,180 @@ class GroupMember:
         reading = [self.reading.problem] if self.reading.problem else []
         return [*failed, *reading, *self.supervisor.problems()]
 
-    async def _call(self, request: MemberRequest[A], wait_s: float | None = None) -> A:
-        """Make a request of the group; one that was removed ends this member."""
+    # --- lanes ----------------------------------------------------------------------------------
+
+    def wake_of(self, lane: int) -> LaneWake:
+        """What is set when a lane is to be looked at."""
+        return self._wakes[lane]
+
+    async def rest(self, wake: asyncio.Event, until_s: float | None) -> None:
+        """Return at that time, or when the lane is woken."""
+        wait_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+        with suppress(TimeoutError):
+            await within(wait_s, wake.wait())
+
+    async def _run(self, lane: MemberLane) -> None:
+        """Do what is next, again and again."""
+        wake = self._wakes[lane]
+        while not self.ended.is_set():
+            wake.clear()
+            found = self.machine.next(lane, time.monotonic())
+            self.carry_out()
+            if isinstance(found, Rest):
+                await self.rest(wake, found.until_s)
+            else:
+                await self._ask(found)
+
+    async def _ask(self, ask: Ask) -> None:
         try:
-            return await self._link.call(request, wait_s)
-        except NotFound as error:
-            self._fail(error)
-            raise
+            answer = await self._call(self._request(ask), ask.wait_s)
+        except PxrsError as error:
+            if not self.machine.refused(ask, error, time.monotonic()):
+                raise
+        else:
+            if isinstance(ask.request, JoinAgain):
+                answer = Joined(*answer)
+            self.machine.answered(ask, answer, time.monotonic())
+        self.carry_out()
 
-    def _as(self, session: ConsumerSession) -> tuple[str, MemberId, Incarnation]:
-        """Who makes a request: of which group, by what name, in which life."""
-        return self.spec.group, session.member, session.incarnation
+    async def _call(self, request: MemberRequest[A], wait_s: float | None = None) -> A:
+        """Make a request of the group."""
+        return await self._link.call(request, wait_s)
 
-    # --- ownership ------------------------------------------------------------------------------
+    def _request(self, ask: Ask) -> MemberRequest[Any]:
+        """The request as the coordinator takes it."""
+        group, request = self.spec.group, ask.request
+        match request:
+            case JoinAgain():
+                return JoinGroup(group, request.member, self._token, request.lost)
+            case Heartbeat():
+                return SendHeartbeat(group, *_who(request), request.seen, ask.hold_ms)
+            case Commit():
+                return CommitProgress(group, *_who(request), request.rows)
+            case Release():
+                return ReleasePartitions(group, *_who(request), request.rows)
+            case Prepared():
+                return ReportPrepared(group, *_who(request), request.partitions)
+            case ReportFenced():
+                return ReportRefused(group, *_who(request), request.epochs)
+            case Leave():
+                return LeaveGroup(group, *_who(request), request.cause)
 
-    def _assigned(self, assignment: Assignment) -> None:
-        paused = self.session.paused
-        self._apply(self.session.assign(assignment))
-        if paused != self.session.paused:
-            self.reading.wake()
+    # --- effects --------------------------------------------------------------------------------
 
-    def _apply(self, changes: SessionChanges) -> None:
-        for partition in changes.dropped:
-            self._hooks.dropped(partition)
-        for partition in changes.unprepared:
-            self._hooks.unprepared(partition)
-        for grant in changes.preparing:
-            self._hooks.preparing(grant)
-        for grant in changes.started:
-            self._hooks.started(grant)
-        for partition in changes.draining:
-            self._hooks.draining(partition)
-        # A read that waits goes on where only less is wanted: what is lost is refused as it comes.
-        if changes.started:
-            self.reading.wake(grant.partition for grant in changes.started)
-        if changes.dropped or changes.started or changes.draining:
-            self._release_wake.set()
-        self._note_idle()
+    def carry_out(self) -> None:
+        """Do what the machine wants done here."""
+        while (effect := self.machine.take_effect()) is not None:
+            self._carry_out(effect)
+        if self.machine.has_left:
+            self._left.set()
+
+    def _carry_out(self, effect: Effect) -> None:
+        hooks = self._hooks
+        match effect:
+            case WakeLane():
+                self._wakes[effect.lane].set()
+            case TakeIn():
+                self._take_in(effect)
+            case RoundOver():
+                self._tell_round_over()
+            case LeaseRenewed():
+                self.lease.renewed()
+            case BeginWork():
+                hooks.started(effect.grant)
+            case DrainWork():
+                hooks.draining(effect.partition)
+            case DropWork():
+                hooks.dropped(effect.partition)
+            case Prepare():
+                hooks.preparing(effect.grant)
+            case Unprepare():
+                hooks.unprepared(effect.partition)
+            case SkipTo():
+                told_as = "partition %d of %s: offsets %d to %d are gone from the log"
+                ends = (effect.offset, effect.to - 1)
+                logger.error(told_as, effect.partition, self.spec.queue, *ends)
+                hooks.skipped(effect.partition, effect.epoch, effect.to)
+            case _:
+                self._note(effect)
+
+    def _note(
+        self,
+        effect: ForgetBuffer | ReadingFails | ReadingWorks | LostMembership | WentOn | MemberEnded,
+    ) -> None:
+        match effect:
+            case ForgetBuffer():
+                self.reading.forget(effect.buffer)
+            case ReadingFails():
+                self.supervisor.note(f"reading of partition {effect.partition}", effect.error)
+            case ReadingWorks():
+                self.supervisor.over(f"reading of partition {effect.partition}")
+            case LostMembership():
+                logger.warning("%s lost its membership, joins again", self.name)
+            case WentOn():
+                self.name = f"{self.spec.group}/{self.session.member}/{effect.incarnation}"
+                self._hooks.rejoined(effect.incarnation)
+            case MemberEnded():
+                self.ended.set()
+                self._tell_round_over()
+
+    def _take_in(self, effect: TakeIn) -> None:
+        try:
+            self._hooks.received(effect.partition, effect.epoch, effect.batch, effect.size_bytes)
+        except Exception as error:  # noqa: BLE001 - one partition's bytes are no other's
+            self.machine.cannot_read(effect.partition, error, time.monotonic())
+
+    def _tell_round_over(self) -> None:
+        self._round_over.set()
+        self._round_over = asyncio.Event()
+
+    # --- what workers say and want --------------------------------------------------------------
 
     async def prepared(self, partition: PartitionId) -> None:
         """A coming partition is loaded; its owner may be asked for it now."""
-        session = self.session
-        if partition not in session.preparing:
+        ask = self.machine.prepared(partition, time.monotonic())
+        if ask is None:
             return
         try:
-            await self._call(ReportPrepared(*self._as(session), [partition]))
+            await self._call(self._request(ask))
         except PxrsError as error:
-            # Its deadline ends the wait for us just as well.
             logger.warning("%s is ready for partition %d, untold: %s", self.name, partition, error)
-
-    def lose(self, partition: PartitionId, epoch: Epoch) -> None:
-        """Drop one partition whose epoch is over, whatever our assignment says, and report it."""
-        if self.session.lost(partition, epoch):
-            self._hooks.dropped(partition)
-            self._note_idle()
-            self._refusals.note(partition, epoch)
-
-    async def _tell_refused(self, epochs: list[tuple[PartitionId, Epoch]]) -> None:
-        await self._call(ReportRefused(*self._as(self.session), epochs))
-
-    def _note_idle(self) -> None:
-        if self.session.holdings:
-            self._idle.clear()
-        elif self.session.leaving or self.ended.is_set():
-            self._idle.set()
-
-    async def _heartbeat_loop(self) -> None:
-        """Always one request: it renews the lease, and is answered when there is news for us."""
-        while not self.ended.is_set():
-            session, sent_s = self.session, time.monotonic()
-            try:
-                reply = await self._heartbeat(session)
-            except UnknownMember:
-                await self._rejoin(session)
-            except DeadlineExceeded:
-                pass
-            else:
-                if session is self.session:
-                    if reply.assignment is not None:
-                        self._assigned(reply.assignment)
-                    # Obeyed: another lease begins, when this left and not when it was answered.
-                    self.lease.answered(sent_s, reply.lease_ms / 1_000)
-                continue
-            if session is self.session:
-                # Not heard. Whatever refuses us at once is not asked without a pause.
-                pause_s = sent_s + self.lease.length_s * WAIT_PART - time.monotonic()
-                await asyncio.sleep(max(0.0, pause_s))
-
-    async def _heartbeat(self, session: ConsumerSession) -> Reply:
-        wait_ms = int(self.lease.wait_s() * 1_000)
-        heartbeat = SendHeartbeat(*self._as(session), session.seen, wait_ms)
-        return await self._call(heartbeat, self.lease.length_s / 2)
 
     def holds(self, session: ConsumerSession, partition: PartitionId, epoch: Epoch) -> bool:
         """Whether a partition is surely ours under this epoch now. From any thread."""
-        return session.holds(partition, epoch) and not self.lease.is_over()
-
-    async def _rejoin(self, lost: ConsumerSession) -> None:
-        """Drop what the lost membership held, and join again, once for all loops that notice."""
-        async with self._rejoining:
-            if lost is not self.session or self.ended.is_set():
-                return
-            for partition in lost.drop_all():
-                self._hooks.dropped(partition)
-            self._idle.set()
-            if lost.leaving:
-                self.ended.set()
-                return
-            logger.warning("%s lost its membership, joins again", self.name)
-            try:
-                again = JoinGroup(self.spec.group, lost.member, self._token, lost.incarnation)
-                incarnation, assignment = await self._call(again)
-            except DeadlineExceeded:
-                return  # the next loop that notices tries again
-            except PxrsError as error:
-                self.failed = error
-                self.ended.set()
-                return
-            self.session = ConsumerSession(lost.member, incarnation, self._hooks)
-            self.name = f"{self.spec.group}/{lost.member}/{incarnation}"
-            self._hooks.rejoined(incarnation)
-            if assignment is not None:
-                self._assigned(assignment)
-
-    # --- progress -------------------------------------------------------------------------------
+        return self.machine.holds(session, partition, epoch, time.monotonic())
 
     def commit_soon(self) -> None:
         """Commit without waiting for the interval."""
-        self._commit_wake.set()
+        self.machine.progress.commit_soon()
+        self.carry_out()
 
     async def commit_now(self) -> None:
         """Return when everything that was done before this call is committed or lost."""
-        async with self._committed:
-            wanted = self._commit_rounds + 1
-            # A round that is under way may have read the progress before this call.
-            if self._commit_wake.is_set() or self._committing:
-                wanted += 1
-            self._commit_wake.set()
-            while self._commit_rounds < wanted and not self.ended.is_set():
-                # Again each time: the round before has cleared it.
-                self._commit_wake.set()
-                await self._committed.wait()
+        wanted = self.machine.progress.commit_all()
+        self.carry_out()
+        while self.machine.progress.rounds < wanted and not self.ended.is_set():
+            await self._round_over.wait()
 
     def stopped(self, partition: PartitionId, epoch: Epoch) -> None:
         """The work on a partition is over: nothing of it is in flight."""
-        self.session.stopped(partition, epoch)
-        self._release_wake.set()
+        self.machine.stopped(partition, epoch, time.monotonic())
+        self.carry_out()
 
     def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
         """How to begin a partition anew whose worker is gone; None when that is not ours to do."""
-        grant = self.session.begin_again(partition, epoch)
-        self.reading.wake([partition])
+        grant = self.machine.begin_again(partition, epoch)
+        self.carry_out()
         return grant
 
-    async def _commit_loop(self) -> None:
-        while not self.ended.is_set():
-            try:
-                interval_s = self.spec.config.commit_interval_ms / 1_000
-                await within(interval_s, self._commit_wake.wait())
-            except TimeoutError:
-                pass
-            self._commit_wake.clear()
-            self._committing = True
-            try:
-                await self._commit()
-            finally:
-                self._committing = False
-            async with self._committed:
-                self._commit_rounds += 1
-                self._committed.notify_all()
+    def read_on(self) -> None:
+        """There is room for more of what is read."""
+        self.machine.wake_reading()
+        self.carry_out()
 
-    async def _commit(self) -> None:
-        """Commit what is done; waits for as long as the coordinator is away, or the lease over."""
-        session = self.session
-        rows = session.to_commit()
-        if not rows:
-            return
-        while session is self.session and not self.ended.is_set():
-            if self.lease.is_over():
-                await self.lease.renewal()
-                continue
-            try:
-                outcomes = await self._call(CommitProgress(*self._as(session), rows))
-            except DeadlineExceeded:
-                continue
-            except UnknownMember:
-                await self._rejoin(session)
-                return
-            self._apply(session.committed(rows, outcomes))
-            return
 
-    async def _release_loop(self) -> None:
-        while not self.ended.is_set():
-            await self._release_wake.wait()
-            # Workers that are told to stop together end almost together: one call for all.
-            await asyncio.sleep(RELEASE_GATHER_S)
-            self._release_wake.clear()
-            session = self.session
-            rows = session.to_release()
-            if not rows:
-                continue
-            # Until it is answered it is to be made again, whatever ends this loop meanwhile.
-            self._release_wake.set()
-            if self.lease.is_over():
-                await self.lease.renewal()
-                continue
-            try:
-                await self._call(ReleasePartitions(*self._as(session), rows))
-            except DeadlineExceeded:
-                continue
-            except UnknownMember:
-                await self._rejoin(session)
-            else:
-                session.released(rows)
-            self._note_idle()
+def _who(
+    request: Heartbeat | Commit | Release | Prepared | ReportFenced | Leave,
+) -> tuple[MemberId, Incarnation]:
+    """Who makes a request: by what name, in which life."""
+    return request.member, request.incarnation

@@ -14,11 +14,17 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ray import cloudpickle
 
-from pxrs_ray.consumer.handler_shape import check_mode, check_shape, import_handler, shape_of
+from pxrs_ray.consumer.handler_shape import (
+    check_fits,
+    check_mode,
+    check_shape,
+    import_handler,
+    shape_of,
+)
 from pxrs_ray.errors import HandlerError, NotHeld
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervision.forks import leave_if_child
@@ -26,6 +32,8 @@ from pxrs_ray.supervision.supervisor import LoopThread
 
 if TYPE_CHECKING:
     from pxrs_ray.config import GroupConfig
+
+T = TypeVar("T")
 
 HANDLER_BYTES_MAX = 512 * 1024
 
@@ -85,11 +93,20 @@ class Handler:
         self._check: Callable[[Any], None] | None = None
         self._loop = LoopThread("pxrs-async-handler") if shape.is_async else None
         self.call: Callable[[Any], object] = self._run_async if self._loop else function
-        self._function: Callable[[Any], Coroutine[Any, Any, object]] = function
+        self.function: Callable[[Any], Coroutine[Any, Any, object]] = function
 
     def _run_async(self, argument: Any) -> object:
+        return self.on_loop(self.function(argument))
+
+    def on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the event loop of an async handler, and wait for it there."""
         assert self._loop is not None
-        return self._loop.begin(self._function(argument)).result()
+        return self._loop.begin(work).result()
+
+    @property
+    def runs_on_loop(self) -> bool:
+        """Whether `function`, awaited on the loop, is all that there is to a call."""
+        return self.is_async and self._check is None
 
     @property
     def is_async(self) -> bool:
@@ -98,11 +115,7 @@ class Handler:
 
     def check_fits(self, config: GroupConfig, group: str) -> None:
         """Raise HandlerError for options of a group that this handler cannot serve."""
-        if self.wants_batch and config.processing.mode != "ordered":
-            raise HandlerError(
-                f"handler {self.name} takes batches, and the processing mode of group {group}, "
-                f"{config.processing.mode!r}, needs one that takes single messages"
-            )
+        check_fits(self.name, self.wants_batch, config.processing.mode, group)
 
     def check_first(self, check: Callable[[Any], None]) -> None:
         """Call `check` with each argument before the handler: what it raises fails the message."""
@@ -135,17 +148,33 @@ class Handler:
     def begin(
         self, argument: Any, done: Callable[[BaseException | None], None]
     ) -> Callable[[], object]:
-        """Call an async handler without waiting; answers how to cancel. `done` is told the end."""
+        """Call an async handler without waiting; answers how to cancel. `done` gets the outcome."""
         assert self._loop is not None
         if self._check is not None:
             self._check(argument)
-        future = self._loop.begin(self._function(argument))
+        future = self._loop.begin(self.function(argument))
 
         def tell(ended: Future[object]) -> None:
             done(CancelledError() if ended.cancelled() else ended.exception())
 
         future.add_done_callback(tell)
         return future.cancel
+
+    async def checked(self, argument: Any) -> object:
+        """Call an async handler where this runs, on its loop."""
+        if self._check is not None:
+            self._check(argument)
+        return await self.function(argument)
+
+    def begin_on_loop(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run it on the event loop of an async handler; does not wait."""
+        assert self._loop is not None
+        self._loop.begin(work)
+
+    def soon_on_loop(self, call: Callable[[], object]) -> None:
+        """Make the call on the event loop of an async handler; does not wait."""
+        assert self._loop is not None
+        self._loop.loop.call_soon_threadsafe(call)
 
     def on_prepare(self, partition: PartitionId, checkpoint: Offset) -> None:
         """Let the handler load what a coming partition needs; its owner works on meanwhile."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request, WhileAway
-from pxrs_ray.group.events import Progress
+from pxrs_ray.group.events import PartitionProgress
+from pxrs_ray.model import Progress
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.consumer.specs import GroupSpec
@@ -64,14 +65,16 @@ class ProgressRequest(MemberRequest[A_co]):
     """
 
     incarnation: Incarnation
-    rows: tuple[Progress, ...]
+    rows: tuple[PartitionProgress, ...]
 
     def __getstate__(self) -> dict[str, Any]:
-        plain = [(r.partition, r.epoch, r.checkpoint, r.attempts, r.detail) for r in self.rows]
+        rows = ((row, row.progress) for row in self.rows)
+        plain = [(r.partition, r.epoch, p.checkpoint, p.attempts, p.detail) for r, p in rows]
         return {**self.__dict__, "rows": plain}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, rows=tuple(Progress(*row) for row in state["rows"]))
+        rows = (PartitionProgress(p, epoch, Progress(*done)) for p, epoch, *done in state["rows"])
+        self.__dict__.update(state, rows=tuple(rows))
 
 
 @dataclass(frozen=True)

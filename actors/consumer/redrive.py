@@ -93,7 +93,7 @@ class Redriver:
                 self._log.append(fresh)
 
     def _record(self, item: Item) -> Message:
-        message: Message = item.message
+        _, key, payload, timestamp_ms, headers, message_id = item.message
         own = headers_of(
             Record.PARKED,
             offset=item.offset,
@@ -105,11 +105,11 @@ class Redriver:
         return Message(
             self._log.partition,
             -1,
-            message.key,
-            message.payload,
-            message.timestamp_ms,
-            (*message.headers, *own),
-            message.id,
+            key,
+            payload,
+            timestamp_ms,
+            (*headers, *own),
+            message_id,
         )
 
     def run(self) -> None:

@@ -6,10 +6,12 @@ in plain attributes that the event loop reads. A message that fails is tried aga
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from time import monotonic
 
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
@@ -22,7 +24,7 @@ from pxrs_ray.consumer.delivery import (
     deliveries,
 )
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import Grant, Offset
+from pxrs_ray.model import Grant, Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.retry_rules import (
     FailurePolicy,
@@ -31,12 +33,18 @@ from pxrs_ray.processing.retry_rules import (
     after_failure,
     backoff,
 )
-from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.supervision.supervisor import as_ordinary
 
 logger = logging.getLogger(__name__)
+
+# For how long one partition's messages may have the loop of an async handler to themselves.
+LOOP_TURN_S = 0.002
+
+# The message that was not begun, or has failed with this error.
+StoppedAt = tuple[Delivery, BaseException | None]
 
 
 class SequentialWorker(Worker):
@@ -60,6 +68,7 @@ class SequentialWorker(Worker):
         # Behind this offset nothing is known of any message.
         self._known_end = max(self._suspicion.end, *(o + 1 for o in self._failing), 0)
         self._slot = callbacks.in_hand.slot(grant.partition, grant.epoch)
+        self._record = callbacks.in_hand
         self._began_s = time.monotonic()
         self._rules = rules
         mode = config.processing
@@ -71,7 +80,7 @@ class SequentialWorker(Worker):
         super().configure(config)
         self._kick_at = min(self._kick_at, self.next_offset + config.commit_records)
 
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """How far it is; the attempts are those of the message that is next."""
         while True:
             offset, attempts = self.next_offset, self.attempts
@@ -79,11 +88,11 @@ class SequentialWorker(Worker):
             if offset != self.next_offset:
                 continue
             if offset >= self._known_end:
-                return Standing(offset, attempts)
+                return Progress(offset, attempts)
             later = {o: n for o, n in failing.items() if o > offset}
             detail = encode_detail(DoneRanges(offset), later, suspicion.above(offset))
             # It may be next, and not begun: then nobody has looked up its attempts yet.
-            return Standing(offset, max(attempts, failing.get(offset, 0)), detail)
+            return Progress(offset, max(attempts, failing.get(offset, 0)), detail)
 
     def _work_on(self) -> None:
         try:
@@ -111,7 +120,7 @@ class SequentialWorker(Worker):
                 return False
         else:
             for part in self._parts(batch):
-                if not self._callbacks.may_begin(self._stopping) or not self._work_part(part):
+                if not self._lease.may_begin(self._stopping) or not self._work_part(part):
                     return False
                 self.next_offset = part.end_offset
         if self._commit_mode == "batch":
@@ -139,44 +148,109 @@ class SequentialWorker(Worker):
         return self._deliver(DeliveredBatch(part, self._shared), part)
 
     def _work_one_by_one(self, batch: Batch) -> bool:
-        call, stopping, may_begin = self._handler.call, self._stopping, self._callbacks.may_begin
-        per_message, slot, in_hand = (
-            self._commit_mode == "message",
-            self._slot,
-            self._callbacks.in_hand,
-        )
-        words, at, known_end = slot.words, slot.at, self._known_end
-        for message in deliveries(batch, self._shared):
-            if not may_begin(stopping):
+        """Process each message; False when the worker must end."""
+        coming = deliveries(batch, self._shared)
+        # A loop must not wait for a commit: with one a message, each goes there by itself.
+        on_loop = self._handler.runs_on_loop and self._commit_mode != "message"
+        run = self._call_each_on_loop if on_loop else self._call_each
+        while (stopped_at := run(coming)) is not None:
+            message, error = stopped_at
+            offset = message.offset
+            if not self._deliver_apart(message, _one(batch, offset), error):
                 return False
-            if message.offset < known_end:
-                if not self._deliver_known(message, _one(batch, message)):
-                    return False
-            elif self.attempts:
-                if not self._deliver(message, _one(batch, message)):
-                    return False
-            else:
-                # What `Slot.begin` does, and as its end the next message: this is the hot path.
-                words[at] = message.offset
-                # Who waits while a suspect is alone may wait for longer than a lease lasts.
-                if in_hand.closed and not (
-                    in_hand.wait_open(slot, message.offset, stopping) and may_begin(stopping)
-                ):
-                    return False
-                try:
-                    call(message)
-                except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
-                    slot.end()
-                    if not self._deliver(message, _one(batch, message), error):
-                        return False
-            self.next_offset = message.offset + 1
-            if per_message:
-                slot.end()
-                self._callbacks.checkpoint_now(self)
-            elif self.next_offset >= self._kick_at:
-                self._kick()
-        slot.end()
+            self._pass(offset + 1)
         return True
+
+    def _known_or_failed_end(self) -> Offset:
+        """Below this offset a message may need more than to be called with."""
+        return max(self._known_end, self.next_offset + 1 if self.attempts else 0)
+
+    def _call_each(self, coming: Iterator[Delivery]) -> StoppedAt | None:
+        """Call the handler with one message after the other, for as long as there is nothing else
+        to do about them; the first of another kind is answered, not begun or failed.
+
+        Between any two messages it is looked whether the next may begin: that is the lease's end,
+        our own, and the gate of those in hand, in as few steps as there are. This is the hot path:
+        `_deliver` does the same for one message, and all that the others need.
+        """
+        call, lease, slot, record = self._handler.call, self._lease, self._slot, self._record
+        words, at, now_s, known_end = slot.words, slot.at, monotonic, self._known_or_failed_end()
+        per_message = self._commit_mode == "message"
+        for message in coming:
+            offset = message.offset
+            if now_s() > lease.begin_until_s or self._is_ending or offset < known_end:
+                slot.end()
+                return message, None
+            # What `Slot.begin` does, and as its end the next message.
+            words[at] = offset
+            if record.closed:
+                slot.end()
+                return message, None
+            try:
+                call(message)
+            except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
+                slot.end()
+                return message, error
+            self.next_offset = done = offset + 1
+            if done >= self._kick_at or per_message:
+                self._pass(done)
+        slot.end()
+        return None
+
+    def _call_each_on_loop(self, coming: Iterator[Delivery]) -> StoppedAt | None:
+        return self._handler.on_loop(self._await_each(coming))
+
+    async def _await_each(self, coming: Iterator[Delivery]) -> StoppedAt | None:
+        """As `_call_each`, on the event loop of an async handler: one way there and back for all
+        messages of a batch. Other partitions have turns between the messages of this one."""
+        call, lease, slot, record = self._handler.function, self._lease, self._slot, self._record
+        words, at, now_s, known_end = slot.words, slot.at, monotonic, self._known_or_failed_end()
+        turn_end_s = now_s() + LOOP_TURN_S
+        for message in coming:
+            offset = message.offset
+            if (at_s := now_s()) > turn_end_s:
+                await asyncio.sleep(0)
+                at_s = now_s()
+                turn_end_s = at_s + LOOP_TURN_S
+            if at_s > lease.begin_until_s or self._is_ending or offset < known_end:
+                break
+            words[at] = offset
+            if record.closed:
+                break
+            try:
+                await call(message)
+            except BaseException as error:  # noqa: BLE001 - a message fails, whatever is raised
+                leave_if_child(error)
+                slot.end()
+                return message, as_ordinary(error)
+            self.next_offset = done = offset + 1
+            if done >= self._kick_at:
+                self._pass(done)
+        else:
+            slot.end()
+            return None
+        slot.end()
+        return message, None
+
+    def _pass(self, to: Offset) -> None:
+        """All below `to` is done: let it be committed where that is due."""
+        self.next_offset = to
+        if self._commit_mode == "message":
+            self._slot.end()
+            self._callbacks.checkpoint_now(self)
+        elif to >= self._kick_at:
+            self._kick()
+
+    def _deliver_apart(
+        self, argument: Delivery, message: Batch, error: BaseException | None
+    ) -> bool:
+        """What needs more than a call: it failed, or may fail, or may not begin now."""
+        if error is None:
+            if not self._lease.may_begin(self._stopping):
+                return False
+            if message.base_offset < self._known_end:
+                return self._deliver_known(argument, message)
+        return self._deliver(argument, message, error)
 
     def _deliver_known(self, argument: Delivery | DeliveredBatch, message: Batch) -> bool:
         """As `_deliver`, for one message that has failed before, or was in hand at a death."""
@@ -212,7 +286,7 @@ class SequentialWorker(Worker):
                     return False
                 if self.attempts == 0:
                     return True
-            may_begin = self._callbacks.may_begin
+            may_begin = self._lease.may_begin
             if not may_begin(self._stopping):
                 return False
             self._shared.attempt = self.attempts + 1
@@ -277,6 +351,6 @@ class SequentialWorker(Worker):
         return False
 
 
-def _one(batch: Batch, message: Delivery) -> Batch:
-    index = message.offset - batch.base_offset
+def _one(batch: Batch, offset: Offset) -> Batch:
+    index = offset - batch.base_offset
     return batch.slice(index, index + 1)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.backoff import Backoff
+from pxrs_ray.consumer.member_effects import MemberLane
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.sources.open_source import SourceSpec, open_source
@@ -44,30 +45,23 @@ class SourceFetcher:
         self.problem = ""
         self._runtime, self._hooks, self._spec = runtime, hooks, spec
         self._partitioner = spec.spread.partitioner()
-        self._woken = asyncio.Event()
 
-    def wake(self, partitions: Iterable[PartitionId] | None = None) -> None:
-        """What is to be fetched has changed, whatever the partitions: all are read together."""
-        self._woken.set()
+    def forget(self, index: int) -> None:
+        """There is no buffer here."""
 
     async def loop(self, index: int) -> None:
         """Read for as long as the member lives; there is one loop."""
-        if index:
-            return
         source: Source | None = None
-        lease = self._runtime.lease
+        lease, woken = self._runtime.lease, self._runtime.wake_of(MemberLane.FETCH + index)
         backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         thread = ThreadPoolExecutor(1, "pxrs-source")
         run = partial(off_loop, threads=thread)
         try:
             while not self._runtime.ended.is_set():
-                self._woken.clear()
+                woken.clear()
                 positions = self._positions()
-                if not positions:
-                    await self._woken.wait()
-                    continue
-                if lease.is_over():
-                    await lease.renewal()
+                if not positions or lease.is_over():
+                    await woken.wait()
                     continue
                 lowest = min(offset for _, offset in positions.values())
                 try:

@@ -31,9 +31,10 @@ async def open_ways(topology: str, buffers: int) -> None:
             calls.append(
                 BufferClient(await find_buffer_on_loop(topology, index, OPEN_WAIT_S)).ping()
             )
-    with suppress(PxrsError, ValueError):
+    with suppress(PxrsError):
         coordinator = await gcs.find(names.coordinator(topology), OPEN_WAIT_S)
-        calls.append(coordinator.alive.remote())
+        if coordinator is not None:
+            calls.append(coordinator.alive.remote())
     opening = [beside(_quietly, call) for call in calls]
     if opening:
         _, slow = await asyncio.wait(opening, timeout=OPEN_WAIT_S)

@@ -27,9 +27,8 @@ from pxrs_ray.config import GroupConfig
 from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import NotHeld
-from pxrs_ray.model import Grant, Message, Offset, PartitionId
+from pxrs_ray.model import Grant, Message, Offset, PartitionId, Progress
 from pxrs_ray.processing.retry_rules import FailurePolicy
-from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -37,13 +36,25 @@ from pxrs_ray.supervision.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 
+class WorkLease(Protocol):
+    """What a worker needs of its member's lease, from the worker's threads."""
+
+    # Nothing begins later than this moment of `time.monotonic`, unless `may_begin` says so.
+    begin_until_s: float
+
+    def may_begin(self, stopping: threading.Event) -> bool:
+        """Whether a message may be begun; waits while the lease is over, until `stopping`."""
+
+
 class WorkerCallbacks(Protocol):
     """What a worker calls on its consumer, from the worker's threads."""
 
     in_hand: CallRecord
 
-    def may_begin(self, stopping: threading.Event) -> bool:
-        """Whether a message may be begun; waits while the lease is over, until `stopping`."""
+    @property
+    def lease(self) -> WorkLease:
+        """Under which all work is begun. A worker asks it itself: the consumer is an actor, and
+        Ray traces each call of an actor's public methods, also those of its own threads."""
 
     def checkpoint_soon(self) -> None:
         """Commit when next possible; does not wait."""
@@ -100,12 +111,15 @@ class Worker(ABC):
         self._shared = shared
         self._handler = handler
         self._callbacks = callbacks
+        self._lease = callbacks.lease
         self.configure(config)
         self._was_full = False
         self._before = before
         self._batches: deque[tuple[Batch | Offset, int]] = deque()
         self._wake = threading.Condition()
         self._stopping = threading.Event()
+        # The same once more: what is looked at for each message is one attribute.
+        self._is_ending = False
         self._thread = Supervisor(str(context_at(shared, self.checkpoint))).thread(
             f"pxrs-partition-{self.partition}", self._run
         )
@@ -113,7 +127,7 @@ class Worker(ABC):
     # --- the event loop's side --------------------------------------------------------------------
 
     @abstractmethod
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """How far it is: what the next commit should say. Callable from any thread."""
 
     @property
@@ -168,6 +182,7 @@ class Worker(ABC):
             self._end_soon()
 
     def _end_soon(self) -> None:
+        self._is_ending = True
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
@@ -206,10 +221,10 @@ class Worker(ABC):
         return isinstance(error, NotHeld) or not self._shared.title()
 
     def _where(self) -> Context:
-        """How far it has come, as far as that can be told."""
+        """How far it has come, as far as the worker can say."""
         try:
-            return context_at(self._shared, self.standing().checkpoint)
-        except Exception:  # noqa: BLE001 - this tells of a fault, which may be in the standing
+            return context_at(self._shared, self.progress().checkpoint)
+        except Exception:  # noqa: BLE001 - this tells of a fault, which may be in the progress
             return context_at(self._shared, self.checkpoint)
 
     def _note_waiting(self, failure: Failure, error: BaseException) -> None:

@@ -19,9 +19,8 @@ from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.consumer.delivery import Context
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import Epoch, Grant, Offset, PartitionId
+from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
 from pxrs_ray.processing.retry_rules import FailurePolicy
-from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor
 
@@ -162,20 +161,20 @@ class WorkerPool:
         if worker is not None:
             worker.skip(to)
 
-    def standing(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """Where the worker is; None where there is none, or it cannot say."""
         worker = self.find(partition, epoch)
         if worker is None:
             return None
         try:
-            standing = worker.standing()
+            progress = worker.progress()
         except Exception as error:  # noqa: BLE001 - other partitions are committed all the same
             self._supervisor.note(f"progress of partition {partition}", error)
             worker.fail(error)
             return None
         if partition in self._failures and worker.is_well(HEALED_S):
             del self._failures[partition]
-        return standing
+        return progress
 
     # --- all --------------------------------------------------------------------------------------
 

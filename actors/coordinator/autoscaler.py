@@ -14,7 +14,7 @@ from functools import partial
 
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.data.protocol import LogEnds
@@ -31,7 +31,7 @@ LOOK_PAUSE_S = 1.0
 class Autoscaler:
     """The scaler of one group; idle until it is given settings."""
 
-    def __init__(self, replica_set: ConsumerReplicas, host: GroupRuntime, pool: BufferPool) -> None:
+    def __init__(self, replica_set: ConsumerReplicas, host: GroupHost, pool: BufferPool) -> None:
         self.advice: Advice | None = None
         self._replica_set, self._host, self._pool = replica_set, host, pool
         self._scaler: Scaler | None = None
@@ -76,7 +76,7 @@ class Autoscaler:
         late = {
             row.partition: row.checkpoint
             for row in self._host.core.state.rows
-            if row.checkpoint < ends[row.partition].end_offset
+            if ends[row.partition].lag(row.checkpoint)
         }
         ages = await self._pool.ages(queue, late) if late else {}
         seen = self._observe(ends, ages)
@@ -105,7 +105,7 @@ class Autoscaler:
             PartitionLoad(
                 row.partition,
                 ends[row.partition].end_offset,
-                row.checkpoint,
+                max(row.checkpoint, ends[row.partition].start_offset),
                 max(0, now_ms - ages[row.partition]) if row.partition in ages else 0,
                 row.owner,
             )

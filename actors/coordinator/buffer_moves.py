@@ -155,7 +155,7 @@ class BufferMoves:
     def leave_nodes(self, nodes: Collection[str]) -> None:
         """Bring the buffers away that are at home on these nodes, one after the other.
 
-        These are all nodes that are drained now: what is told of others is over.
+        These are all nodes that are drained now: what was reported of others is over.
         """
         there = self._homing.at_home_on(nodes)
         for slot in self._stuck.difference(there):

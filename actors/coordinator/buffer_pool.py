@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import ray
@@ -18,6 +19,7 @@ from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
 from pxrs_ray.actors.coordinator.known_ends import KnownEnds
 from pxrs_ray.clock import lease_clock_ms
+from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.lease_grants import LeaseGrants
@@ -30,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 PING_PAUSE_S = 1.0
 TOLD_CHARS = 300
-# A buffer that lives answers a look in milliseconds: what takes longer is told of within seconds.
+# A buffer that lives answers a look in milliseconds: what takes longer is reported within seconds.
 LOOK_WAIT_S = 2.0
 
 FOREIGN_REMEDY = (
@@ -43,10 +45,18 @@ FOREIGN_REMEDY = (
 class BufferPool(BufferCalls):
     """All buffers of one topology. Partition p lives on buffer p % count."""
 
-    def __init__(self, topology: str, count: int, folder: str, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        topology: str,
+        count: int,
+        folder: str,
+        lease_s: float = LEASE_S,
+        link_ports: str = OFF,
+    ) -> None:
         super().__init__(topology, count, folder, lease_s)
         self.grants = LeaseGrants(count, round(lease_s * 1_000), lease_clock_ms())
         self.known_ends = KnownEnds()
+        self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
         self._foreign: set[int] = set()
         self._external: set[str] = set()
@@ -72,6 +82,7 @@ class BufferPool(BufferCalls):
     async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
         """Look at a buffer; what it may serve by goes with it."""
         grant = self.grants.grant(index, self.terms[index])
+        grant = replace(grant, link_ports=self._link_ports)
         info = await self._ask(index, lambda to: to.ping(grant), timeout_s)
         self.grants.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
         self.known_ends.heard(info.ends)
@@ -105,6 +116,13 @@ class BufferPool(BufferCalls):
         for index in range(self.count):
             watch = partial(self._watch_loop, index)
             self._watching.append(self._supervisor.keep(f"the watch of buffer {index}", watch))
+
+    def follow(self, link_ports: str) -> None:
+        """Have the buffers go by that from their next look on, which comes now."""
+        if link_ports != self._link_ports:
+            self._link_ports = link_ports
+            for index in range(self.count):
+                self.look_soon(index)
 
     def look_soon(self, index: int) -> None:
         """A buffer has started: look at it now."""
@@ -231,7 +249,7 @@ class BufferPool(BufferCalls):
         if queue in self._external:
             return
         for index, mine in self._by_buffer(epochs):
-            if index in self._handles:  # who comes back is told then
+            if index in self._handles:  # who comes back hears it then
                 self.client(index).fence(queue, group, mine)
 
     async def passed(

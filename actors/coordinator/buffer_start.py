@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer.buffer_actor import make_buffer
+from pxrs_ray.actors.buffer.buffer_making import make_buffer
 from pxrs_ray.actors.cluster.actor_process import ALIVE, whereabouts
 from pxrs_ray.actors.cluster.named_actors import kill_actor
 from pxrs_ray.errors import DeadlineExceeded

@@ -3,8 +3,8 @@
 Rules of this file. Every caller is answered within seconds, with the truth. A change that is asked
 for while the registry is known to be away is refused: nothing was changed, ask again. A change that
 had been begun when the registry went away waits in the coordinator and is made when it is back; its
-caller is told so, and `waiting` names it until then. It is lost only if the coordinator ends
-before.
+caller gets an error that says so, and `waiting` names it until then. It is lost only if the
+coordinator ends before.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Commands:
     def _over(self, made: asyncio.Future[Any]) -> None:
         self._under_way.pop(made, None)
         if not made.cancelled():
-            made.exception()  # is told to whoever waits yet, and otherwise is in the history
+            made.exception()  # whoever waits yet gets it, and otherwise it is in the history
 
     def _told(self, away_ms: int) -> str:
         return f"registry away for {away_ms / 1_000:.0f} s"

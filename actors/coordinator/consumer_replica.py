@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 from pxrs_ray.actors.cluster.process_end import NO_PROCESS
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.group.incarnations import next_above
 from pxrs_ray.model import Incarnation, Member, MemberId
@@ -113,19 +113,19 @@ def kill_here(replica: ConsumerReplica) -> None:
 
 
 def next_incarnation(
-    host: GroupRuntime, given: dict[MemberId, Incarnation], member: MemberId, lost: Incarnation = 0
+    host: GroupHost, given: dict[MemberId, Incarnation], member: MemberId, lost: Incarnation = 0
 ) -> Incarnation:
     """A number above every incarnation of `member` that anybody has seen, been given or `lost`."""
     return next_above(given, member, max(host.core.newest_incarnation(member), lost))
 
 
-def is_member(host: GroupRuntime, replica: ConsumerReplica) -> bool:
+def is_member(host: GroupHost, replica: ConsumerReplica) -> bool:
     """Whether the group has this very incarnation for a member now."""
     known = host.core.state.members.get(replica.member)
     return known is not None and known.member.incarnation == replica.incarnation
 
 
-async def until_left(host: GroupRuntime, replica: ConsumerReplica) -> None:
+async def until_left(host: GroupHost, replica: ConsumerReplica) -> None:
     """Return when it is no member any more."""
     while is_member(host, replica):
         await host.change()

@@ -26,6 +26,7 @@ from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.group_requests import (
     AddConsumer,
     PlanScale,
@@ -34,7 +35,6 @@ from pxrs_ray.actors.coordinator.group_requests import (
     StartGroup,
     StopGroup,
 )
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS, take_over
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
@@ -53,7 +53,7 @@ class ConsumerReplicas:
     """The wanted consumers of one group. For the coordinator's event loop."""
 
     def __init__(
-        self, spec: GroupSpec, host: GroupRuntime, keep: Callable[[str], Awaitable[object]]
+        self, spec: GroupSpec, host: GroupHost, keep: Callable[[str], Awaitable[object]]
     ) -> None:
         self.spec = spec
         self.supervisor: ConsumerSupervisor | None = None

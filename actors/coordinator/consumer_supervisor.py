@@ -41,7 +41,7 @@ from pxrs_ray.actors.coordinator.consumer_replica import (
     pid_here,
     until_left,
 )
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.reconfiguration import taken_over
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, NotFound, PxrsError
 from pxrs_ray.group.events import Died, Dismiss, Join, Leave
@@ -67,7 +67,7 @@ class ConsumerSupervisor:
     def __init__(
         self,
         spec: GroupSpec,
-        host: GroupRuntime,
+        host: GroupHost,
         handler: HandlerRef,
         incarnations: dict[MemberId, Incarnation],
         changed: Callable[[], None],
@@ -141,9 +141,8 @@ class ConsumerSupervisor:
     async def reattach(self, replica: ConsumerReplica) -> None:
         """Go on with a consumer that a former coordinator spawned, however far it had come."""
         self.replicas[replica.member] = replica
-        try:
-            replica.handle = await gcs.find(replica.actor)
-        except ValueError:
+        replica.handle = await gcs.find(replica.actor)
+        if replica.handle is None:
             self._task(replica, self._died(replica, "its actor is gone"))
             return
         slot = self._host.core.state.members.get(replica.member)
@@ -196,7 +195,7 @@ class ConsumerSupervisor:
         try:
             await self._join(up)
         except BaseException:
-            # Who called is told; those that are up are wanted all the same, and join when they may.
+            # The caller gets the error. Those that are up stay wanted, and join when they may.
             for replica in up:
                 self._task(replica, self._join_when_up(replica))
             raise

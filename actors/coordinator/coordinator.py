@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
 from pxrs_ray.actors.cluster.node_watch import NodeWatch, asked_of
+from pxrs_ray.actors.cluster.priority import be_as_nice_as
 from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.watchdog import watched
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
@@ -62,7 +63,7 @@ logger = logging.getLogger(__name__)
 # Python's usual 5 ms a turn each would wait for the other.
 SWITCH_S = 0.000_5
 
-# Less than callers wait: they are told what the start waits for.
+# Less than callers wait: the error says what the start waits for.
 START_WAIT_S = 50.0
 UNDO_WAIT_S = 5.0
 
@@ -89,6 +90,7 @@ class Coordinator(TopologyDocuments, Questions):
         start_journal(topology=config.name, actor="coordinator")
         sys.setswitchinterval(SWITCH_S)
         keep_what_is_loaded()
+        be_as_nice_as()
         self._closing = False
         self._changing = asyncio.Lock()
         self._ends = Tombstones()
@@ -170,7 +172,7 @@ class Coordinator(TopologyDocuments, Questions):
         config = without(config, short, tuple(self._short(name) for name in going.queues))
         await self._keep_config(config)
         where, lease_s = str(config.topology_dir), config.lease_ttl_seconds
-        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s)
+        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s, config.link_ports)
         self._pool.grants.generation = self._generation
         self._pool.confirm = self._confirm_leading
         self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
@@ -282,6 +284,7 @@ class Coordinator(TopologyDocuments, Questions):
         self._half_applied = True
         await self._keep_config(wanted)
         if of_buffers:
+            self._pool.follow(wanted.link_ports)
             await self._open_queues(wanted)
         for name, group in wanted.groups.items():
             controller = self._groups.get(wanted.full_name(name))

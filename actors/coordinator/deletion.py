@@ -93,7 +93,7 @@ class Deletion(Leadership):
         controller = self._groups.get(full_name)
         ends = await self._pool.ends(config.full_name(declared.queue))
         stands = controller.checkpoints() if controller is not None else {}
-        lag = sum(max(0, end.end_offset - stands.get(p, 0)) for p, end in ends.items())
+        lag = sum(end.lag(stands.get(p, 0)) for p, end in ends.items())
         uses = []
         if controller is not None and controller.replica_set.replicas:
             count = len(controller.replica_set.replicas)
@@ -147,7 +147,7 @@ class Deletion(Leadership):
     def _lag_of(self, group: str, ends: Mapping[PartitionId, LogEnds]) -> int:
         controller = self._groups.get(self._config.full_name(group))
         stands = controller.checkpoints() if controller is not None else {}
-        return sum(max(0, end.end_offset - stands.get(p, 0)) for p, end in ends.items())
+        return sum(end.lag(stands.get(p, 0)) for p, end in ends.items())
 
     @property
     def _file(self) -> str:
@@ -240,12 +240,12 @@ class Deletion(Leadership):
         for full_name in list(self._ends.groups):
             try:
                 await self._finish_group(full_name)
-            except Exception as error:  # noqa: BLE001 - the others are finished, then it is told
+            except Exception as error:  # noqa: BLE001 - the others are finished, then it is raised
                 left.append(error)
         for full_name in list(self._ends.queues):
             try:
                 await self._finish_queue(full_name)
-            except Exception as error:  # noqa: BLE001 - the others are finished, then it is told
+            except Exception as error:  # noqa: BLE001 - the others are finished, then it is raised
                 left.append(error)
         if left:
             raise left[0]

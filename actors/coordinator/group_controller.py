@@ -1,6 +1,6 @@
 """`GroupController`: one group on the coordinator: its core, its consumers, its documents.
 
-Rules of this file. Each part has one job. `GroupRuntime` decides and stores, `MemberApi` answers
+Rules of this file. Each part has one job. `GroupHost` decides and stores, `MemberApi` answers
 members, `ConsumerReplicas` holds the wanted consumers. This class connects them and passes each
 event to the part that it concerns.
 """
@@ -17,22 +17,23 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.autoscaler import Autoscaler
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas, check_count
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.group_requests import (
     PauseGroup,
+    PlanSeek,
     RebalanceGroup,
     ReleaseScale,
     ResumeGroup,
     ScaleGroup,
     SeekGroup,
 )
-from pxrs_ray.actors.coordinator.group_runtime import SWEEP_MS_MAX, GroupRuntime
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.new_group import Floor, first_rows, make_rows, settle_rows
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers, answers_for_group
-from pxrs_ray.actors.coordinator.seeks import seek
+from pxrs_ray.actors.coordinator.seeks import plan_seek, seek
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import Clock, wall_ms
 from pxrs_ray.config import GroupConfig, PxrsConfig
@@ -40,6 +41,7 @@ from pxrs_ray.config.limits import group_settings
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Configure, Dismiss, Rebalance
+from pxrs_ray.group.seek_plan import SeekPlan, Sought
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
 from pxrs_ray.status.stalls import StallDetector
@@ -108,7 +110,7 @@ class GroupController:
             declared,
             queue.source_spec(),
         )
-        self.host = GroupRuntime(self.key, store, thread, clock, self, config.history_keep)
+        self.host = GroupHost(self.key, store, thread, clock, self, config.history_keep)
         self.follow(config)
         self.replica_set = ConsumerReplicas(spec, self.host, self._keep_replicas)
         self.logs = LogWitness(spec, self.host, pool, lambda: owner.accepts_loss)
@@ -183,14 +185,12 @@ class GroupController:
         return self.replica_set.spec
 
     async def _keep_replicas(self, text: str) -> None:
+        await self._put_replicas(self._owner.seal.sealed(f"{self.key}/replicas", text))
+
+    async def _put_replicas(self, sealed: str) -> None:
         generation = self.host.core.state.generation
-        await self._thread.call_until_known(
-            self._store.put_document,
-            self.key,
-            generation,
-            "replicas",
-            self._owner.seal.sealed(f"{self.key}/replicas", text),
-        )
+        put = self._store.put_document
+        await self._thread.call_until_known(put, self.key, generation, "replicas", sealed)
 
     def _kept_replicas(self) -> ReplicasDocument:
         """What a former coordinator kept; of what nobody of ours wrote, nothing that is code."""
@@ -209,9 +209,10 @@ class GroupController:
     async def _seal_anew(self) -> None:
         """Seal with our key what a former coordinator sealed, before anybody changes it: another
         node has no other key, and this one's disk keeps only the last few."""
-        place, kept = f"{self.key}/replicas", self._documents.get("replicas", "")
-        if self._owner.seal.is_older(place, kept):
-            await self._keep_replicas(self._owner.seal.opened(place, kept)[0])
+        kept = self._documents.get("replicas", "")
+        renewed = self._owner.seal.renewed(f"{self.key}/replicas", kept)
+        if renewed is not None:
+            await self._put_replicas(renewed)
 
     async def close(self, *, graceful: bool) -> None:
         """End everything of this group, its consumers included."""
@@ -341,8 +342,7 @@ class GroupController:
 
     def follow(self, config: PxrsConfig) -> None:
         """Go by what the topology says of all groups."""
-        self.host.history_keep = config.history_keep
-        self.host.sweep_ms_max = min(SWEEP_MS_MAX, config.rebalance_interval_ms)
+        self.host.follow(config.history_keep, config.rebalance_interval_ms)
 
     async def reconfigure(self, config: GroupConfig) -> None:
         """Take on another configuration of this group."""
@@ -365,7 +365,16 @@ class GroupController:
         self, kind: str, value: int, partitions: Sequence[PartitionId] | None = None
     ) -> dict[PartitionId, Offset]:
         """Move checkpoints while running; answers the position of each partition afterwards."""
-        return await seek(self.spec, self.host, self._pool, kind, value, partitions)
+        wanted = Sought(kind, value, partitions)
+        return await seek(self.spec, self.host, self._pool, wanted)
+
+    @answers_for_group(PlanSeek)
+    async def plan_seek(
+        self, kind: str, value: int, partitions: Sequence[PartitionId] | None = None
+    ) -> SeekPlan:
+        """What such a seek would repeat and skip."""
+        wanted = Sought(kind, value, partitions)
+        return await plan_seek(self.spec, self.host, self._pool, wanted)
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -376,7 +385,7 @@ class GroupController:
         behind = {
             partition: checkpoint
             for partition, checkpoint in checkpoints.items()
-            if partition in ends and checkpoint < ends[partition].end_offset
+            if partition in ends and ends[partition].lag(checkpoint)
         }
         supervisor = self.replica_set.supervisor
         ages, infos = await asyncio.gather(

@@ -15,6 +15,7 @@ from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, WhileAway
 if TYPE_CHECKING:
     from pxrs_ray.actors.consumer.handler import HandlerRef
     from pxrs_ray.group.events import Plan
+    from pxrs_ray.group.seek_plan import SeekPlan
     from pxrs_ray.model import MemberId, Offset, PartitionId
 
 START_WAIT_S = 120.0
@@ -101,12 +102,21 @@ class ResumeGroup(GroupCommand[None]):
 
 @dataclass(frozen=True)
 class SeekGroup(GroupCommand["dict[PartitionId, Offset]"]):
-    """Move checkpoints: to an 'offset', a 'time', the 'start' or the 'end'."""
+    """Move checkpoints: to an 'offset', a 'time', the 'start', the 'end', or by a 'shift'."""
 
     kind: str
     value: int
     partitions: Sequence[PartitionId] | None = None
     wait_s = DRAIN_WAIT_S
+
+
+@dataclass(frozen=True)
+class PlanSeek(GroupRequest["SeekPlan"]):
+    """What such a seek would repeat and skip."""
+
+    kind: str
+    value: int
+    partitions: Sequence[PartitionId] | None = None
 
 
 @dataclass(frozen=True)

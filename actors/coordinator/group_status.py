@@ -99,7 +99,7 @@ def group_status(
         if row.partition in stored:
             phase = PartitionPhase.UNOWNED.value if owner is None else PartitionPhase.OWNED.value
         call = calls.get(row.partition)
-        lag = max(0, end.end_offset - checkpoint) if end is not None else None
+        lag = end.lag(checkpoint) if end is not None else None
         return PartitionStatus(
             row.partition,
             phase,
@@ -150,7 +150,7 @@ def _stalls(
     for row in core.state.rows:
         if works and row.owner is not None:
             end, checkpoint = ends.get(row.partition), checkpoints[row.partition]
-            lag = max(0, end.end_offset - checkpoint) if end is not None else None
+            lag = end.lag(checkpoint) if end is not None else None
             seen[row.partition] = checkpoint, lag
     window_ms = max(WINDOW_MS, PAUSES * core.settings.lease_ms)
     return controller.stalls.note(monotonic_ms(), seen, window_ms)

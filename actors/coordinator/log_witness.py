@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.registry_witness import RECOVER
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.group.events import Raise
@@ -39,7 +39,7 @@ class LogWitness:
     def __init__(
         self,
         spec: GroupSpec,
-        host: GroupRuntime,
+        host: GroupHost,
         pool: BufferPool,
         accepts_loss: Callable[[], bool],
     ) -> None:
@@ -73,7 +73,7 @@ class LogWitness:
         )
 
     async def _repeated(self, behind: Mapping[PartitionId, Epoch]) -> Recovered:
-        """What is delivered again: what the logs were told that the group had passed."""
+        """What is delivered again: what the logs hold for passed by the group."""
         ends = await self._pool.ends(self._spec.queue)
         group, rows = self._spec.group, self._host.core.state.rows
         passed = {p: end.groups.get(group, 0) for p, end in ends.items() if p < len(rows)}
@@ -104,7 +104,7 @@ class LogWitness:
             above = {p: max(seen.get(p, 0), rows[p].epoch) for p in waiting}
             logger.error("group %s is granted anew above epochs %s", self._spec.group, above)
             await self._host.submit(Raise(above, "its log had seen a higher epoch"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the problem stays and is told
+        except Exception as error:  # noqa: BLE001 - whatever it is, the problem stays and is reported
             logger.warning("group %s is granted anew later: %s", self._spec.group, error)
         else:
             for partition in waiting:

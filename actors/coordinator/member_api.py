@@ -25,7 +25,7 @@ from pxrs_ray.actors.coordinator.consumer_replica import (
     token_label,
 )
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
@@ -35,8 +35,8 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
+    PartitionProgress,
     Prepared,
-    Progress,
     Release,
     Reply,
 )
@@ -49,7 +49,7 @@ WAIT_PART_MOST = 1 / 3
 class MemberApi:
     """The calls of one group's members, both consumer actors and consumers that pull."""
 
-    def __init__(self, host: GroupRuntime, replica_set: ConsumerReplicas, logs: LogWitness) -> None:
+    def __init__(self, host: GroupHost, replica_set: ConsumerReplicas, logs: LogWitness) -> None:
         self._host = host
         self._replica_set = replica_set
         self._logs = logs
@@ -94,7 +94,7 @@ class MemberApi:
         """Renew a lease from now on, and wait for an assignment that is newer than `seen`.
 
         It is answered as soon as there is one, without one after `wait_ms`; see
-        `GroupRuntime.heartbeat`.
+        `GroupHost.heartbeat`.
         """
         lease_s = self._host.core.settings.lease_ms / 1_000
         wait_s = min(wait_ms / 1_000, lease_s * WAIT_PART_MOST)
@@ -102,14 +102,14 @@ class MemberApi:
 
     @answers_for_group(CommitProgress)
     async def commit(
-        self, member: MemberId, incarnation: Incarnation, rows: tuple[Progress, ...]
+        self, member: MemberId, incarnation: Incarnation, rows: tuple[PartitionProgress, ...]
     ) -> tuple[Outcome, ...]:
         """Move checkpoints on; answered when they are durable."""
         return (await self._host.submit(Commit(member, incarnation, rows))).outcomes
 
     @answers_for_group(ReleasePartitions)
     async def release(
-        self, member: MemberId, incarnation: Incarnation, rows: tuple[Progress, ...]
+        self, member: MemberId, incarnation: Incarnation, rows: tuple[PartitionProgress, ...]
     ) -> tuple[Outcome, ...]:
         """Hand partitions back with their final checkpoints."""
         return (await self._host.submit(Release(member, incarnation, rows))).outcomes

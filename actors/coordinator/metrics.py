@@ -78,6 +78,13 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "buffer_hosts": (GAUGE, ("topology",), "Hosts that have a buffer now."),
     "buffer_fenced_reads": (COUNTER, OF_BUFFER, "Reads refused for an old epoch."),
     "buffer_refused_appends": (COUNTER, OF_BUFFER, "Appends refused: full, too large, fenced."),
+    "buffer_links": (GAUGE, OF_BUFFER, "Connections of processes on other nodes, now."),
+    "buffer_link_calls": (COUNTER, OF_BUFFER, "Calls that came over such connections."),
+    "buffer_strangers": (
+        COUNTER,
+        OF_BUFFER,
+        "Connections that did not begin as one that is welcome does, and were ended.",
+    ),
     "buffers_away": (GAUGE, ("topology",), "Buffers that do not answer."),
     "store_ms": (HISTOGRAM, ("topology",), "How long a call to the registry store takes."),
     "store_down": (GAUGE, ("topology",), "1 while the registry store does not answer."),
@@ -145,6 +152,9 @@ class TopologyMetrics:
             self._total("buffer_fenced_reads", stats.fenced, str(index))
             self._set("buffer_disk_free_bytes", stats.disk_free_bytes, str(index))
             self._total("buffer_refused_appends", stats.refused, str(index))
+            self._set("buffer_links", stats.links, str(index))
+            self._total("buffer_link_calls", stats.link_calls, str(index))
+            self._total("buffer_strangers", stats.strangers_refused, str(index))
         self._report_places(status)
 
     def _report_places(self, status: TopologyStatus) -> None:
@@ -160,7 +170,7 @@ class TopologyMetrics:
 
     def _report_group(self, group: GroupStatus, tally: GroupCounters | None) -> None:
         name = group.group
-        # Who owns nothing any more is told so once, or would be shown with its last lag for ever.
+        # Who owns nothing any more gets a last report, or its lag would be shown for ever.
         lags = dict.fromkeys(self._owners.get(name, ()), 0)
         for p in group.partitions:
             number = str(p.partition)

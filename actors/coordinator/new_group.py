@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.errors import AlreadyExists, DeadlineExceeded
 from pxrs_ray.group.events import Raise, Seek
@@ -79,7 +79,7 @@ async def make_rows(
         pass  # ours, and the answer was lost; or a former try's: see `settle_rows`
 
 
-async def settle_rows(host: GroupRuntime, rows: Mapping[PartitionId, PartitionRow]) -> None:
+async def settle_rows(host: GroupHost, rows: Mapping[PartitionId, PartitionRow]) -> None:
     """Bring what a former try left to where the group begins now.
 
     A group that has members is none of those: it was begun by another coordinator, and stays.

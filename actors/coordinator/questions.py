@@ -128,8 +128,6 @@ class Questions(Deletion):
     async def history(self, group: str, after_version: int, limit: int) -> History:
         """The newest `limit` changes of a group after `after_version`."""
         await self._ready()
-        self._controller(group)
-        changes = await self._thread.call(
-            self._store.changes, self._controller(group).key, after_version, limit
-        )
+        key = self._controller(group).key
+        changes = await self._thread.call(self._store.changes, key, after_version, limit)
         return History(group, tuple(changes))

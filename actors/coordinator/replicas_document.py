@@ -7,7 +7,6 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -82,5 +81,4 @@ async def kill_orphans(topology: str, group: str, known: Callable[[], set[str]])
     there = await gcs.ask("list", partial(consumers_there, topology, group), gcs.MAKE_S)
     for name in sorted(there - known()):
         logger.warning("ending the orphan %s", name)
-        with suppress(ValueError):
-            await gcs.kill(await gcs.find(name))
+        await gcs.kill(await gcs.find(name))

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
-from pxrs_ray.errors import UsageError
+from pxrs_ray.errors import UnsupportedVersion
 from pxrs_ray.group.event_checks import check_call
 
 A = TypeVar("A")
@@ -64,10 +64,16 @@ class RequestHandlers:
         }
 
     async def answer(self, request: Request[A]) -> A:
-        """Carry out a request. Raises UsageError for one that is unknown, or has wrong values."""
+        """Carry out a request.
+
+        Raises UnsupportedVersion for one that is unknown, UsageError for one with wrong values.
+        """
         handler = self._handlers.get(type(request))
         if handler is None:
-            raise UsageError(f"no request {type(request).__name__!r} is known here")
+            raise UnsupportedVersion(
+                f"this coordinator knows no request {type(request).__name__!r}: its caller runs "
+                "other code; run `pxrs restart coordinator`, then try again"
+            )
         arguments = request.arguments()
         check_call(handler, arguments)
         answer: A = await handler(*arguments)

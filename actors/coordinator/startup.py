@@ -79,7 +79,7 @@ class Startup:
                     raise
                 self._trouble = error
                 logger.warning("%s does not start: %s", self._what, told(error))
-                # A registry that is away is told at once too: who asks has more to do than wait.
+                # The error of a registry that is away goes out at once: who asks has more to do.
                 if isinstance(error, StoreUnavailable) or not passes(error):
                     return error if isinstance(error, Exception) else RuntimeError(told(error))
             else:

@@ -50,12 +50,13 @@ class StoreThread:
         self.recent_ms: deque[float] = deque(maxlen=RECENT_KEPT)
         self.down_since_s: float | None = None
         self.problem = ""
-        self._watch = RegistryWatch()
+        self.watch = RegistryWatch()
         self._answered = asyncio.Event()
         self._answered_s = time.monotonic()
         self._probe: Callable[[], object] | None = None
         self._looking: asyncio.Future[None] | None = None
         self._back: asyncio.Future[None] | None = None
+        self._told_when_back: set[Callable[[], None]] = set()
 
     async def open(self) -> RegistryStore:
         """Make the store, on its thread."""
@@ -69,16 +70,16 @@ class StoreThread:
         def make() -> T:
             # On the thread, where calls follow one another: a call that waits its turn is not
             # asked, and one that hangs is noticed from here on.
-            self._watch.asked(monotonic_ms())
+            self.watch.asked(monotonic_ms())
             try:
                 found = method(*args, **kwargs)
             except StoreUnavailable:
-                self._watch.failed(monotonic_ms())
+                self.watch.failed(monotonic_ms())
                 raise
             except BaseException:
-                self._watch.answered()
+                self.watch.answered()
                 raise
-            self._watch.answered()
+            self.watch.answered()
             return found
 
         try:
@@ -100,9 +101,12 @@ class StoreThread:
             took_ms = (time.perf_counter() - started_s) * 1_000
             self.busy_ms += took_ms
             self.recent_ms.append(took_ms)
-        self.down_since_s, self.problem = None, ""
+        was_away, self.down_since_s, self.problem = self.down_since_s is not None, None, ""
         self._answered_s = time.monotonic()
         self._answered.set()
+        if was_away:
+            for tell in list(self._told_when_back):
+                tell()
         return answer
 
     async def call_until_known(
@@ -122,11 +126,19 @@ class StoreThread:
                 with suppress(TimeoutError):
                     await within(backoff.failed(), self._answered.wait())
 
+    def when_back(self, tell: Callable[[], None]) -> None:
+        """Call this whenever the store answers again after it did not."""
+        self._told_when_back.add(tell)
+
+    def not_when_back(self, tell: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._told_when_back.discard(tell)
+
     # --- whether it is there ----------------------------------------------------------------------
 
     def away_ms(self, notice_ms: int = NOTICE_MS_MAX) -> int | None:
         """For how long the store has not answered; None while it is not known to be away."""
-        return self._watch.away_ms(monotonic_ms(), notice_ms)
+        return self.watch.away_ms(monotonic_ms(), notice_ms)
 
     def look_by(self, probe: Callable[[], object]) -> None:
         """What to ask the store, where it matters whether it is there and nobody else asks."""

@@ -2,10 +2,10 @@
 
 Rules of this file. `TenantMove` decides; this actor carries it out. There is one detached actor for
 each pair of a queue and its group. What it must not forget is in a document of the topology, kept
-before anybody is told. Producers renew a lease here and say which route they follow, whatever else
-is under way; after a restart no producer is believed to be gone until a whole lease has passed.
+before anybody hears of it. Producers renew a lease here and say which route they follow, whatever
+else is under way; after a restart no producer counts as gone until a whole lease has passed.
 Silence proves nothing: a producer that was silent for longer than its lease is fenced in the logs
-before anybody goes on without it, and is told so when it asks again. Time in which this actor
+before anybody goes on without it, and hears so when it asks again. Time in which this actor
 itself was frozen does not count as anybody's silence.
 """
 
@@ -287,7 +287,7 @@ class TenantRouter:
 
     async def _begin(self, tenant: str, ray_options: Mapping[str, Any]) -> None:
         """Have a tenant's consumers started; a start that takes long holds up nobody's move."""
-        # What it raises is told; it is looked at again when it should be served: see `_serve`.
+        # What it raises is logged; it is looked at again when it should be served: see `_serve`.
         work = off_loop(self._start, tenant, dict(ray_options))
         starting = self._supervisor.once(f"the consumers of tenant {tenant}", work)
         await asyncio.wait([starting], timeout=START_WAIT_S)

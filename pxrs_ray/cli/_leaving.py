@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UsageError
+from pxrs_ray.cli._removal import confirm
+from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
@@ -146,11 +146,8 @@ def agree(plans: Sequence[Leaving], refused: str, *, yes: bool) -> None:
         say(f"CANNOT BE DONE: {text}", error=True)
     if yes or not told:
         return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"{refused}, for not all of it can be done: mend what is named, or say --yes"
-        )
-    typer.confirm("Begin all the same?", abort=True, err=True)
+    why = f"{refused}, for not all of it can be done: mend what is named, or say --yes"
+    confirm("Begin all the same?", why)
 
 
 def _wait_until_left(

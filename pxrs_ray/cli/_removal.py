@@ -17,6 +17,13 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 Force = Annotated[bool, typer.Option("--force", help="Remove it even while it is in use.")]
 
 
+def confirm(question: str, refused: str) -> None:
+    """Ask, and end the command at a no. Raises UsageError(refused) where nobody can answer."""
+    if not sys.stdin.isatty():
+        raise UsageError(refused)
+    typer.confirm(question, abort=True, err=True)
+
+
 def remove(
     removal: Removal, carry_out: Callable[[], object], *, yes: bool, force: bool, as_json: bool
 ) -> None:
@@ -32,9 +39,8 @@ def remove(
         for line in removal.stays:
             say(f"stays: {line}")
     if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError(f"{removal.what} {removal.name} was not removed: say --yes")
-        typer.confirm(f"Remove {removal.what} {removal.name}?", abort=True, err=True)
+        named = f"{removal.what} {removal.name}"
+        confirm(f"Remove {named}?", f"{named} was not removed: say --yes")
     carry_out()
     if as_json:
         print_json({"removed": removal})

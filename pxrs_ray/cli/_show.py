@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH_OF_FILES = 160
+BASE64 = "base64:"
 
 
 def plain(value: Any) -> Any:
@@ -34,11 +35,12 @@ def plain(value: Any) -> Any:
 
 
 def text_of(value: bytes) -> str:
-    """Bytes as people read them; what is no text becomes 'base64:...'."""
+    """Bytes as people read them; what is no text, or looks as if it was none, is 'base64:...'."""
     try:
-        return value.decode()
+        text = value.decode()
     except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(value).decode()
+        text = BASE64
+    return text if not text.startswith(BASE64) else BASE64 + base64.b64encode(value).decode()
 
 
 def print_json(value: Any) -> None:

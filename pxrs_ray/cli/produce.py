@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
+from pxrs_ray.cli._options import AsJson, QueueName, TopologyName, moment_ms
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.client.producer import Producer
+    from pxrs_ray.cli._sources import Columns, Headers
+
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        metavar="NAME=VALUE",
+        help="A header of all messages, before their own; may be repeated.",
+        show_default=False,
+    ),
+]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        help="The time of all messages without their own, like 2026-05-01T12:00; default: now.",
+        show_default=False,
+    ),
+]
 
 
 def command(
@@ -40,6 +63,8 @@ def command(
     scope_column: Annotated[
         str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label column.")
     ] = None,
+    header: Header = None,
+    timestamp: Timestamp = None,
     producer_id: Annotated[
         str | None,
         typer.Option(help="Send as the producer of this name; fences an earlier one."),
@@ -47,7 +72,11 @@ def command(
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages to QUEUE, and return when all of them are stored."""
+    """Send messages to QUEUE, and return when all of them are stored.
+
+    Rows of files may have the columns timestamp_ms, headers and id beside key and
+    payload: what `pxrs tail --json` prints can be sent again as it is.
+    """
     from pxrs_ray.cli import _sources
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import answer, say
@@ -64,19 +93,44 @@ def command(
         kind = _sources.format_of(path, kind)
         names = _sources.Names(key_column, payload_column, scope_column)
         columns = _sources.rows(path, kind, key, separator, names)
+    common = tuple(_sources.header(each) for each in header or ())
+    at_ms = moment_ms(timestamp) if timestamp is not None else None
     began_s = time.perf_counter()
-    sent, size_bytes = 0, 0
     with running(topology).producer(queue, producer_id=producer_id) as producer:
-        receipts = []
-        for keys, payloads, scopes in columns:
-            told = [scope if each is None else each for each in scopes]
-            some = told if any(each is not None for each in told) else None
-            receipts.append(producer.send_batch(keys, payloads, scopes=some))
-            sent += len(payloads)
-            size_bytes += sum(map(len, payloads))
-        producer.flush()
-        for receipt in receipts:
-            receipt.result(0)
+        sent, size_bytes = _send(producer, columns, scope, at_ms, common)
     seconds = time.perf_counter() - began_s
     sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
     answer(sum_up, as_json, lambda: f"{sent:,} messages are in {queue}")
+
+
+def _send(
+    producer: Producer,
+    columns: Iterable[Columns],
+    scope: str | None,
+    at_ms: int | None,
+    common: Headers,
+) -> tuple[int, int]:
+    """Send all and wait until it is stored; answers how many messages and bytes that were."""
+    sent, size_bytes, receipts = 0, 0, []
+    for some in columns:
+        headers = [common + each for each in some.headers]
+        receipt = producer.send_batch(
+            some.keys,
+            some.payloads,
+            scopes=_given([scope if each is None else each for each in some.scopes]),
+            timestamps=_given([at_ms if each is None else each for each in some.timestamps_ms]),
+            headers=headers if any(headers) else None,
+            ids=_given(some.ids),
+        )
+        receipts.append(receipt)
+        sent += len(some.payloads)
+        size_bytes += sum(map(len, some.payloads))
+    producer.flush()
+    for receipt in receipts:
+        receipt.result(0)
+    return sent, size_bytes
+
+
+def _given(column: list[Any]) -> list[Any] | None:
+    """A column in which somebody has said something."""
+    return column if any(each is not None for each in column) else None

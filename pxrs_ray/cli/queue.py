@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, QueueName, TopologyName
+from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
 from pxrs_ray.cli._removal import Force, Yes, remove
 
 app = typer.Typer(
@@ -36,3 +36,25 @@ def delete(
     removal = found.plan_queue_removal(queue)
     carry_out = lambda: found.delete_queue(queue, force=force)  # noqa: E731
     remove(removal, carry_out, yes=yes, force=force, as_json=as_json)
+
+
+@app.command()
+def purge(
+    queue: QueueName,
+    partition: Partitions = None,
+    yes: Yes = False,
+    topology: TopologyName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Drop the messages that QUEUE holds now. The queue, its offsets and its groups stay.
+
+    Groups that have not passed them are never given them; it says which, and asks.
+    """
+    from pxrs_ray.actors.client.queue_purge import plan_purge
+    from pxrs_ray.actors.client.queue_purge import purge as purge_now
+    from pxrs_ray.cli._ray import steady
+
+    found = steady(topology)
+    removal, ends = plan_purge(found, queue, partition or ())
+    carry_out = lambda: purge_now(found, queue, ends)  # noqa: E731
+    remove(removal, carry_out, yes=yes, force=False, as_json=as_json)

@@ -6,6 +6,7 @@ import os
 import pkgutil
 import sys
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from typer.core import TyperGroup
 
 import pxrs_ray
 from pxrs_ray import cli
+from pxrs_ray.cli._examples import epilog_of
 from pxrs_ray.cli._show import say
 from pxrs_ray.errors import PxrsError
 
@@ -38,6 +40,14 @@ def subcommands() -> dict[str, str]:
 
 class PlainGroup(TyperGroup):
     """A group of commands whose help lists each with the whole first paragraph of its own help."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; an unknown one is told with the nearest that there is."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"`{ctx.command_path} --help` has all"
+            ctx.fail(f"there is no command {args[0][:50]!r}: {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands."""
@@ -86,6 +96,9 @@ class Subcommands(PlainGroup):
         app.info.cls = PlainGroup
         command = typer.main.get_command(app)
         command.name = cmd_name
+        command.epilog = epilog_of(cmd_name)
+        for name, inner in getattr(command, "commands", {}).items():
+            inner.epilog = epilog_of(f"{cmd_name} {name}")
         return command
 
 

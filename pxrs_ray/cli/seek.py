@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, GroupName, Partitions, TopologyName
+from pxrs_ray.cli._options import AsJson, GroupName, Partitions, TopologyName, duration
+from pxrs_ray.cli._removal import Yes, confirm
+from pxrs_ray.errors import UsageError
+
+if TYPE_CHECKING:
+    from pxrs_ray.group.seek_plan import PartitionSeek, SeekPlan
+    from pxrs_ray.status.rendering import View
 
 
 def place(text: str) -> int | str | datetime:
@@ -25,18 +31,83 @@ def place(text: str) -> int | str | datetime:
 def command(
     group: GroupName,
     to: Annotated[
-        str, typer.Argument(help="start, end, an offset, or a time.", show_default=False)
-    ],
+        str | None, typer.Argument(help="start, end, an offset, or a time.", show_default=False)
+    ] = None,
+    by: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--by",
+            parser=duration,
+            metavar="DURATION",
+            help="So long ago: 90s, 30m, 2h, 1d.",
+            show_default=False,
+        ),
+    ] = None,
+    shift: Annotated[
+        int | None,
+        typer.Option(
+            help="By so many messages of each partition; back: --shift=-100.", show_default=False
+        ),
+    ] = None,
     partition: Partitions = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would move, and change nothing.")
+    ] = False,
+    yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move the checkpoints of a running GROUP, and show the new position of each partition."""
-    from pxrs_ray.cli._ray import steady
-    from pxrs_ray.cli._show import answer
+    """Move the checkpoints of a running GROUP, and show the new position of each partition.
+
+    It shows first how many messages come again and how many are skipped, and asks.
+    """
+    from pxrs_ray.cli._ray import running, steady
+    from pxrs_ray.cli._show import answer, console, print_json
     from pxrs_ray.status.rendering import Table
 
-    wanted = place(to)
-    moved = steady(topology).group(group).seek(wanted, partition or None)
+    if sum(each is not None for each in (to, by, shift)) != 1:
+        raise UsageError("seek to one place: start, end, OFFSET, TIME, --by or --shift")
+    wanted: Any = by if to is None else place(to)
+    found = (running if dry_run else steady)(topology).group(group)
+    where: dict[str, Any] = {"to": wanted, "partitions": partition or None, "shift": shift}
+    if dry_run or not yes:
+        plan = found.plan_seek(**where)
+        if dry_run and as_json:
+            print_json([_told(row) for row in plan.rows])
+            return
+        if not as_json:
+            console().print(plan_view(plan))
+        if dry_run:
+            return
+        refused = f"no checkpoint of {group} was moved: say --yes"
+        confirm(f"Move the checkpoints of {group}?", refused)
+    moved = found.seek(**where)
     rows = [(f"P{number}", offset) for number, offset in sorted(moved.items())]
     answer(moved, as_json, lambda: Table(("partition", "next offset"), rows))
+
+
+def _told(row: PartitionSeek) -> dict[str, int]:
+    return {
+        "partition": row.partition,
+        "checkpoint": row.checkpoint,
+        "offset": row.offset,
+        "repeats": row.repeats,
+        "skips": row.skips,
+    }
+
+
+def plan_view(plan: SeekPlan) -> View:
+    """What a seek would do, in sum and for each partition."""
+    from pxrs_ray.status.rendering import Line, Table, Tone, View
+
+    rows = [
+        (f"P{row.partition}", row.checkpoint, row.offset, row.repeats or None, row.skips or None)
+        for row in plan.rows
+    ]
+    sum_up = f"{plan.repeats:,} messages come again, {plan.skips:,} are skipped"
+    return View(
+        [
+            Table(("partition", "next offset now", "then", "come again", "skipped"), rows),
+            Line(sum_up, Tone.WARN if plan.skips else Tone.PLAIN),
+        ]
+    )

@@ -3,30 +3,89 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
+from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName, duration, moment_ms
+from pxrs_ray.clock import wall_ms
+from pxrs_ray.errors import UsageError
 from pxrs_ray.status.harmless import one_line
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.client.queue_reader import QueueReader
     from pxrs_ray.model import Message
+
+NEWEST = 10
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """Read a regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise typer.BadParameter(f"{text[:50]!r} is no regular expression: {error}") from None
+
+
+Newest = Annotated[
+    int | None,
+    typer.Option(
+        "--newest",
+        "-n",
+        min=0,
+        help="Start with this many of the newest messages of each partition; default: 10, or "
+        "all with --key or --grep.",
+        show_default=False,
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="PLACE",
+        help="Start here instead: start, an offset, or a time like 2026-05-01T12:00.",
+        show_default=False,
+    ),
+]
+Since = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--since",
+        parser=duration,
+        metavar="DURATION",
+        help="Start so long ago instead: 90s, 30m, 2h, 1d.",
+        show_default=False,
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", "-k", help="Only messages of this key.", show_default=False),
+]
+Grep = Annotated[
+    re.Pattern[str] | None,
+    typer.Option(
+        "--grep",
+        parser=pattern,
+        metavar="REGEX",
+        help="Only messages whose payload, as shown, has this in it.",
+        show_default=False,
+    ),
+]
 
 
 def command(
     queue: QueueName,
-    newest: Annotated[
-        int,
-        typer.Option(
-            "--newest",
-            "-n",
-            min=0,
-            help="Start with this many of the newest messages of each partition.",
-        ),
-    ] = 10,
-    start: Annotated[
-        int | None, typer.Option("--from", min=0, help="Start at this offset instead.")
+    newest: Newest = None,
+    start: Start = None,
+    since: Since = None,
+    key: Key = None,
+    grep: Grep = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="End after so many messages.", show_default=False)
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep showing new messages.")
@@ -39,18 +98,48 @@ def command(
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import say
 
+    if sum(each is not None for each in (newest, start, since)) > 1:
+        raise UsageError("start at one place: --newest, --from or --since")
     found = running(topology)
     from pxrs_ray.actors.client.queue_reader import QueueReader
 
     peek = QueueReader.of(found, queue)
     if partition:
         peek.only({p: peek.positions.get(p, 0) for p in partition})
-    if start is not None:
-        peek.only(dict.fromkeys(peek.positions, start))
-    else:
+    if newest is None and start is None and since is None:
+        newest, start = (NEWEST, None) if key is None and grep is None else (None, "start")
+    if newest is not None:
         peek.newest(newest)
-    for message in peek.messages(follow=follow):
+    else:
+        _begin(peek, start, since)
+    messages = matching(peek.messages(follow=follow), key, grep)
+    for message in islice(messages, limit):
         say(json_line(message) if as_json else text_line(message), flush=follow)
+
+
+def _begin(peek: QueueReader, start: str | None, since: timedelta | None) -> None:
+    """Go to where reading starts; a time is where the first message not older than it is."""
+    if start == "start":
+        peek.from_start()
+    elif start is not None and start.isdecimal():
+        peek.only(dict.fromkeys(peek.positions, int(start)))
+    else:
+        ago_ms = round(since.total_seconds() * 1_000) if since is not None else 0
+        peek.from_time(wall_ms() - ago_ms if start is None else moment_ms(start))
+
+
+def matching(
+    messages: Iterator[Message], key: str | None, grep: re.Pattern[str] | None
+) -> Iterator[Message]:
+    """Those of a key, and with a text in their payload as people are shown it."""
+    from pxrs_ray.cli._show import text_of
+
+    wanted = key.encode(errors="surrogateescape") if key is not None else None
+    for message in messages:
+        if wanted is not None and message.key != wanted:
+            continue
+        if grep is None or grep.search(text_of(message.payload)):
+            yield message
 
 
 def text_line(message: Message) -> str:

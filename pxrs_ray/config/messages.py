@@ -125,7 +125,7 @@ def _as_sentence(message: str) -> str:
 
 
 def _annotation_at(model: type[Options], place: Place) -> Any:
-    """What may stand at `place`: goes into options, tables by name, and the kind that is told."""
+    """What may stand at `place`: goes into options, tables by name, and the mode's kind."""
     here: Any = model
     for part in place:
         kinds = kinds_of(here)
@@ -148,7 +148,7 @@ def _model_at(model: type[Options], place: Place) -> type[Options] | None:
 
 
 def kinds_of(annotation: Any) -> dict[str, type[Options]]:
-    """The kinds of options that are told apart by their mode, by its name."""
+    """The kinds of options that differ by their mode, by its name."""
     kinds = [one for one in get_args(annotation) if "mode" in getattr(one, "model_fields", {})]
     return {kind.model_fields["mode"].default: kind for kind in kinds}
 

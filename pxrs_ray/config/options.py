@@ -224,6 +224,13 @@ class GroupConfig(GroupOptions):
     ray_options: dict[str, Any] = option(
         {}, "Ray's options of the consumer actors: num_cpus, resources, ...", Effect.NEW_CONSUMERS
     )
+    niceness: int = option(
+        0,
+        "The niceness of the consumers' processes, where the system lets it be set; Ray's is 15.",
+        Effect.NEW_CONSUMERS,
+        ge=0,
+        le=19,
+    )
     pull_bytes_max: Bytes = option(
         MIB, "The most bytes that one fetch returns for a partition.", Effect.CONSUMERS
     )

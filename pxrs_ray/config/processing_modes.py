@@ -63,7 +63,7 @@ class ProcessingMode(Options):
 
     @model_serializer(mode="wrap")
     def _with_its_mode(self, rest: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Written without defaults, two modes could not be told apart.
+        # Written without defaults, nothing would tell two modes apart.
         return {"mode": self.mode, **rest(self)}
 
 

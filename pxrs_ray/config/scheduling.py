@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pxrs_ray.config import ByKey, GroupConfig, Ordered, Packs
 from pxrs_ray.config.processing_modes import AnyMode
-from pxrs_ray.model import Message
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.model import Message, PartitionId, Progress
 from pxrs_ray.processing.done_ranges import done_to
 from pxrs_ray.processing.key_ordered import WINDOW_RECORDS_MAX, KeyLanes, LaneRules
 from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy
 from pxrs_ray.processing.packs import PackScheduler, PackShape
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
-from pxrs_ray.processing.scheduler import Item, Standing, WorkScheduler
+from pxrs_ray.processing.scheduler import Item, WorkScheduler
 from pxrs_ray.processing.submit_strategy import SubmitStrategy
 
 # What an item weighs beside its key and payload.
@@ -31,34 +34,34 @@ def retry_rules(config: GroupConfig) -> RetryRules:
 _ONE_AT_A_TIME = ByKey(parallelism=1)
 
 
-def course_for(
-    config: GroupConfig, standing: Standing, *, wants_batch: bool = False, dense: bool = True
+def scheduler_for(
+    config: GroupConfig, progress: Progress, *, wants_batch: bool = False, dense: bool = True
 ) -> WorkScheduler | None:
-    """What works a partition from `standing` on; None is for one message (or batch) at a time.
+    """What works a partition from `progress` on; None is for one message (or batch) at a time.
 
     A former configuration may have left messages done out of order: they stay done, but for a
     handler of batches, which takes everything from the checkpoint on.
     """
     match config.processing:
         case Packs():
-            return pack_course(config, standing)
+            return pack_scheduler(config, progress)
         case ByKey():
-            return lane_course(config, standing, dense=dense)
+            return lane_scheduler(config, progress, dense=dense)
         case Ordered():
-            gaps = not wants_batch and _has_gaps(standing)
-            return lane_course(config, standing, dense=dense) if gaps else None
+            gaps = not wants_batch and _has_gaps(progress)
+            return lane_scheduler(config, progress, dense=dense) if gaps else None
 
 
-def _has_gaps(standing: Standing) -> bool:
-    return done_to(standing.checkpoint, standing.detail) > standing.checkpoint
+def _has_gaps(progress: Progress) -> bool:
+    return done_to(progress.checkpoint, progress.detail) > progress.checkpoint
 
 
-def pack_course(config: GroupConfig, standing: Standing) -> PackScheduler:
+def pack_scheduler(config: GroupConfig, progress: Progress) -> PackScheduler:
     """Packs, as the group's strategies say."""
     mode = config.processing
     assert isinstance(mode, Packs)
     policy = FailurePolicy(config.failure_policy)
-    return PackScheduler(standing, pack_shape(mode), pack_rules(mode), policy, config.attempts_max)
+    return PackScheduler(progress, pack_shape(mode), pack_rules(mode), policy, config.attempts_max)
 
 
 def pack_shape(mode: Packs) -> PackShape:
@@ -78,9 +81,9 @@ def pack_rules(mode: Packs) -> PackRules:
     )
 
 
-def lane_course(config: GroupConfig, standing: Standing, *, dense: bool = True) -> KeyLanes:
+def lane_scheduler(config: GroupConfig, progress: Progress, *, dense: bool = True) -> KeyLanes:
     """Key lanes, as the group's options say. Offsets that are not `dense` lie far apart."""
-    return KeyLanes(standing, lane_rules(config, dense=dense))
+    return KeyLanes(progress, lane_rules(config, dense=dense))
 
 
 def lane_rules(config: GroupConfig, *, dense: bool = True) -> LaneRules:
@@ -92,6 +95,7 @@ def lane_rules(config: GroupConfig, *, dense: bool = True) -> LaneRules:
         mode.lookahead_records,
         mode.lookahead_bytes,
         mode.tenant_weights,
+        mode.fair_tenants,
         window=WINDOW_RECORDS_MAX if dense else 1 << 62,
     )
 
@@ -106,6 +110,13 @@ def handler_timeout_ms(mode: AnyMode) -> int | None:
     return mode.handler_timeout_ms if isinstance(mode, ByKey) else None
 
 
+def may_leave_calls_alone(mode: AnyMode) -> bool:
+    """Whether a call that takes too long is no longer waited for."""
+    if isinstance(mode, Packs):
+        return not pack_rules(mode).waits_for_late()
+    return handler_timeout_ms(mode) is not None
+
+
 def tenant_header(mode: AnyMode) -> str | None:
     """The header that names whose a message is; None where everybody is one tenant."""
     match mode:
@@ -117,18 +128,28 @@ def tenant_header(mode: AnyMode) -> str | None:
             return None
 
 
-def item_of(message: Message, of_tenant: str | None) -> Item:
-    """A message as courses see it. Without a header `of_tenant` everybody is one tenant."""
-    tenant = ""
-    if of_tenant is not None:
-        tenant = tenant_of(message, of_tenant)
-    size_bytes = ITEM_OVERHEAD_BYTES + len(message.payload) + len(message.key or b"")
-    return Item(message.offset, message.key, tenant, message, size_bytes)
+def items_of(batch: Batch, of_tenant: str | None) -> list[Item]:
+    """The messages as schedulers see them: `message` is what they are made of, no object yet.
+
+    Without a header `of_tenant` everybody is one tenant.
+    """
+    found = []
+    for fields in batch.fields():
+        offset, key, payload, _, headers, _ = fields
+        tenant = "" if of_tenant is None else tenant_of(headers, of_tenant)
+        size_bytes = ITEM_OVERHEAD_BYTES + len(payload) + (0 if key is None else len(key))
+        found.append(Item(offset, key, tenant, fields, size_bytes))
+    return found
 
 
-def tenant_of(message: Message, header: str) -> str:
+def message_of(item: Item, partition: PartitionId) -> Message:
+    """The message of an item that `items_of` has made."""
+    return Message(partition, *item.message)
+
+
+def tenant_of(headers: Iterable[tuple[str, bytes]], header: str) -> str:
     """Whose a message is, by its header of that name; '' is nobody's in particular."""
-    for name, value in message.headers:
+    for name, value in headers:
         if name == header:
             return value.decode(errors="replace")
     return ""

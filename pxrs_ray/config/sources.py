@@ -55,7 +55,7 @@ def read_toml(path: str | Path) -> tuple[Table, Origins]:
 
 
 def _lines(text: str) -> dict[Place, int]:
-    """The line of each table and key. Keys inside inline values are told by the key around them."""
+    """The line of each table and key. Keys in inline values have that of the key around them."""
     found: dict[Place, int] = {}
     table: Place = ()
     for number, line in enumerate(text.splitlines(), start=1):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from pxrs_ray.config import sources
 from pxrs_ray.config.declare import (
@@ -30,6 +30,7 @@ from pxrs_ray.config.messages import nearest, refusal
 from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.data.link_ports import ANY, OFF, PATTERN, link_ports
 from pxrs_ray.errors import NotFound
 from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, Strategy
 
@@ -93,6 +94,15 @@ class PxrsConfig(QueueOptions, GroupOptions):
         ge=10,
         le=10 * 366 * 24 * 3_600,
     )
+    link_ports: str = option(
+        ANY,
+        "On which ports of its node's Ray address a buffer takes the connections of other nodes: "
+        "'any' that is free, a range as '20000-20100' for firewalls, or 'off', and Ray's calls "
+        "carry messages between nodes.",
+        Effect.BUFFERS,
+        pattern=PATTERN,
+        examples=[ANY, OFF, "20000-20100"],
+    )
     rebalance_interval_ms: Milliseconds = option(
         10_000,
         "The longest time between two sweeps for expired leases and deadlines. The coordinator "
@@ -111,8 +121,9 @@ class PxrsConfig(QueueOptions, GroupOptions):
         Effect.PRODUCERS,
     )
     linger_ms: MillisecondsOrNone = option(
-        5,
-        "How long a producer waits for a fuller batch; it takes this when it begins.",
+        0,
+        "How long a producer waits for a fuller batch at least; it takes this when it begins. With "
+        "0 the first message goes at once, and what comes while it is under way goes together.",
         Effect.PRODUCERS,
     )
     inflight_appends_max: int = option(
@@ -206,6 +217,12 @@ class PxrsConfig(QueueOptions, GroupOptions):
         if problems:
             raise ValueError("\n  ".join(problems))
         return self
+
+    @field_validator("link_ports")
+    @classmethod
+    def _are_ports(cls, given: str) -> str:
+        link_ports(given)
+        return given
 
     def _endpoint_problems(self) -> list[str]:
         return [

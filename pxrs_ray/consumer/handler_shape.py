@@ -36,13 +36,14 @@ def check_mode(mode: str) -> None:
 
 def check_shape(handler: object) -> None:
     """Raise HandlerError for what cannot be a handler."""
+    has_method = hasattr(handler, "handle") or hasattr(handler, "handle_batch")
     if inspect.isclass(handler):
-        if not hasattr(handler, "handle") and not hasattr(handler, "handle_batch"):
+        if not has_method:
             raise HandlerError(
                 f"handler class {handler.__qualname__} needs a method handle(message) or "
                 "handle_batch(batch)"
             )
-    elif not callable(handler) and not hasattr(handler, "handle"):
+    elif not callable(handler) and not has_method:
         raise HandlerError(f"a handler must be callable or an import path, not {handler!r}")
 
 
@@ -78,15 +79,30 @@ def shape_of(handler: Any, mode: str = "auto") -> HandlerShape:
     return HandlerShape(target, function, wants_batch, _is_async(function))
 
 
+def wants_batches(handler: Any) -> bool:
+    """Whether batches are meant, as far as that is seen without making an object of a class."""
+    function = getattr(handler, "handle", handler)
+    return hasattr(handler, "handle_batch") or _takes_batch(function, inspect.isclass(handler))
+
+
+def check_fits(name: str, wants_batch: bool, processing: str, group: str) -> None:
+    """Raise HandlerError for a mode of processing that this handler cannot serve."""
+    if wants_batch and processing != "ordered":
+        raise HandlerError(
+            f"handler {name} takes batches, and the processing mode of group {group}, "
+            f"{processing!r}, needs one that takes single messages"
+        )
+
+
 def _is_async(function: Any) -> bool:
     call = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async one
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-def _takes_batch(function: Callable[..., object]) -> bool:
+def _takes_batch(function: Callable[..., object], of_class: bool = False) -> bool:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return False
-    note = parameters[0].annotation if parameters else None
+    note = parameters[of_class].annotation if len(parameters) > of_class else None
     return "DeliveredBatch" in (note if isinstance(note, str) else getattr(note, "__name__", ""))

@@ -3,20 +3,20 @@
 Rules of this file. The newest assignment is the truth: a partition that is not in it at the very
 epoch that we hold is lost, and whatever was fetched or done for it is forgotten, never committed.
 Per partition three offsets rise in order: committed <= done <= fetched. Only the worker of a
-partition knows how far its work is, and how much waits for it: it is asked, and nothing of that is
-copied here. What a former owner did out of order, and wrote into the row's detail, is done without
-being fetched: the work passes it, and fetching goes on behind it. A draining partition takes
-nothing new; it is released, with its final checkpoint, when its worker has stopped. The caller
-(`GroupMember`) owns all waiting, fetching and calling of handlers.
+partition knows how far its work is, and how much waits for it: it is asked, and its last word holds
+where it cannot say. What a former owner did out of order, and wrote into the row's detail, is done
+without being fetched: the work passes it, and fetching goes on behind it. A draining partition
+takes nothing new; it is released, with its final checkpoint, when its worker has stopped. The
+caller (`MemberMachine`) owns all waiting and fetching.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pxrs_ray.group.events import Assignment, Progress
+from pxrs_ray.group.events import Assignment, PartitionProgress
 from pxrs_ray.model import (
     Epoch,
     Generation,
@@ -26,15 +26,15 @@ from pxrs_ray.model import (
     Offset,
     Outcome,
     PartitionId,
+    Progress,
 )
 from pxrs_ray.processing.done_ranges import done_to
-from pxrs_ray.processing.scheduler import Standing
 
 
 class WorkProgress(Protocol):
     """What a session asks of the workers of its partitions. Nothing here may block."""
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """How far the work is; None where there is no worker, or it cannot say."""
 
     def queued_bytes(self, partition: PartitionId) -> int:
@@ -43,18 +43,19 @@ class WorkProgress(Protocol):
 
 @dataclass(slots=True)
 class Holding:
-    """One partition that is ours, and what is read of it and committed.
+    """One partition that is ours, and what is read of it, done and committed.
 
-    `stopped` is how far its worker came, from when that has stopped.
+    `done` is the last word of its worker; nobody asks one that has `stopped`.
     """
 
     partition: PartitionId
     epoch: Epoch
-    committed: Standing
+    committed: Progress
+    done: Progress
     fetched: Offset
     done_to: Offset
     draining: bool = False
-    stopped: Standing | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,9 @@ class ConsumerSession:
         begun = tuple(grant for grant in grants if grant.partition not in self.holdings)
         started = tuple(grant for grant in begun if grant.partition not in assignment.revoking)
         for grant in begun:
-            held = self.holdings[grant.partition] = _begin(grant)
-            if grant.partition in assignment.revoking:
-                # What is asked back before it was begun has no worker that could stop.
-                held.stopped = held.committed
+            self.holdings[grant.partition] = _begin(grant)
+            # What is asked back before it was begun has no worker that could stop.
+            self.holdings[grant.partition].stopped = grant.partition in assignment.revoking
         draining = []
         for partition in sorted(assignment.revoking & self.holdings.keys()):
             held = self.holdings[partition]
@@ -157,17 +157,18 @@ class ConsumerSession:
         held.fetched = to
         return True
 
-    def _done(self, held: Holding) -> Standing:
+    def _done(self, held: Holding) -> Progress:
         """How far a partition is; everything below that was read, or done by a former owner."""
-        told = held.stopped or self._work.progress(held.partition, held.epoch)
+        told = None if held.stopped else self._work.progress(held.partition, held.epoch)
         if told is None:
-            return held.committed
-        least = held.committed.checkpoint
+            return held.done
+        least = held.done.checkpoint
         most = max(held.fetched, held.done_to)
         assert least <= told.checkpoint <= most, (
             f"partition {held.partition}: done to {told.checkpoint}, outside {least} to {most}"
         )
         held.fetched = max(held.fetched, told.checkpoint)
+        held.done = told
         return told
 
     def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
@@ -190,14 +191,17 @@ class ConsumerSession:
         """
         held = self.holdings.get(partition)
         if held is not None and held.epoch == epoch:
-            held.stopped = self._done(held)
+            self._done(held)
+            held.stopped = True
 
-    def to_commit(self) -> tuple[Progress, ...]:
+    def to_commit(self) -> tuple[PartitionProgress, ...]:
         """Everything that is done and not yet committed."""
         found = [(held, self._done(held)) for held in list(self.holdings.values())]
         return tuple(_row(held, done) for held, done in found if done != held.committed)
 
-    def committed(self, rows: Iterable[Progress], outcomes: Sequence[Outcome]) -> SessionChanges:
+    def committed(
+        self, rows: Iterable[PartitionProgress], outcomes: Sequence[Outcome]
+    ) -> SessionChanges:
         """Take note of the answers to a commit; a fenced row means that the partition is lost."""
         dropped = []
         for row, outcome in zip(rows, outcomes, strict=True):
@@ -208,11 +212,11 @@ class ConsumerSession:
                 self._end(row.partition, row.epoch)
                 dropped.append(row.partition)
             else:
-                checkpoint = max(held.committed.checkpoint, row.checkpoint)
-                held.committed = Standing(checkpoint, row.attempts, row.detail)
+                checkpoint = max(held.committed.checkpoint, row.progress.checkpoint)
+                held.committed = replace(row.progress, checkpoint=checkpoint)
         return SessionChanges(dropped=tuple(dropped))
 
-    def to_release(self) -> tuple[Progress, ...]:
+    def to_release(self) -> tuple[PartitionProgress, ...]:
         """Draining partitions whose workers have stopped."""
         return tuple(
             _row(held, self._done(held))
@@ -220,7 +224,7 @@ class ConsumerSession:
             if held.draining and held.stopped
         )
 
-    def released(self, rows: Iterable[Progress]) -> None:
+    def released(self, rows: Iterable[PartitionProgress]) -> None:
         """The coordinator has answered a release: whatever it said, these are not ours any more."""
         for row in rows:
             if self.holds(row.partition, row.epoch):
@@ -246,10 +250,10 @@ class ConsumerSession:
 
 
 def _begin(grant: Grant) -> Holding:
-    committed = Standing(grant.checkpoint, grant.attempts, grant.detail)
+    at = grant.progress
     ends = done_to(grant.checkpoint, grant.detail)
-    return Holding(grant.partition, grant.epoch, committed, grant.checkpoint, ends)
+    return Holding(grant.partition, grant.epoch, at, at, grant.checkpoint, ends)
 
 
-def _row(held: Holding, done: Standing) -> Progress:
-    return Progress(held.partition, held.epoch, done.checkpoint, done.attempts, done.detail)
+def _row(held: Holding, done: Progress) -> PartitionProgress:
+    return PartitionProgress(held.partition, held.epoch, done)

@@ -144,7 +144,7 @@ class Story:
 
 
 def _queue_of(group: GroupStatus, status: TopologyStatus) -> str:
-    # A queue is told without the topology's prefix, the queue of a group with it.
+    # A queue is shown without the topology's prefix, the queue of a group with it.
     names = [q.queue for q in status.queues]
     return next((n for n in names if group.queue == n or group.queue.endswith(f".{n}")), "")
 

@@ -9,7 +9,7 @@ objects are sugar. Payloads stay bytes: nothing of a message is evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -28,34 +28,56 @@ from pxrs_ray.data.frame import (
     decode_body,
     frames_in,
     pack_header,
+    plain_rows_in,
     unpack_header,
 )
 from pxrs_ray.data.message_form import binary_column, header_column, id_column, timestamp_column
+from pxrs_ray.data.plain_rows import PlainRows, body_of, rows_of
 from pxrs_ray.data.protocol import Fetched
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Message, Offset, PartitionId
 
 Headers = Mapping[str, bytes] | Sequence[tuple[str, bytes]] | None
 
+# Offset, key, payload, timestamp in ms, headers, id.
+Fields = tuple[Offset, bytes | None, bytes, int, tuple[tuple[str, bytes], ...], str | None]
+
 
 class Batch:
     """Columns `keys` (nullable), `payloads`, timestamps, and where given headers and ids."""
 
-    __slots__ = ("base_offset", "columns", "flags", "partition", "timestamp_fixed_ms")
+    __slots__ = (
+        "_columns",
+        "base_offset",
+        "flags",
+        "partition",
+        "plain_rows",
+        "timestamp_fixed_ms",
+    )
 
     def __init__(
         self,
         partition: PartitionId,
         base_offset: Offset,
         flags: int,
-        columns: pa.RecordBatch,
+        columns: pa.RecordBatch | PlainRows,
         timestamp_fixed_ms: int,
     ) -> None:
         self.partition = partition
         self.base_offset = base_offset
         self.flags = flags
-        self.columns = columns
+        # A few messages come as rows; columns are made of them when somebody wants those.
+        self.plain_rows = columns if isinstance(columns, PlainRows) else None
+        self._columns = None if isinstance(columns, PlainRows) else columns
         self.timestamp_fixed_ms = timestamp_fixed_ms
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The messages as Arrow has them."""
+        if self._columns is None:
+            assert self.plain_rows is not None, "it has one of them"
+            self._columns = self.plain_rows.columns(SCHEMAS[self.flags])
+        return self._columns
 
     @classmethod
     def of(
@@ -94,9 +116,20 @@ class Batch:
         return cls(-1, 0, flags, columns, timestamp_ms)
 
     @classmethod
+    def of_few(
+        cls, keys: Sequence[bytes | str | None], payloads: Sequence[bytes], timestamp_ms: int
+    ) -> Batch:
+        """As `of`, for messages that are keys and payloads alone, as they were checked one by
+        one; quicker where they are few."""
+        rows = rows_of(keys, payloads)
+        if rows is None:
+            return cls.of(keys, payloads, timestamp_ms=timestamp_ms)
+        return cls(-1, 0, 0, rows, timestamp_ms)
+
+    @classmethod
     def from_frame(cls, partition: PartitionId, header: FrameHeader, body: Any) -> Batch:
-        """Decode a frame whose body was checked, without copying."""
-        columns = decode_body(header, body)
+        """Decode a frame whose body was checked; what is not small is not copied."""
+        columns = plain_rows_in(header, body) or decode_body(header, body)
         return cls(partition, header.base_offset, header.flags, columns, header.timestamp_min_ms)
 
     @classmethod
@@ -118,7 +151,10 @@ class Batch:
         if self.flags & HAS_TIMESTAMPS and len(self):
             bounds = pc.min_max(self.columns.column(2))
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        body = _serialize(self.columns, options)
+        if self.plain_rows is not None and options is None:
+            body = pa.py_buffer(body_of(self.plain_rows))
+        else:
+            body = _serialize(self.columns, options)
         header = FrameHeader(
             len(self),
             self.flags,
@@ -134,18 +170,33 @@ class Batch:
         return pack_header(header), body
 
     def __len__(self) -> int:
-        return int(self.columns.num_rows)
+        rows = self.plain_rows
+        return int(self.columns.num_rows) if rows is None else len(rows.payloads)
 
     def __iter__(self) -> Iterator[Message]:
-        offset, partition = self.base_offset, self.partition
-        stamps: list[int] = self.timestamps_ms.tolist()
-        headers = self.headers or [()] * len(self)
-        ids = self.ids or [None] * len(self)
-        for (key, payload), stamp, pairs, message_id in zip(
-            self.rows(), stamps, headers, ids, strict=True
-        ):
-            yield Message(partition, offset, key, payload, stamp, pairs, message_id)
-            offset += 1
+        partition = self.partition
+        for offset, key, payload, timestamp_ms, headers, message_id in self.fields():
+            yield Message(partition, offset, key, payload, timestamp_ms, headers, message_id)
+
+    def fields(self) -> Iterator[Fields]:
+        """Offset, key, payload, timestamp, headers and id of each message, with nothing made of
+        them: what the objects are filled from that users see."""
+        headers, ids = self.headers, self.ids
+        keys, payloads = self.plain_rows or (self.keys.to_pylist(), self.payloads.to_pylist())
+        return zip(
+            self._offsets_listed(),
+            keys,
+            payloads,
+            self.timestamps_ms.tolist()
+            if self.flags & HAS_TIMESTAMPS
+            else repeat(self.timestamp_fixed_ms),
+            repeat(()) if headers is None else headers,
+            repeat(None) if ids is None else ids,
+            strict=False,
+        )
+
+    def _offsets_listed(self) -> Sequence[Offset]:
+        return range(self.base_offset, self.end_offset)
 
     def __getitem__(self, index: int) -> Message:
         if not -len(self) <= index < len(self):
@@ -207,14 +258,19 @@ class Batch:
 
     def rows(self) -> Iterator[tuple[bytes | None, bytes]]:
         """Iterate (key, payload) pairs: the fastest per-message loop, about 30 ns a message."""
-        return zip(self.keys.to_pylist(), self.payloads.to_pylist(), strict=True)
+        columns = self.plain_rows or (self.keys.to_pylist(), self.payloads.to_pylist())
+        return zip(*columns, strict=True)
 
     def slice(self, start: int, end: int | None = None) -> Batch:
         """The messages `start` up to, not including, `end` of this batch; copies nothing."""
         stop = len(self) if end is None else min(end, len(self))
         if not 0 <= start <= stop:
             raise UsageError(f"cannot slice {start}..{end} of a batch of {len(self)}")
-        columns = self.columns.slice(start, stop - start)
+        rows, columns = self.plain_rows, self._columns
+        if rows is not None:
+            columns = PlainRows(rows.keys[start:stop], rows.payloads[start:stop])
+        else:
+            columns = self.columns.slice(start, stop - start)
         return Batch(
             self.partition, self.base_offset + start, self.flags, columns, self.timestamp_fixed_ms
         )
@@ -279,9 +335,9 @@ class PickedBatch(Batch):
         """The checkpoint when all are processed: that of the batch that these are from."""
         return self._end
 
-    def __iter__(self) -> Iterator[Message]:
-        for message, offset in zip(super().__iter__(), self._offsets.tolist(), strict=True):
-            yield replace(message, offset=offset)
+    def _offsets_listed(self) -> Sequence[Offset]:
+        found: list[Offset] = self._offsets.tolist()
+        return found
 
     def slice(self, start: int, end: int | None = None) -> Batch:
         """The messages `start` up to, not including, `end` of these."""
@@ -303,7 +359,7 @@ ARROW_SCHEMA = pa.schema(
 
 
 def read_names(column: pa.StringArray) -> list[Any]:
-    """Texts that somebody else may have written: what is no UTF-8 is told by its bytes.
+    """Texts that somebody else may have written: what is no UTF-8 is shown as its bytes.
 
     Arrow does not look, and a message that nobody can read could not be dealt with at all.
     """

@@ -19,6 +19,7 @@ import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from pxrs_ray.codec import Codec, register
+from pxrs_ray.data.plain_rows import PlainRows, rows_in
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.model import Offset
 
@@ -180,6 +181,17 @@ def decode_body(header: FrameHeader, body: Any) -> pa.RecordBatch:
     if columns.column(1).null_count:
         raise LogCorrupted("a message of the frame has no payload")
     return columns
+
+
+def plain_rows_in(header: FrameHeader, body: Any) -> PlainRows | None:
+    """The messages of a body that has a few, keys and payloads alone; None: ask `decode_body`."""
+    return rows_in(header.messages, body) if not header.flags else None
+
+
+def check_decodes(header: FrameHeader, body: Any) -> None:
+    """Raise LogCorrupted unless `body` is what Arrow can read (its bytes were checked before)."""
+    if plain_rows_in(header, body) is None:
+        decode_body(header, body)
 
 
 def frames_in(chunk: Any) -> Iterator[tuple[FrameHeader, memoryview]]:

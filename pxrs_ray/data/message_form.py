@@ -193,6 +193,11 @@ def _column(column: Any, kind: pa.DataType, name: str, what: str) -> pa.Array:
 
 def batch_bytes(batch: Batch) -> int:
     """No less than its messages are together."""
+    rows = batch.plain_rows
+    if rows is not None:
+        keys, payloads = rows
+        size = sum(map(len, payloads)) + sum(len(key) for key in keys if key is not None)
+        return size + MESSAGE_OVERHEAD_BYTES * len(payloads)
     headers: Any = batch.columns.column("headers") if batch.flags & HAS_HEADERS else ()
     pairs = headers.offsets[-1].as_py() - headers.offsets[0].as_py() if len(headers) else 0
     overhead = MESSAGE_OVERHEAD_BYTES * len(batch) + HEADER_OVERHEAD_BYTES * pairs

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.model import Epoch, Generation, Offset, PartitionId
@@ -117,6 +118,11 @@ class LogEnds:
     problem: str = ""
     epochs: Mapping[str, Epoch] = field(default_factory=dict)
 
+    def lag(self, checkpoint: Offset) -> int:
+        """How many messages a group with this checkpoint has before it. What the log has dropped
+        is none of them: nobody can be given it any more."""
+        return max(0, self.end_offset - max(checkpoint, self.start_offset))
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
@@ -140,7 +146,7 @@ class BufferGrant:
     The lease runs by the buffer's own clock: `lease_ms` from `echo_ms` on, which is the newest
     `BufferInfo.monotonic_ms` that the coordinator has received from this very `incarnation`. So a
     slow network makes no lease longer. Without an echo ('' as incarnation) it names the leading
-    generation, and gives no lease.
+    generation, and gives no lease. `link_ports` is the option of that name.
     """
 
     generation: Generation
@@ -148,6 +154,7 @@ class BufferGrant:
     lease_ms: int
     echo_ms: int = 0
     incarnation: str = ""
+    link_ports: str = OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +207,6 @@ class BufferStats:
     cpu_seconds: float
     rss_bytes: int
     disk_free_bytes: int = 0
+    links: int = 0
+    link_calls: int = 0
+    strangers_refused: int = 0

@@ -54,7 +54,7 @@ def check_assignor(assignor: str) -> None:
 
 
 def solve_by(assignor: str, problem: AssignmentProblem) -> Assignment | None:
-    """What the user's function answers; None where that is nothing to go by, which is told."""
+    """What the user's function answers; None, and a warning, where that is nothing to go by."""
     try:
         answer = {int(p): str(member) for p, member in dict(_loaded(assignor)(problem)).items()}
         members = {member.member for member in problem.members}

@@ -216,7 +216,7 @@ class DecisionBuilder:
                 self.forget(slot.member, self.cause, clean=True)
 
     def decide(self, reply: Reply | None, records_before: int) -> Decision:
-        """The decision: everybody whose assignment changed is to be told."""
+        """The decision, with a new assignment for everybody whose own changed."""
         if self._fenced:
             self._effects.insert(0, FenceReaders(self._fenced))
         self._effects.extend(

@@ -21,12 +21,12 @@ from pxrs_ray.group.events import (
     Event,
     Join,
     Leave,
-    Progress,
+    PartitionProgress,
     Raise,
     Release,
     Seek,
 )
-from pxrs_ray.model import Member, Offset, PartitionId
+from pxrs_ray.model import Member, Offset, PartitionId, Progress
 from pxrs_ray.store.rules import ATTEMPTS_MAX, NUMBER_MAX, check_detail, check_member
 
 MILLISECONDS_MAX = 10 * 366 * 24 * 3_600_000
@@ -65,23 +65,26 @@ def check_offsets(offsets: Mapping[PartitionId, Offset], group: str, partitions:
             raise UsageError(f"cannot seek partition {partition} to offset {offset}: below 0")
 
 
-def _check_rows(rows: Iterable[Progress]) -> None:
+def _check_rows(rows: Iterable[PartitionProgress]) -> None:
     for row in rows:
-        numbers = (type(row.partition), type(row.epoch), type(row.checkpoint), type(row.attempts))
-        if (*numbers, type(row.detail)) != PROGRESS_KINDS:
+        done = row.progress
+        if type(done) is not Progress:
+            raise UsageError(f"a row of progress is {_shown(row)}: its progress is none")
+        numbers = (type(row.partition), type(row.epoch), type(done.checkpoint), type(done.attempts))
+        if (*numbers, type(done.detail)) != PROGRESS_KINDS:
             raise UsageError(f"a row of progress is {_shown(row)}: four numbers, and a text")
-        if not 0 <= row.checkpoint <= NUMBER_MAX:
+        if not 0 <= done.checkpoint <= NUMBER_MAX:
             raise UsageError(
-                f"partition {row.partition}: checkpoint is {row.checkpoint}, allowed: 0 to "
+                f"partition {row.partition}: checkpoint is {done.checkpoint}, allowed: 0 to "
                 f"{NUMBER_MAX}"
             )
-        if not 0 <= row.attempts <= ATTEMPTS_MAX:
+        if not 0 <= done.attempts <= ATTEMPTS_MAX:
             raise UsageError(
-                f"partition {row.partition}: attempts is {row.attempts}, allowed: 0 to "
+                f"partition {row.partition}: attempts is {done.attempts}, allowed: 0 to "
                 f"{ATTEMPTS_MAX}"
             )
-        if row.detail:
-            check_detail(row.partition, row.detail)
+        if done.detail:
+            check_detail(row.partition, done.detail)
 
 
 def _check_joining(member: Member) -> None:

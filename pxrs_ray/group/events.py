@@ -21,6 +21,7 @@ from pxrs_ray.model import (
     Offset,
     Outcome,
     PartitionId,
+    Progress,
     Record,
 )
 from pxrs_ray.processing.suspects import Death
@@ -49,14 +50,12 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PartitionProgress:
     """How far one partition got under one epoch: the row of a commit or a release."""
 
     partition: PartitionId
     epoch: Epoch
-    checkpoint: Offset
-    attempts: int = 0
-    detail: str = ""
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Commit:
 
     member: MemberId
     incarnation: Incarnation
-    rows: tuple[Progress, ...]
+    rows: tuple[PartitionProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Release:
 
     member: MemberId
     incarnation: Incarnation
-    rows: tuple[Progress, ...]
+    rows: tuple[PartitionProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
+    PartitionProgress,
     Plan,
     Prepared,
-    Progress,
     Raise,
     Rebalance,
     Release,
@@ -74,16 +74,16 @@ class GroupCoordinator:
 
         Causes no ownership change where the stored one is what the members should have.
         """
-        draft = self._draft(now, "coordinator started")
+        builder = self._builder(now, "coordinator started")
         for row in self.state.rows:
             if row.owner is not None:
                 slot = self.state.members.get(row.owner)
                 if slot is None or slot.member.incarnation != row.incarnation:
-                    draft.release(row.partition, "owner is not registered")
+                    builder.release(row.partition, "owner is not registered")
         for name in self.state.members:
-            draft.touch(name)
-        retarget(draft)
-        return self._decide(draft, None)
+            builder.touch(name)
+        retarget(builder)
+        return self._decide(builder, None)
 
     def handle(self, event: Event, now: Instant) -> Decision:
         """Decide what `event` means at `now`.
@@ -115,13 +115,13 @@ class GroupCoordinator:
             case Seek():
                 return self._seek(event, now)
             case Raise():
-                draft = self._draft(now, event.cause)
-                raise_epochs(draft, event.epochs)
-                return self._decide(draft, Reply(self.state.generation))
+                builder = self._builder(now, event.cause)
+                raise_epochs(builder, event.epochs)
+                return self._decide(builder, Reply(self.state.generation))
             case Rebalance():
-                draft = self._draft(now, f"rebalance {event.cause}")
-                retarget(draft)
-                return self._decide(draft, Reply(self.state.generation))
+                builder = self._builder(now, f"rebalance {event.cause}")
+                retarget(builder)
+                return self._decide(builder, Reply(self.state.generation))
 
     def plan(
         self,
@@ -160,11 +160,11 @@ class GroupCoordinator:
         """The monotonic moment of the next lease end or deadline; None when nothing is pending."""
         return self.state.next_end_ms()
 
-    def _draft(self, now: Instant, cause: str) -> DecisionBuilder:
+    def _builder(self, now: Instant, cause: str) -> DecisionBuilder:
         return DecisionBuilder(self.state, self.settings, now, cause)
 
-    def _decide(self, draft: DecisionBuilder, reply: Reply | None) -> Decision:
-        decision = draft.decide(reply, self.records_emitted)
+    def _decide(self, builder: DecisionBuilder, reply: Reply | None) -> Decision:
+        decision = builder.decide(reply, self.records_emitted)
         self.records_emitted = decision.after
         return decision
 
@@ -206,22 +206,22 @@ class GroupCoordinator:
         for member in event.members:
             if member not in fresh:  # asked again, for the answer waits: a sign of life
                 self._heard(member.member, member.incarnation, now)
-        draft = self._draft(
+        builder = self._builder(
             now, "join of " + ", ".join(f"{m.member}#{m.incarnation}" for m in fresh)
         )
         for member in fresh:
             old = self.state.members.get(member.member)
             if old is not None and old.phase is not MemberPhase.AWAY:
-                draft.release_all(member.member, f"{member.member} came back anew")
-                draft.dismiss(old.member, "a newer incarnation joined", clean=False)
-            draft.join(member)
+                builder.release_all(member.member, f"{member.member} came back anew")
+                builder.dismiss(old.member, "a newer incarnation joined", clean=False)
+            builder.join(member)
         if fresh:
-            retarget(draft)
+            retarget(builder)
         reply = Reply(
             self.state.generation,
             assignment=self.assignment(names[0]) if len(names) == 1 else None,
         )
-        return self._decide(draft, reply)
+        return self._decide(builder, reply)
 
     def _is_fresh(self, member: Member) -> bool:
         """Whether this join is news; a repeated one is not, and an old one raises Fenced."""
@@ -245,66 +245,65 @@ class GroupCoordinator:
         name = event.member
         if self.state.retired.get(name) == event.incarnation:
             return Decision(reply=Reply(self.state.generation), after=self.records_emitted)
-        draft = self._draft(now, f"{name}#{event.incarnation} {event.cause}")
+        builder = self._builder(now, f"{name}#{event.incarnation} {event.cause}")
         slot = self.state.members.get(name)
         if slot is not None and slot.phase is MemberPhase.AWAY:
             if slot.member.incarnation != event.incarnation:
                 self._slot(name, event.incarnation)
             self.state.move_phase(name, MemberEvent.LEAVE)
-            draft.forget(slot.member, event.cause, clean=True)
+            builder.forget(slot.member, event.cause, clean=True)
         else:
             self._heard(name, event.incarnation, now)
             self.state.move_phase(name, MemberEvent.LEAVE)
             self.state.bump(name)
-            draft.touch(name)
-        retarget(draft)
-        draft.finish_leaving()
-        return self._decide(draft, Reply(self.state.generation))
+            builder.touch(name)
+        retarget(builder)
+        builder.finish_leaving()
+        return self._decide(builder, Reply(self.state.generation))
 
     def _died(self, event: Died, now: Instant) -> Decision:
         try:
             slot = self._slot(event.member, event.incarnation)
         except UnknownMember:
             return Decision(reply=Reply(self.state.generation))
-        draft = self._draft(now, "death")
-        draft.blame(slot.member, event.death)
-        draft.bury(slot, event.cause)
-        retarget(draft)
-        return self._decide(draft, Reply(self.state.generation))
+        builder = self._builder(now, "death")
+        builder.blame(slot.member, event.death)
+        builder.bury(slot, event.cause)
+        retarget(builder)
+        return self._decide(builder, Reply(self.state.generation))
 
     # --- progress -------------------------------------------------------------------------------
 
     def _commit(self, event: Commit, now: Instant) -> Decision:
         self.state.check_leading(0, event.rows)
         slot = self._heard(event.member, event.incarnation, now)
-        draft = self._draft(now, "commit")
-        outcomes = tuple(self._progress(draft, slot.member, row) for row in event.rows)
-        return self._decide(draft, Reply(self.state.generation, outcomes))
+        builder = self._builder(now, "commit")
+        outcomes = tuple(self._progress(builder, slot.member, row) for row in event.rows)
+        return self._decide(builder, Reply(self.state.generation, outcomes))
 
-    def _progress(self, draft: DecisionBuilder, member: Member, row: Progress) -> Outcome:
+    def _progress(
+        self, builder: DecisionBuilder, member: Member, row: PartitionProgress
+    ) -> Outcome:
         """Move one checkpoint on, if this incarnation owns the partition under that epoch."""
         if not 0 <= row.partition < len(self.state.rows):
             return Outcome.FENCED
         if not self.state.holds(row.partition, member.member, member.incarnation, row.epoch):
             return Outcome.FENCED
         stored = self.state.rows[row.partition]
-        if row.checkpoint < stored.checkpoint:
+        done = row.progress
+        if done.checkpoint < stored.checkpoint:
             return Outcome.BEHIND
-        if (
-            row.checkpoint != stored.checkpoint
-            or row.attempts != stored.attempts
-            or row.detail != stored.detail
-        ):
-            draft.commit(
+        if done != stored.progress:
+            builder.commit(
                 Write(
                     WriteKind.COMMIT,
                     row.partition,
                     member.member,
                     member.incarnation,
                     row.epoch,
-                    row.checkpoint,
-                    row.attempts,
-                    row.detail,
+                    done.checkpoint,
+                    done.attempts,
+                    done.detail,
                 )
             )
         return Outcome.APPLIED
@@ -312,27 +311,27 @@ class GroupCoordinator:
     def _release(self, event: Release, now: Instant) -> Decision:
         self.state.check_leading(0, event.rows)
         slot = self._heard(event.member, event.incarnation, now)
-        draft = self._draft(now, f"hand-over by {event.member}#{event.incarnation}")
+        builder = self._builder(now, f"hand-over by {event.member}#{event.incarnation}")
         outcomes = []
         for row in event.rows:
-            outcome = self._progress(draft, slot.member, row)
+            outcome = self._progress(builder, slot.member, row)
             if outcome is not Outcome.FENCED:
-                draft.release(row.partition, f"released by {event.member}#{event.incarnation}")
+                builder.release(row.partition, f"released by {event.member}#{event.incarnation}")
             outcomes.append(outcome)
-        grant(draft)
-        draft.finish_leaving()
-        return self._decide(draft, Reply(self.state.generation, tuple(outcomes)))
+        grant(builder)
+        builder.finish_leaving()
+        return self._decide(builder, Reply(self.state.generation, tuple(outcomes)))
 
     def _prepared(self, event: Prepared, now: Instant) -> Decision:
         self._heard(event.member, event.incarnation, now)
-        draft = self._draft(now, f"{event.member}#{event.incarnation} is ready to take over")
+        builder = self._builder(now, f"{event.member}#{event.incarnation} is ready to take over")
         for partition in event.partitions:
             preparation = self.state.preparing.get(partition)
             if preparation is None or preparation.ready:
                 continue
             if (preparation.member, preparation.incarnation) == (event.member, event.incarnation):
-                begin_move(draft, partition)
-        return self._decide(draft, Reply(self.state.generation))
+                begin_move(builder, partition)
+        return self._decide(builder, Reply(self.state.generation))
 
     # --- time and configuration -----------------------------------------------------------------
 
@@ -343,30 +342,30 @@ class GroupCoordinator:
             # Nothing could be kept, or this process itself stood still: silence proves nothing.
             self.state.forgive_ms(gap_ms)
             return Decision()
-        draft = self._draft(now, "time passed")
+        builder = self._builder(now, "time passed")
         for slot in list(self.state.members.values()):
             if slot.until_ms > now.monotonic_ms:
                 continue
             if slot.phase is MemberPhase.AWAY:
                 self.state.move_phase(slot.member.member, MemberEvent.GRACE_OVER)
-                draft.cause = f"grace period of {slot.member.member} over"
-                draft.forget(slot.member, draft.cause, clean=False)
+                builder.cause = f"grace period of {slot.member.member} over"
+                builder.forget(slot.member, builder.cause, clean=False)
             else:
-                draft.bury(slot, "lease over, no heartbeat")
-        if draft.records:
-            draft.finish_leaving()
-            retarget(draft)
+                builder.bury(slot, "lease over, no heartbeat")
+        if builder.records:
+            builder.finish_leaving()
+            retarget(builder)
         for partition, preparation in self.state.preparing.items():
             if not preparation.ready and preparation.deadline_ms <= now.monotonic_ms:
-                begin_move(draft, partition)
+                begin_move(builder, partition)
         for partition, deadline_ms in list(self.state.revoking.items()):
             if deadline_ms <= now.monotonic_ms:
-                draft.cause = "revoke deadline passed"
-                draft.release(partition, draft.cause)
-        if draft.records:
-            draft.finish_leaving()
-            grant(draft)
-        return self._decide(draft, None)
+                builder.cause = "revoke deadline passed"
+                builder.release(partition, builder.cause)
+        if builder.records:
+            builder.finish_leaving()
+            grant(builder)
+        return self._decide(builder, None)
 
     def _configure(self, event: Configure, now: Instant) -> Decision:
         changes = event.settings()
@@ -377,24 +376,24 @@ class GroupCoordinator:
             raise NotFound(f"no member {sorted(unknown)[0]!r} in group {self.state.group}")
         assign(settings.assignor, [], len(self.state.rows), {}, static_map=settings.static_map)
         self.settings = settings
-        draft = self._draft(now, "configuration of " + ", ".join(sorted([*changes, *weights])))
+        builder = self._builder(now, "configuration of " + ", ".join(sorted([*changes, *weights])))
         for name, slot in list(self.state.members.items()):
             member = event.member(slot.member)
             if member != slot.member and slot.phase is MemberPhase.ACTIVE:
-                draft.join(member)
+                builder.join(member)
                 # Being configured is no sign of life.
                 self.state.members[name].until_ms = slot.until_ms
             self.state.bump(name)
-            draft.touch(name)
-        retarget(draft)
-        return self._decide(draft, Reply(self.state.generation))
+            builder.touch(name)
+        retarget(builder)
+        return self._decide(builder, Reply(self.state.generation))
 
     def _seek(self, event: Seek, now: Instant) -> Decision:
         check_offsets(event.offsets, self.state.group, len(self.state.rows))
-        draft = self._draft(now, event.cause)
+        builder = self._builder(now, event.cause)
         for partition, offset in event.offsets.items():
             self.state.seeks[partition] = (offset, event.cause)
             if self.state.phase(partition) is PartitionPhase.OWNED:
-                draft.revoke(partition)
-        grant(draft)
-        return self._decide(draft, Reply(self.state.generation))
+                builder.revoke(partition)
+        grant(builder)
+        return self._decide(builder, Reply(self.state.generation))

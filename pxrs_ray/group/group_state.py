@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pxrs_ray.errors import CoordinatorDeposed, IllegalTransition
-from pxrs_ray.group.events import Progress
+from pxrs_ray.group.events import PartitionProgress
 from pxrs_ray.group.transitions import (
     MEMBER_TABLE,
     PARTITION_TABLE,
@@ -138,7 +138,7 @@ class GroupState:
             self._grant(row) for row in (self.rows[p] for p in sorted(self.owned.get(member, ())))
         )
 
-    def check_leading(self, seen: Generation, rows: Iterable[Progress]) -> None:
+    def check_leading(self, seen: Generation, rows: Iterable[PartitionProgress]) -> None:
         """Raise CoordinatorDeposed when a member has been told more than this coordinator knows.
 
         Only a newer generation can have told it. An answer from here would make the member drop

@@ -49,71 +49,71 @@ def make_target(
     )
 
 
-def retarget(draft: DecisionBuilder) -> None:
+def retarget(builder: DecisionBuilder) -> None:
     """Make a new target, ask back what is not where it should be, grant what is free."""
-    state = draft.state
-    state.target = make_target(state, draft.settings, sharing_members(state))
+    state = builder.state
+    state.target = make_target(state, builder.settings, sharing_members(state))
     for partition, preparation in list(state.preparing.items()):
         slot = state.members.get(preparation.member)
         gone = slot is None or slot.member.incarnation != preparation.incarnation
         if gone or state.target.get(partition) != preparation.member:
-            draft.unprepare(partition)
+            builder.unprepare(partition)
     for row in state.rows:
         if row.owner is None or row.partition in state.revoking:
             continue
         wanted = state.target.get(row.partition)
         if wanted == row.owner:
-            draft.unprepare(row.partition)
+            builder.unprepare(row.partition)
             continue
         successor = state.members.get(wanted or "")
         ready_to_load = successor is not None and successor.phase is MemberPhase.ACTIVE
-        if successor is not None and ready_to_load and draft.settings.prepare_ms > 0:
-            draft.prepare(row.partition, successor.member)
+        if successor is not None and ready_to_load and builder.settings.prepare_ms > 0:
+            builder.prepare(row.partition, successor.member)
         else:
-            draft.revoke(row.partition)
-    grant(draft)
+            builder.revoke(row.partition)
+    grant(builder)
 
 
-def begin_move(draft: DecisionBuilder, partition: PartitionId) -> None:
+def begin_move(builder: DecisionBuilder, partition: PartitionId) -> None:
     """The successor is ready, or has taken too long: ask the owner for the partition."""
-    draft.state.preparing[partition].ready = True
-    if draft.state.phase(partition) is PartitionPhase.OWNED:
-        draft.revoke(partition)
+    builder.state.preparing[partition].ready = True
+    if builder.state.phase(partition) is PartitionPhase.OWNED:
+        builder.revoke(partition)
 
 
-def grant(draft: DecisionBuilder) -> None:
+def grant(builder: DecisionBuilder) -> None:
     """Claim every unowned partition for its target, if that is an active member."""
-    state = draft.state
+    state = builder.state
     for row in state.rows:
         if row.owner is not None:
             continue
         partition = row.partition
         if partition in state.seeks:
             offset, cause = state.seeks.pop(partition)
-            draft.reset(partition, offset, cause)
+            builder.reset(partition, offset, cause)
         slot = state.members.get(state.target.get(partition, ""))
         if slot is not None and slot.phase is MemberPhase.ACTIVE:
-            draft.claim(partition, slot.member)
+            builder.claim(partition, slot.member)
 
 
-def raise_epochs(draft: DecisionBuilder, epochs: Mapping[PartitionId, Epoch]) -> None:
+def raise_epochs(builder: DecisionBuilder, epochs: Mapping[PartitionId, Epoch]) -> None:
     """Take partitions from whoever has them, and grant them anew above `epochs`.
 
     Raises NotFound for a partition that there is not, and then nothing has changed.
     """
-    rows = draft.state.rows
+    rows = builder.state.rows
     unknown = [p for p in epochs if not 0 <= p < len(rows)]
     if unknown:
-        raise NotFound(f"group {draft.state.group} has no partition {unknown[0]}")
+        raise NotFound(f"group {builder.state.group} has no partition {unknown[0]}")
     for partition, epoch in epochs.items():
         if rows[partition].owner is not None:
-            draft.release(partition, draft.cause)
+            builder.release(partition, builder.cause)
         row = rows[partition]
         # A claim raises it once more: what is given out next is above `epoch`.
         if row.epoch < epoch:
-            draft.reset(partition, row.checkpoint, draft.cause, epoch)
-    draft.finish_leaving()
-    grant(draft)
+            builder.reset(partition, row.checkpoint, builder.cause, epoch)
+    builder.finish_leaving()
+    grant(builder)
 
 
 def plan(

@@ -8,7 +8,6 @@ read is an error and never a new disk.
 
 from __future__ import annotations
 
-import os
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ def make_disk_id(files: Files, data_dir: Path) -> str:
                 files.write(fd, [DISK.encode(Disk(made))], 0)
                 files.sync(fd)
             finally:
-                os.close(fd)
+                files.close(fd)
             with suppress(FileExistsError):  # somebody was first: it is theirs
                 files.link(temporary, data_dir / NAME)
         finally:

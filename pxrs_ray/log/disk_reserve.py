@@ -8,7 +8,6 @@ that the reserve is given up; it is made again when there is space.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -39,7 +38,7 @@ class Reserve:
                 self._files.write(fd, [bytes(RESERVE_BYTES)], 0)
                 self._there = True
             finally:
-                os.close(fd)
+                self._files.close(fd)
 
     def with_room(self, write: Callable[[], Answer]) -> Answer:
         """Write; where the disk is full, once more in the place of the reserve."""

@@ -6,7 +6,6 @@ of one that is gone: it yields batches, and `Batch.to_arrow` makes record batche
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +111,7 @@ def frames(folder: Path) -> Iterator[tuple[FrameSummary, Batch] | Damage]:
     for path in segment_paths(folder):
         fd = files.open_to_read(path)
         try:
-            size = os.fstat(fd).st_size
+            size = files.length(fd)
             offset = max(offset, check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path))
             for found in scan(files, fd, path, FILE_HEADER_BYTES, size, offset):
                 if isinstance(found, Damage):
@@ -136,7 +135,7 @@ def frames(folder: Path) -> Iterator[tuple[FrameSummary, Batch] | Damage]:
         except LogCorrupted as error:
             yield Damage(path, 0, offset, str(error))
         finally:
-            os.close(fd)
+            files.close(fd)
 
 
 def verify(folder: Path) -> tuple[int, int, list[Damage]]:

@@ -14,7 +14,6 @@ it was; a copy that was begun before is thrown away by the next one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -100,7 +99,7 @@ def read_piece(files: Files, folder: Path, piece: Piece) -> Bytes:
     try:
         data = files.read(fd, piece.size_bytes, piece.position)
     finally:
-        os.close(fd)
+        files.close(fd)
     return Bytes(data, xxh3_64_intdigest(data))
 
 
@@ -159,7 +158,7 @@ class Arriving:
                 self._files.truncate(fd, piece.position)
             self._files.write(fd, [found.data], piece.position)
         finally:
-            os.close(fd)
+            self._files.close(fd)
         self._size_bytes[piece.file.path] = end
         if end == piece.file.size_bytes:
             self._have[piece.file.path] = piece.file
@@ -181,7 +180,7 @@ class Arriving:
                 try:
                     self._files.sync(fd)
                 finally:
-                    os.close(fd)
+                    self._files.close(fd)
         replaced = self._folder / REPLACED / str(self._index)
         self._files.remove_folder(replaced)
         for source in self._arrived():

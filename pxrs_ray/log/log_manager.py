@@ -267,6 +267,7 @@ class LogManager:
             owed = self._owed.get(place)
             if owed is not None:
                 log.restore(owed.runs, now_ms)
+                log.sync()  # it was acknowledged long ago, and nobody else knows of it
             self._confirm(log, place, now_ms)
         except BaseException:
             log.abandon()

@@ -9,7 +9,6 @@ start of the machine since) waits until `PartitionLog.confirm` says how far it s
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,7 +125,7 @@ def open_parts(
     except BaseException:
         if disk is not None:
             disk.close()
-        os.close(lock_fd)
+        files.close(lock_fd)
         raise
 
 

@@ -12,7 +12,6 @@ still holds.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +19,7 @@ from typing import Any, Self
 from pxrs_ray.data.frame import (
     FrameHeader,
     check_body,
-    decode_body,
+    check_decodes,
     frames_in,
     pack_header,
     unpack_header,
@@ -84,7 +83,8 @@ class PartitionLog(RetainedLog):
                 f"a frame of {header.frame_bytes} bytes is above the {largest} that "
                 "frame_bytes_max and partition_bytes_max allow: send smaller batches or messages"
             )
-        if decode_body(header, body).num_rows == 0:
+        check_decodes(header, body)
+        if header.messages == 0:
             raise UsageError("a frame without messages cannot be appended")
         repeat = self._producers.repeat(header)
         if repeat is not None:
@@ -252,7 +252,7 @@ class PartitionLog(RetainedLog):
                 self._closed = True
                 if self._disk is not None:
                     self._disk.close()
-            os.close(self._lock_fd)
+            self._files.close(self._lock_fd)
 
     def _close_cleanly(self) -> None:
         if self._disk is not None:

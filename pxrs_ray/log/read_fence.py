@@ -11,7 +11,6 @@ closed the file stays as it is: somebody may be copying it.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -120,7 +119,7 @@ class ReadFence(Closing):
             self._files.replace(self._path, data, sync=False)
             before, self._fd = self._fd, self._files.open(self._path)
             if before >= 0:
-                os.close(before)
+                self._files.close(before)
         except (OSError, DiskFull) as error:
             self._fell_behind(error)
             return
@@ -137,7 +136,7 @@ class ReadFence(Closing):
         self._closed = True
         fd, self._fd, self.behind = self._fd, -1, True
         if fd >= 0:
-            os.close(fd)
+            self._files.close(fd)
 
 
 def _lines(epochs: Mapping[Place, Epoch]) -> bytes:

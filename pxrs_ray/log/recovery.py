@@ -10,7 +10,6 @@ made anew.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,7 +100,7 @@ def _base_offset(files: Files, path: Path) -> Offset:
     try:
         return check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 def _from_index(files: Files, path: Path, interval_bytes: int) -> Segment | None:
@@ -122,13 +121,13 @@ def _from_scan(files: Files, path: Path, interval_bytes: int) -> tuple[Segment, 
     index = SparseIndex(interval_bytes, FILE_HEADER_BYTES, base_offset)
     fd = files.open_to_read(path)
     try:
-        size = os.fstat(fd).st_size
+        size = files.length(fd)
         for found in scan(files, fd, path, FILE_HEADER_BYTES, size, base_offset):
             if isinstance(found, Damage):
                 return Segment(path, base_offset, index), found
             index.add(found[0])
     finally:
-        os.close(fd)
+        files.close(fd)
     return Segment(path, base_offset, index), None
 
 
@@ -137,7 +136,7 @@ def _cut_tail(
 ) -> Cut:
     fd = files.open(segment.path) if repair else files.open_to_read(segment.path)
     try:
-        size = os.fstat(fd).st_size
+        size = files.length(fd)
         at = damage.position, size, damage.offset
         if later or (not torn and whole_frame_after(files, fd, *at) is not None):
             raise damage.error()
@@ -145,5 +144,5 @@ def _cut_tail(
             files.truncate(fd, damage.position)
             files.sync(fd)
     finally:
-        os.close(fd)
+        files.close(fd)
     return Cut(segment.path, damage.position, size - damage.position, damage.offset, damage.reason)

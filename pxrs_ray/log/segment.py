@@ -8,7 +8,6 @@ costs no descriptors.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,7 +126,7 @@ class Segment:
             want = min(max(bytes_max, header.frame_bytes), size - position)
             data = memoryview(files.read(fd, want, position))
         finally:
-            os.close(fd)
+            files.close(fd)
         return self._whole_frames(data, position, offset, records_max)
 
     def _header(self, data: bytes | memoryview, position: int, offset: Offset) -> FrameHeader:
@@ -164,4 +163,4 @@ class Segment:
                     raise found.error()
                 yield found[0], found[1]
         finally:
-            os.close(fd)
+            files.close(fd)

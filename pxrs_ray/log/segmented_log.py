@@ -9,7 +9,6 @@ Whatever raises OSError may have left the files in any state: the log must be op
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -112,7 +111,7 @@ class DiskLog:
             self._files.sync(fd)
             self._files.sync_folder(self._folder)
         except BaseException:
-            os.close(fd)
+            self._files.close(fd)
             if not self.segments or path != self.active.path:
                 with contextlib.suppress(OSError):
                     self._files.unlink(path)
@@ -169,7 +168,7 @@ class DiskLog:
             active.users -= 1
             last = not active.users
         if last:
-            os.close(active.fd)
+            self._files.close(active.fd)
 
     def read(
         self, offset: Offset, records_max: int, bytes_max: int

@@ -4,13 +4,12 @@ Rules of this file. The note is written after each sync and is itself not synced
 next process finds the newest note; after a power cut the note is old, never too high. Below it
 nothing can be torn. Above it, in the same life of the machine, the page cache is not believed: a
 sync may have failed, and the system then marks such pages clean though they are not on disk. They
-are written again before anybody is told that they are there.
+are written again before any answer says that they are there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import struct
 from dataclasses import dataclass
 
@@ -54,7 +53,7 @@ NOTE: Codec[Offset] = register(Codec("log: lock (synced offset)", int, _encode, 
 def read_note(files: Files, lock_fd: int) -> Offset:
     """What was noted; 0 when nothing was, or not whole."""
     try:
-        return NOTE.decode(files.read(lock_fd, os.fstat(lock_fd).st_size, 0))
+        return NOTE.decode(files.read(lock_fd, files.length(lock_fd), 0))
     except ValueError:
         return 0
 

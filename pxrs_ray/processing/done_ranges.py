@@ -100,6 +100,19 @@ class DoneRanges:
             self._low = self._ends[0]
             del self._starts[0], self._ends[0]
 
+    def add_each(self, offsets: list[Offset]) -> None:
+        """All of `offsets`, of which no two are the same, are done; the list is sorted."""
+        if not offsets:
+            return
+        offsets.sort()
+        first = end = offsets[0]
+        for offset in offsets:
+            if offset != end:
+                self.add(first, end)
+                first = offset
+            end = offset + 1
+        self.add(first, end)
+
     def encode(self, attempts: Mapping[Offset, int] | None = None) -> str:
         """The map, and the failed attempts of offsets that are not done, as a short text."""
         at = self._low

@@ -1,10 +1,10 @@
-"""`FairQueue`: picks the next tenant, in proportion to weights, among those that have something
-ready.
+"""What is ready, in the order in which it may begin: `FairQueue` and `ArrivalQueue`.
 
-Rules of this file: start-time fair queueing. Each tenant has a virtual time that advances by
-1/weight with every turn; the one that is furthest behind is next. A tenant that comes back after
-having nothing starts at the present, so nobody saves up turns by being silent, and nobody who
-floods takes another's. Ties go to the name.
+Rules of this file. Where nobody shares, the lowest place is next. `FairQueue` picks the next
+tenant, in proportion to weights, among those that have something ready: start-time fair queueing.
+Each tenant has a virtual time that advances by 1/weight with every turn; the one that is furthest
+behind is next. A tenant that comes back after having nothing starts at the present, so nobody saves
+up turns by being silent, and nobody who floods takes another's. Ties go to the name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,25 @@ from typing import Generic, TypeVar
 from pxrs_ray.errors import ConfigError
 
 Entry = TypeVar("Entry")
+
+
+class ArrivalQueue:
+    """The places that are ready, the lowest first, whoever they belong to."""
+
+    def __init__(self) -> None:
+        self._places: list[int] = []
+
+    def __len__(self) -> int:
+        """How many are ready."""
+        return len(self._places)
+
+    def put(self, tenant: str, place: int, entry: int) -> None:
+        """Something is ready; `entry` is its place once more, as with a `FairQueue`."""
+        heappush(self._places, place)
+
+    def pop(self) -> tuple[str, int]:
+        """The lowest place. Raises IndexError when nothing is ready."""
+        return "", heappop(self._places)
 
 
 class FairQueue(Generic[Entry]):

@@ -6,20 +6,20 @@ done above it. A message that fails holds up its own lane only, with growing pau
 failure policy takes it; under QUARANTINE its key is parked, with all later messages of it. Lanes
 take turns fairly between tenants. When the gap map might not fit into a row's detail any more, only
 the lowest offset may begin, until it fits again.
+
+What is done is noted run by run, not message by message: `_noted` is what reads the gap map.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from itertools import islice
 
 from pxrs_ray.errors import ConfigError
-from pxrs_ray.model import Offset
-from pxrs_ray.processing.done_ranges import written
-from pxrs_ray.processing.fair_queue import FairQueue
+from pxrs_ray.model import Offset, Progress
+from pxrs_ray.processing.done_ranges import DoneRanges, written
+from pxrs_ray.processing.fair_queue import ArrivalQueue, FairQueue
 from pxrs_ray.processing.retry_rules import (
     FailurePolicy,
     RetryAfter,
@@ -27,14 +27,15 @@ from pxrs_ray.processing.retry_rules import (
     after_failure,
     backoff,
 )
-from pxrs_ray.processing.scheduler import Item, Standing, Task, Work
-from pxrs_ray.processing.submit_strategy import originator
+from pxrs_ray.processing.scheduler import Item, Task, Work
 from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 # How far, in offsets, the work may run ahead of the lowest message that is not done.
 WINDOW_RECORDS_MAX = 1 << 20
 PARKED_AT_ONCE = 16
+# Where nobody shares, so many lanes that may begin are enough: those of later messages come later.
+READY_ENOUGH = 256
 _SPARE_CHARS = 32
 
 
@@ -47,6 +48,7 @@ class LaneRules:
     lookahead_records: int
     lookahead_bytes: int
     weights: Mapping[str, float]
+    fair: bool
     detail_chars: int = DETAIL_CHARS_MAX
     window: int = WINDOW_RECORDS_MAX
 
@@ -54,35 +56,57 @@ class LaneRules:
         if self.lookahead_records < 1 or self.lookahead_bytes < 1 or self.detail_chars < 100:
             raise ConfigError(f"lanes need room to look ahead, got {self}")
 
+    @property
+    def shared(self) -> bool:
+        """Whether tenants take turns: then all that there is room for is known, to choose from."""
+        return self.fair or bool(self.weights)
+
 
 @dataclass(eq=False, slots=True)
 class _Lane:
+    """The messages of one key that are not done, from `first` to `last`: there is one at least."""
+
     name: Hashable
     tenant: str
-    items: deque[Item] = field(default_factory=deque)
+    first: Item
+    last: Item
     work: Work = Work.HANDLE
     busy: bool = False
     ready: bool = False
     trouble: int = 0
 
+    def items(self, most: int) -> tuple[Item, ...]:
+        """So many of its messages, in order."""
+        found = [self.first]
+        while len(found) < most and (behind := found[-1].behind) is not None:
+            found.append(behind)
+        return tuple(found)
+
 
 class KeyLanes:
     """See the rules at the head of this file, and `WorkScheduler` for the contract."""
 
-    def __init__(self, standing: Standing, rules: LaneRules) -> None:
+    def __init__(self, progress: Progress, rules: LaneRules) -> None:
         self._rules = rules
         self._gaps, self._failing, self._suspicion = decode_detail(
-            standing.checkpoint, standing.detail
+            progress.checkpoint, progress.detail
         )
-        if standing.attempts and not self._failing:
-            self._failing[standing.checkpoint] = standing.attempts
-        self._end = standing.checkpoint
+        if progress.attempts and not self._failing:
+            self._failing[progress.checkpoint] = progress.attempts
+        # Behind this offset nothing is known of any message.
+        self._known_end = max(self._gaps.high, self._suspicion.end, *(o + 1 for o in self._failing))
+        self._end = progress.checkpoint
         self._pending: dict[Offset, _Lane] = {}
         self._bytes = 0
         self._lanes: dict[Hashable, _Lane] = {}
-        self._ready: FairQueue[_Lane] = FairQueue(rules.weights)
+        # The offsets of lanes' first messages; one that has begun by another way is passed over.
+        self._ready: FairQueue[Offset] | ArrivalQueue = (
+            FairQueue(rules.weights) if rules.shared else ArrivalQueue()
+        )
         self._pausing: list[tuple[int, Offset, _Lane]] = []
         self._running: set[Task] = set()
+        self._running_items = 0
+        self._done: list[Offset] = []
         self._chars: int | None = None
         self._stopped_by: Item | None = None
         self.parked: set[bytes] = set()
@@ -92,30 +116,36 @@ class KeyLanes:
     def offer(self, items: Sequence[Item]) -> None:
         """Take the next messages; those that are done already are left out."""
         for item in items:
-            assert item.offset >= self._end, "offers come in the order of offsets"
-            self._end = item.offset + 1
-            if item.offset not in self._gaps:
-                item.attempts = self._failing.get(item.offset, 0)
-                item.suspect = self._suspicion.of(item.offset) if self._suspicion else None
-                self._line_up(item)
+            offset = item.offset
+            assert offset >= self._end, "offers come in the order of offsets"
+            self._end = offset + 1
+            if offset < self._known_end:
+                if offset in self._gaps:
+                    continue
+                item.attempts = self._failing.get(offset, 0)
+                item.suspect = self._suspicion.of(offset) if self._suspicion else None
+            self._line_up(item)
 
     def _line_up(self, item: Item) -> None:
-        name = originator(item)
+        # A message without a key belongs to nobody and waits for nobody.
+        name = item.key if item.key is not None else item.offset
         lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = _Lane(name, item.tenant)
-            if item.key in self.parked:
-                lane.work = Work.PARK
-        lane.items.append(item)
-        self._pending[item.offset] = lane
         self._bytes += item.size_bytes
-        if len(lane.items) == 1:
-            self._make_ready(lane)
+        if lane is not None:
+            lane.last.behind = item
+            lane.last = item
+            self._pending[item.offset] = lane
+            return
+        lane = self._lanes[name] = self._pending[item.offset] = _Lane(name, item.tenant, item, item)
+        if item.key in self.parked:
+            lane.work = Work.PARK
+        self._make_ready(lane)
 
     def skip(self, to: Offset) -> None:
         """The log has nothing before `to` that was not offered."""
-        self._gaps.add(self._end, to)
-        self._failing = {o: n for o, n in self._failing.items() if o not in self._gaps}
+        gaps = self._noted()
+        gaps.add(self._end, to)
+        self._failing = {o: n for o, n in self._failing.items() if o not in gaps}
         self._chars = None
         self._end = max(self._end, to)
 
@@ -124,7 +154,8 @@ class KeyLanes:
         return (
             len(self._pending) < self._rules.lookahead_records
             and self._bytes < self._rules.lookahead_bytes
-            and self._end - self._gaps.low < self._rules.window
+            and (self._rules.shared or len(self._ready) < READY_ENOUGH)
+            and self._end - self._noted().low < self._rules.window
         )
 
     def park(self, key: bytes) -> None:
@@ -148,22 +179,49 @@ class KeyLanes:
         while self._pausing and self._pausing[0][0] <= now_ms:
             self._make_ready(heappop(self._pausing)[2])
         found: list[Task] = []
+        if room <= 0 or not len(self._ready):
+            return found
+        gaps, exact = self._noted(), False
+        # What one message more that is in work may take of the detail.
+        digits = len(written(max(self._end, gaps.high) - gaps.low)) + 4
+        spare = self._spare_chars(digits)
         while len(found) < room and len(self._ready):
-            if not self._fits_one_more():
-                lowest = self._pending.get(self._gaps.low)
+            if spare < 0 and not exact:
+                exact, spare = True, self._spare_chars(digits, exact=True)
+            if spare < 0:
+                lowest = self._pending.get(gaps.low)
                 if lowest is not None and lowest.ready:
                     found.append(self._begin(lowest, now_ms, 1))
                 break
-            _, lane = self._ready.pop()
-            if lane.ready:
-                found.append(self._begin(lane, now_ms, PARKED_AT_ONCE))
+            lane = self._pending.get(self._ready.pop()[1])
+            if lane is not None and lane.ready:
+                task = self._begin(lane, now_ms, PARKED_AT_ONCE)
+                spare -= digits * len(task.items)
+                found.append(task)
         return found
 
+    def _spare_chars(self, digits: int, *, exact: bool = False) -> int:
+        """What is left of the detail when all that runs, and one more, have ended anyhow.
+
+        It is looked up only where an upper bound of it does not fit.
+        """
+        running = (self._running_items + PARKED_AT_ONCE) * digits
+        spare = self._rules.detail_chars - _SPARE_CHARS - running
+        if exact:
+            if self._chars is None:
+                self._chars = len(self._detail())
+            return spare - self._chars
+        most = (2 * len(self._gaps) + 1) * (digits - 4) + len(self._failing) * (digits - 2)
+        if self._suspicion:
+            most += len(self._suspicion.encode(self._gaps.low))
+        return spare - most
+
     def _make_ready(self, lane: _Lane) -> None:
-        if lane.items[0].suspect is not None:
-            self._condemn_if_doomed(lane, lane.items[0], lane.items[0].suspect)
+        item = lane.first
+        if item.suspect is not None:
+            self._condemn_if_doomed(lane, item, item.suspect)
         lane.ready = True
-        self._ready.put(lane.tenant, lane.items[0].offset, lane)
+        self._ready.put(lane.tenant, item.offset, item.offset)
 
     def _condemn_if_doomed(self, lane: _Lane, item: Item, suspect: Suspect) -> None:
         retry = self._rules.retry
@@ -174,31 +232,17 @@ class KeyLanes:
     def _begin(self, lane: _Lane, now_ms: int, parked_max: int) -> Task:
         assert not lane.busy
         lane.ready, lane.busy = False, True
+        item = lane.first
         if lane.work is Work.HANDLE:
             due_ms = now_ms + self._rules.timeout_ms if self._rules.timeout_ms else None
-            item = lane.items[0]
             task = Task(Work.HANDLE, (item,), item.attempts + 1, due_ms)
         elif lane.work is Work.GIVE_UP:
-            task = Task(Work.GIVE_UP, (lane.items[0],), lane.items[0].attempts)
+            task = Task(Work.GIVE_UP, (item,), item.attempts)
         else:
-            items = tuple(islice(lane.items, parked_max))
-            task = Task(Work.PARK, items, items[0].attempts)
+            task = Task(Work.PARK, lane.items(parked_max), item.attempts)
         self._running.add(task)
+        self._running_items += len(task.items)
         return task
-
-    def _fits_one_more(self) -> bool:
-        """Whether the detail still fits when all that runs, and one more, have ended anyhow."""
-        digits = len(written(max(self._end, self._gaps.high) - self._gaps.low))
-        running = sum(len(task.items) for task in self._running) + PARKED_AT_ONCE
-        spare = self._rules.detail_chars - _SPARE_CHARS - running * (digits + 4)
-        most = (2 * len(self._gaps) + 1) * digits + len(self._failing) * (digits + 2)
-        if self._suspicion:
-            most += len(self._suspicion.encode(self._gaps.low))
-        if most <= spare:
-            return True
-        if self._chars is None:
-            self._chars = len(self._detail())
-        return self._chars <= spare
 
     # --- what happened ----------------------------------------------------------------------------
 
@@ -208,11 +252,12 @@ class KeyLanes:
             return
         task.over = True
         self._running.discard(task)
+        self._running_items -= len(task.items)
         self._chars = None
         lane = self._pending[task.item.offset]
         lane.busy = False
         if error is None:
-            self._done(lane, task.items)
+            self._are_done(lane, task.items)
         elif task.work is Work.HANDLE:
             self._acquit(task.item)
             self._failed(lane, task.item, error, now_ms)
@@ -220,23 +265,34 @@ class KeyLanes:
             lane.trouble += 1
             self._pause(lane, now_ms + backoff(self._rules.retry, lane.trouble))
 
-    def _done(self, lane: _Lane, items: Sequence[Item]) -> None:
+    def _are_done(self, lane: _Lane, items: Sequence[Item]) -> None:
+        behind: Item | None = None
         for item in items:
-            assert lane.items[0] is item
-            lane.items.popleft()
-            del self._pending[item.offset]
-            self._failing.pop(item.offset, None)
+            offset, behind = item.offset, item.behind
+            assert lane.first is item
+            del self._pending[offset]
+            if self._failing:
+                self._failing.pop(offset, None)
             if item.suspect is not None:
                 self._acquit(item)
             self._bytes -= item.size_bytes
-            self._gaps.add(item.offset)
+            self._done.append(offset)
+            if behind is not None:
+                lane.first = behind
+        if behind is None:
+            del self._lanes[lane.name]
+            return
         lane.trouble = 0
         if lane.work is Work.GIVE_UP:
             lane.work = Work.HANDLE
-        if lane.items:
-            self._make_ready(lane)
-        else:
-            del self._lanes[lane.name]
+        self._make_ready(lane)
+
+    def _noted(self) -> DoneRanges:
+        """The gap map, with everything that is done by now."""
+        if self._done:
+            self._gaps.add_each(self._done)
+            self._done.clear()
+        return self._gaps
 
     def _acquit(self, item: Item) -> None:
         """Its call has ended: it is not what killed a process."""
@@ -268,7 +324,7 @@ class KeyLanes:
             lane.work = Work.GIVE_UP
 
     def _pause(self, lane: _Lane, until_ms: int) -> None:
-        heappush(self._pausing, (until_ms, lane.items[0].offset, lane))
+        heappush(self._pausing, (until_ms, lane.first.offset, lane))
 
     def expire(self, now_ms: int) -> list[Task]:
         """End the wait for handlers that have taken too long: each has failed once more."""
@@ -285,22 +341,25 @@ class KeyLanes:
         """When a lane's pause is over, or a handler has taken too long."""
         if self._stopped_by is not None:
             return None
-        moments = [task.due_ms for task in self._running if task.due_ms is not None]
+        moments: list[int] = []
+        if self._rules.timeout_ms is not None:
+            moments = [task.due_ms for task in self._running if task.due_ms is not None]
         if self._pausing:
             moments.append(self._pausing[0][0])
         return min(moments, default=None)
 
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """Where the partition is."""
-        detail = self._detail()
+        detail, low = self._detail(), self._gaps.low
         assert len(detail) <= self._rules.detail_chars, "the gap map outgrew its row"
-        return Standing(self._gaps.low, self._failing.get(self._gaps.low, 0), detail)
+        return Progress(low, self._failing.get(low, 0), detail)
 
     def _detail(self) -> str:
+        gaps = self._noted()
         if not self._suspicion:
-            return self._gaps.encode(self._failing)
-        self._suspicion = self._suspicion.above(self._gaps.low)
-        return encode_detail(self._gaps, self._failing, self._suspicion)
+            return gaps.encode(self._failing)
+        self._suspicion = self._suspicion.above(gaps.low)
+        return encode_detail(gaps, self._failing, self._suspicion)
 
     def redriving_ended(self) -> None:
         """What is known of re-driving that killed a process is in the quarantine's log by now."""

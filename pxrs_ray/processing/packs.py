@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pxrs_ray.errors import ConfigError
-from pxrs_ray.model import Offset
+from pxrs_ray.model import Offset, Progress
+from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.pack_rules import TABLE, Fate, Next, PackRules, judge
 from pxrs_ray.processing.retry_rules import FailurePolicy
-from pxrs_ray.processing.scheduler import Item, Standing, Task, Work
+from pxrs_ray.processing.scheduler import Item, Task, Work
 from pxrs_ray.processing.submit_strategy import Submission, SubmitStrategy, submission
 from pxrs_ray.processing.suspects import decode_detail, encode_detail
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
@@ -50,7 +51,7 @@ class PackScheduler:
 
     def __init__(
         self,
-        standing: Standing,
+        progress: Progress,
         shape: PackShape,
         rules: PackRules,
         policy: FailurePolicy,
@@ -60,11 +61,16 @@ class PackScheduler:
         self._shape, self._rules, self._policy = shape, rules, policy
         # Packs count rounds; what a message has failed by itself are deaths that it caused.
         self._gaps, self._failing, self._suspicion = decode_detail(
-            standing.checkpoint, standing.detail
+            progress.checkpoint, progress.detail
         )
+        # Behind this offset nothing is known of any message.
+        self._known_end = max(self._gaps.high, self._suspicion.end)
         self._attempts_max = attempts_max
-        self._rounds = standing.attempts
-        self._end = standing.checkpoint
+        self._done_at_once = TABLE[rules.strategy][0] is Next.DONE
+        self._rounds = progress.attempts
+        # What was done since, which `_noted` notes in the gap map, run by run.
+        self._done: list[Offset] = []
+        self._end = progress.checkpoint
         self._waiting: deque[Item] = deque()
         self._pack_records = 0
         self._again: list[Item] = []
@@ -87,8 +93,10 @@ class PackScheduler:
         for item in items:
             assert item.offset >= self._end, "offers come in the order of offsets"
             self._end = item.offset + 1
-            if item.offset not in self._gaps:
-                item.suspect = self._suspicion.of(item.offset) if self._suspicion else None
+            if item.offset >= self._known_end:
+                self._waiting.append(item)
+            elif item.offset not in self._gaps:
+                item.suspect = self._suspicion.of(item.offset)
                 if not self._is_doomed(item):
                     self._waiting.append(item)
 
@@ -106,7 +114,7 @@ class PackScheduler:
 
     def skip(self, to: Offset) -> None:
         """The log has nothing before `to` that was not offered."""
-        self._gaps.add(self._end, to)
+        self._noted().add(self._end, to)
         self._end = max(self._end, to)
 
     def has_room(self) -> bool:
@@ -143,7 +151,7 @@ class PackScheduler:
         elif self._waiting:
             most = self._shape.pack_records
             chars = DETAIL_CHARS_MAX - FAILING_CHARS * len(self._failing)
-            count = self._gaps.room_for([i.offset for i in islice(self._waiting, most)], chars)
+            count = self._noted().room_for([i.offset for i in islice(self._waiting, most)], chars)
             items = [self._waiting.popleft() for _ in range(count)]
             self._pack_records = len(items)
         else:
@@ -170,8 +178,8 @@ class PackScheduler:
         self._acquit(item)
         self._fates[item.offset] = Fate.SUCCEEDED if error is None else Fate.FAILED
         item.error = error or ""
-        if error is None and TABLE[self._rules.strategy][0] is Next.DONE:
-            self._gaps.add(item.offset)
+        if error is None and self._done_at_once:
+            self._done.append(item.offset)
         assert self._submission is not None
         self._submission.ended(item)
         if len(self._fates) == len(self._round):
@@ -188,8 +196,15 @@ class PackScheduler:
             return
         self._give_up_failures = 0
         self._acquit(item)
-        self._gaps.add(item.offset)
+        self._done.append(item.offset)
         self._pack_over()
+
+    def _noted(self) -> DoneRanges:
+        """The gap map, with everything that is done by now."""
+        if self._done:
+            self._gaps.add_each(self._done)
+            self._done.clear()
+        return self._gaps
 
     def _acquit(self, item: Item) -> None:
         """Its call has ended: it is not what killed a process."""
@@ -223,7 +238,8 @@ class PackScheduler:
         for offset, item in self._round.items():
             match verdict[offset]:
                 case Next.DONE:
-                    self._gaps.add(offset)
+                    if not (self._done_at_once and self._fates[offset] is Fate.SUCCEEDED):
+                        self._done.append(offset)
                 case Next.AGAIN:
                     self._again.append(item)
                 case Next.GIVE_UP:
@@ -250,16 +266,16 @@ class PackScheduler:
             return self._give_up_from_ms
         return self._resume_ms if self._submission is None else self._deadline_ms
 
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """Where the partition is; a round that is under way does not count as an attempt yet."""
         failed = self._rounds - (self._submission is not None)
-        low = self._gaps.low
+        low = self._noted().low
         if not self._suspicion:
-            return Standing(low, max(0, failed), self._gaps.encode())
+            return Progress(low, max(0, failed), self._gaps.encode())
         self._suspicion = self._suspicion.above(low)
         failing = {o: n for o, n in self._failing.items() if o >= low}
         detail = encode_detail(self._gaps, failing, self._suspicion)
-        return Standing(low, max(0, failed), detail)
+        return Progress(low, max(0, failed), detail)
 
     @property
     def stopped_by(self) -> Item | None:

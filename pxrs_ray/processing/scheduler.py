@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pxrs_ray.model import Offset
+from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.suspects import Suspect
 
 
 @dataclass(eq=False, slots=True)
 class Item:
-    """One message in work. `message` is opaque here: it is what the handler is called with."""
+    """One message in work. `message` is opaque here: what the handler's argument is made of.
+
+    `behind` is the next message of its lane, where a scheduler keeps lanes.
+    """
 
     offset: Offset
     key: bytes | None = None
@@ -28,6 +31,7 @@ class Item:
     attempts: int = 0
     error: str = ""
     suspect: Suspect | None = None
+    behind: Item | None = None
 
     def __repr__(self) -> str:
         return f"Item({self.offset}, key={self.key!r}, attempts={self.attempts})"
@@ -60,20 +64,6 @@ class Task:
         return self.items[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How far a partition is: what its row in the registry will contain.
-
-    Everything below `checkpoint` is done; `detail` holds what is done above it, and which messages
-    have failed how often, or are suspected of having killed a process; `attempts` are those of the
-    message at the checkpoint.
-    """
-
-    checkpoint: Offset
-    attempts: int = 0
-    detail: str = ""
-
-
 class WorkScheduler(Protocol):
     """Schedules the work of one partition under one epoch. Not thread-safe; the caller passes the
     time."""
@@ -85,7 +75,7 @@ class WorkScheduler(Protocol):
         """The log has nothing before `to` that was not offered."""
 
     def has_room(self) -> bool:
-        """Whether more messages should be offered."""
+        """Whether more messages should be offered: there is room, and too little that may begin."""
 
     def take(self, now_ms: int, room: int) -> list[Task]:
         """Up to `room` tasks that may begin now."""
@@ -99,7 +89,7 @@ class WorkScheduler(Protocol):
     def due_ms(self) -> int | None:
         """When `take` or `expire` should be called again although nothing ended."""
 
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """How far it is."""
 
     @property

@@ -9,7 +9,7 @@ wall clock only dates messages.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -34,14 +34,22 @@ from pxrs_ray.data.message_form import (
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.producer.outbox import Outbox
 from pxrs_ray.producer.receipt import Receipt, Shipment
 from pxrs_ray.producer.routing import chunks, route
-from pxrs_ray.producer.sender import Sender, SenderLimits
+from pxrs_ray.producer.sender import Call, Sender, SenderLimits
 
-OUT_OF_BAND_BYTES = 4 << 10
 # What a frame is more than its messages: names and places of its columns.
 FRAME_OVERHEAD_BYTES = 1 << 10
 COMPRESSIONS = (None, "lz4", "zstd")
+# Who sends looks at each of the first messages of a batch whether it can go, then now and then: the
+# batch grows by one part in `LOOK_AGAIN` in between.
+LOOK_AT_FIRST = 16
+LOOK_AGAIN = 8
+# To close a batch takes some time, however few messages it has. So much of the time goes into it at
+# most: one part in this many, as long as nothing rests for longer than `REST_MS_MAX`.
+REST_TIMES = 2
+REST_MS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +101,23 @@ class _OpenBatch:
         "dated_ms",
         "extras",
         "keys",
+        "look_at",
         "opened_ms",
         "payloads",
+        "plain_bytes_max",
         "scopes",
         "shipment",
         "size_bytes",
     )
 
-    def __init__(self, now: Instant) -> None:
+    def __init__(self, now: Instant, plain_bytes_max: int) -> None:
         self.keys: list[bytes | str | None] = []
         self.payloads: list[bytes] = []
         self.extras: dict[int, Extras] = {}
         self.scopes: dict[int, str] = {}
         self.shipment = Shipment()
-        self.size_bytes = 0
+        self.size_bytes = self.look_at = 0
+        self.plain_bytes_max = plain_bytes_max
         self.opened_ms, self.dated_ms = now.monotonic_ms, now.wall_ms
 
     def scope_column(self) -> list[str | None] | None:
@@ -116,7 +127,7 @@ class _OpenBatch:
     def batch(self) -> Batch:
         """The messages as columns; what has no timestamp of its own is of when this was opened."""
         if not self.extras:
-            return Batch.of(self.keys, self.payloads, timestamp_ms=self.dated_ms)
+            return Batch.of_few(self.keys, self.payloads, self.dated_ms)
         extras = [self.extras.get(at, NO_EXTRAS) for at in range(len(self.keys))]
         stamps, headers, ids, _ = (list(column) for column in zip(*extras, strict=True))
         return Batch.of(
@@ -144,17 +155,31 @@ class Accumulator:
         self._sender = sender
         self._limits = limits
         self._message_bytes_max = min(limits.message_bytes_max, limits.room_bytes)
-        self._producer_id = producer_id or uuid.uuid4().bytes
         self._open: _OpenBatch | None = None
-        self._options = (
+        self._rests_until_ms = 0
+        options = (
             pa.ipc.IpcWriteOptions(compression=limits.compression) if limits.compression else None
         )
+        identity = producer_id or uuid.uuid4().bytes
+        # What was held together is a batch like any other: no larger, though a log would take it.
+        together = min(limits.room_bytes, limits.batch_bytes_max)
+        self._outbox = Outbox(sender, identity, together, options)
 
     @property
     def pending_bytes(self) -> int:
         """Bytes that were given and are not acknowledged."""
         open_bytes = self._open.size_bytes if self._open is not None else 0
-        return open_bytes + self._sender.pending_bytes
+        return open_bytes + self._outbox.pending_bytes + self._sender.pending_bytes
+
+    @property
+    def pending_batches(self) -> int:
+        """How many batches were closed and are not acknowledged."""
+        return self._outbox.pending_parts + self._sender.pending_frames
+
+    def calls(self, now_ms: int) -> Iterator[Call]:
+        """Every call that should be made now; see `Sender.calls`."""
+        self._outbox.release()
+        return self._sender.calls(now_ms)
 
     @property
     def opened(self) -> bool:
@@ -163,14 +188,66 @@ class Accumulator:
 
     @property
     def due_ms(self) -> int | None:
-        """When the open batch has lingered; None when there is none, or an answer comes first.
+        """When the open batch shall go; None when there is none, or an answer comes first.
 
         While every buffer is at work on a call, another one would only wait its turn: what comes
         meanwhile gathers, so that batches grow with the load by themselves.
         """
         if self._open is None or self._sender.busy():
             return None
-        return self._open.opened_ms + self._limits.linger_ms
+        return max(self._open.opened_ms + self._limits.linger_ms, self._rests_until_ms)
+
+    def rest(self, now_ms: int, took_us: int) -> None:
+        """Closing a batch took so long: let the next one gather in proportion.
+
+        What is quick (few messages) is sent again at once; where very many come, closing small
+        batches one after the other would take the time that sending needs.
+        """
+        self._rests_until_ms = now_ms + min(REST_TIMES * took_us // 1_000, REST_MS_MAX)
+
+    def look_now(self) -> None:
+        """Let the next message be added by `add`."""
+        if self._open is not None:
+            self._open.look_at = 0
+
+    def looked(self) -> None:
+        """Who sends has seen that the open batch cannot go yet: some messages more can be added
+        without another look.
+        """
+        batch = self._open
+        if batch is not None:
+            messages = len(batch.keys)
+            more = 0 if messages < LOOK_AT_FIRST else messages // LOOK_AGAIN
+            batch.look_at = min(messages + more, self._limits.batch_records_max - 1)
+
+    def _plain_bytes_max(self) -> int:
+        """Below this size the open batch is not full, no message of it is too large, and there is
+        not too much unacknowledged: what is pending beside it only falls while it is open. Labels
+        are looked at one by one.
+        """
+        if self._labelled:
+            return 0
+        limits = self._limits
+        room = limits.pending_bytes_max - self._outbox.pending_bytes - self._sender.pending_bytes
+        return min(limits.batch_bytes_max, room, self._message_bytes_max)
+
+    def add_plain(self, key: Any, payload: Any) -> Receipt | None:
+        """As `add`, for most messages of a batch that gathers; None: nothing was added, use `add`.
+
+        It is what a single send consists of, so it does nothing that others could have done.
+        """
+        batch = self._open
+        if batch is None or type(payload) is not bytes or type(key) is not bytes:
+            return None
+        keys = batch.keys
+        at = len(keys)
+        size_bytes = batch.size_bytes + len(payload) + len(key) + MESSAGE_OVERHEAD_BYTES
+        if at >= batch.look_at or size_bytes >= batch.plain_bytes_max:
+            return None
+        keys.append(key)
+        batch.payloads.append(payload)
+        batch.size_bytes = size_bytes
+        return Receipt((batch.shipment, at))
 
     def full(self) -> bool:
         """Whether the open batch should be closed now for its size."""
@@ -211,7 +288,7 @@ class Accumulator:
             self._partitioner.window(scope)  # refuses this message alone, not its whole batch
         batch = self._open
         if batch is None:
-            batch = self._open = _OpenBatch(now)
+            batch = self._open = _OpenBatch(now, self._plain_bytes_max())
         at = len(batch.keys)
         if extras is not None:
             batch.extras[at] = extras
@@ -220,7 +297,7 @@ class Accumulator:
         batch.keys.append(key)
         batch.payloads.append(payload)
         batch.size_bytes += size
-        return Receipt(batch.shipment, at)
+        return Receipt((batch.shipment, at))
 
     def close_open(self, now_ms: int) -> None:
         """Give the open batch, routed, to the `Sender`; its receipts tell what went wrong."""
@@ -273,7 +350,7 @@ class Accumulator:
         shipment = Shipment()
         shipment.routed([(partition, len(batch)) for partition in partitions], None)
         for index, partition in enumerate(partitions):
-            self._pack(partition, batch, shipment, index, now_ms)
+            self._outbox.put(partition, batch, shipment, index, now_ms)
         return shipment
 
     def _ship(self, batch: Batch, shipment: Shipment, now_ms: int, scopes: Any = None) -> None:
@@ -288,13 +365,4 @@ class Accumulator:
             ]
         shipment.routed([(partition, len(part)) for partition, part in parts], routed.order)
         for index, (partition, part) in enumerate(parts):
-            self._pack(partition, part, shipment, index, now_ms)
-
-    def _pack(
-        self, partition: PartitionId, part: Batch, shipment: Shipment, index: int, now_ms: int
-    ) -> None:
-        epoch, sequence = self._sender.numbers(partition)
-        header, body = part.to_wire(self._producer_id, epoch, sequence, self._options)
-        # A small body is pickled ten times faster as bytes than as a buffer beside the pickle.
-        packed = body.to_pybytes() if body.size < OUT_OF_BAND_BYTES else body
-        self._sender.add(partition, header, packed, shipment, index, now_ms)
+            self._outbox.put(partition, part, shipment, index, now_ms)

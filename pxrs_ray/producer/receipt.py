@@ -108,30 +108,32 @@ def _wait(done: Future[None], timeout_s: float | None, what: str) -> None:
         raise DeadlineExceeded(f"{what} was not acknowledged within {timeout_s} s") from error
 
 
-class Receipt:
-    """One message's: wait with `result`, or `await` it. Raises why the message was given up."""
+class Receipt(tuple[Shipment, int]):
+    """One message's: wait with `result`, or `await` it. Raises why the message was given up.
 
-    __slots__ = ("_message", "_shipment")
+    One is made with every single send. As a tuple (of the shipment, and the message's place in it)
+    it takes half the time of an object with attributes.
+    """
 
-    def __init__(self, shipment: Shipment, message: int) -> None:
-        self._shipment = shipment
-        self._message = message
+    __slots__ = ()
 
     def done(self) -> bool:
         """Whether it is known what became of the message."""
-        return self._shipment.done.done()
+        return self[0].done.done()
 
     def result(self, timeout_s: float | None = None) -> MessagePlace:
         """Where the message is, as durable as its queue promises.
 
         Raises DeadlineExceeded when that is not known after `timeout_s`.
         """
-        _wait(self._shipment.done, timeout_s, "the message")
-        return self._shipment.place(self._message)
+        shipment, message = self
+        _wait(shipment.done, timeout_s, "the message")
+        return shipment.place(message)
 
     def __await__(self) -> Generator[Any, None, MessagePlace]:
-        yield from asyncio.wrap_future(self._shipment.done).__await__()
-        return self._shipment.place(self._message)
+        shipment, message = self
+        yield from asyncio.wrap_future(shipment.done).__await__()
+        return shipment.place(message)
 
 
 class BatchReceipt:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.plain_rows import PlainRows
 from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning import Partitioner, group_by_partition
 
@@ -36,10 +37,26 @@ class Routed:
 
 def route(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:
     """Give each message of `batch` to its partition."""
-    if len(batch) == 1 and scopes is None and partitioner.strategy != Strategy.BROADCAST:
-        partition = partitioner.partition(batch.keys[0].as_py())
-        return Routed(((partition, batch),), None)
-    return route_columns(batch, partitioner, scopes)
+    rows = batch.plain_rows
+    if rows is None or scopes is not None or partitioner.strategy == Strategy.BROADCAST:
+        return route_columns(batch, partitioner, scopes)
+    if len(rows.keys) == 1:
+        return Routed(((partitioner.partition(rows.keys[0]), batch),), None)
+    return _route_rows(batch, rows, partitioner)
+
+
+def _route_rows(batch: Batch, rows: PlainRows, partitioner: Partitioner) -> Routed:
+    places: dict[PartitionId, list[int]] = {}
+    for at, key in enumerate(rows.keys):
+        places.setdefault(partitioner.partition(key), []).append(at)
+    parts, order = [], []
+    for partition in sorted(places):
+        mine = places[partition]
+        order += mine
+        theirs = PlainRows([rows.keys[at] for at in mine], [rows.payloads[at] for at in mine])
+        part = Batch(-1, 0, batch.flags, theirs, batch.timestamp_fixed_ms)
+        parts.append((partition, part))
+    return Routed(tuple(parts), np.array(order, np.intp))
 
 
 def route_columns(batch: Batch, partitioner: Partitioner, scopes: Any = None) -> Routed:

@@ -58,9 +58,25 @@ class Sender:
         lane = self._lanes.setdefault(partition, Lane())
         return lane.epoch, lane.next_sequence
 
+    def buffer_of(self, partition: PartitionId) -> int:
+        """Which buffer holds the partition."""
+        return partition % self._buffers
+
+    def gathers(self, buffer: int) -> bool:
+        """Whether the buffer will answer a call soon: what is small can gather until then."""
+        return any(not call.again for call in self._calls[buffer])
+
+    def is_small(self, size_bytes: int) -> bool:
+        """Whether so much is too little for a call beside another one."""
+        return size_bytes < self._limits.call_bytes_min
+
+    def awaits(self) -> bool:
+        """Whether any answer is to come."""
+        return any(self._calls.values())
+
     def busy(self) -> bool:
-        """Whether every buffer will answer a call soon: what is small can gather until then."""
-        return all(any(not call.again for call in calls) for calls in self._calls.values())
+        """Whether every buffer will answer a call soon."""
+        return all(map(self.gathers, self._calls))
 
     def add(
         self,
@@ -94,14 +110,13 @@ class Sender:
             if lane.wait_until_ms <= now_ms:
                 lane.wait_until_ms = 0
             if lane.frames and not lane.hole and not lane.wait_until_ms:
-                waiting.setdefault(partition % self._buffers, []).append(lane)
+                waiting.setdefault(self.buffer_of(partition), []).append(lane)
         for buffer, lanes in waiting.items():
             under_way = self._calls[buffer]
             while len(under_way) < self._limits.calls_max:
                 call = self._fill(buffer, lanes)
-                answer_soon = any(not other.again for other in under_way)
-                small = call.size_bytes < self._limits.call_bytes_min
-                if not call.frames or (answer_soon and small):
+                small = self.is_small(call.size_bytes)
+                if not call.frames or (small and self.gathers(buffer)):
                     break
                 for frame in call.frames:
                     frame.flying = frame.sent = True

@@ -55,7 +55,7 @@ class Scaler:
         self._busy_ms: int | None = None
 
     def pin(self, consumers: int | None) -> None:
-        """Scale by hand: the size stays as it is told, until it is released with None."""
+        """Scale by hand: the size stays as it was set, until it is released with None."""
         self.pinned = consumers
 
     def advise(self, seen: Observation) -> Advice:

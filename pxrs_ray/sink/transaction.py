@@ -127,7 +127,7 @@ def transaction(
 ) -> Iterator[SinkCursor]:
     """Apply the messages `first` up to, not including, `end` exactly once.
 
-    Where some of them are applied, `narrow` is told before the block runs which runs are not.
+    Where some of them are applied, `narrow` gets those that are not, before the block runs.
     `holds` says whether they are ours to apply: it is asked first, and right before the commit.
     Raises NotHeld when it says no, Fenced when a higher epoch has written, SinkConflict when
     somebody else applied them meanwhile, UsageError when the connection is in a transaction

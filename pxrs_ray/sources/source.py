@@ -42,7 +42,7 @@ class Source(ABC):
         Waits up to `wait_ms` when there is none, and answers nothing then. Two reads of the same
         offsets give the same messages; a message that appears later has a higher offset than all
         that were read before. What the source no longer keeps is passed over. Trouble with one
-        record is told in its `error`; what is raised is trouble of the source, and tried again.
+        record is said in its `error`; what is raised is trouble of the source, and tried again.
         """
 
     @abstractmethod

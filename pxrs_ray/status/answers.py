@@ -264,11 +264,11 @@ class TopologyStatus(Shown):
 
     @property
     def registry_away(self) -> str:
-        """While the registry is away: for how long, why, and what waits for it; '' otherwise."""
+        """While the registry is away: for how long, what waits for it, and why; '' otherwise."""
         if self.store.away_s is None:
             return ""
         waiting, records = self.changes_waiting, sum(g.records_waiting for g in self.groups)
-        told = f"registry away for {self.store.away_s:.0f} s"
+        told = f"away for {self.store.away_s:.0f} s"
         if waiting:
             told += f"; {len(waiting)} change{'s wait' if len(waiting) > 1 else ' waits'}: "
             told += "; ".join(waiting)

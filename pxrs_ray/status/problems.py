@@ -8,6 +8,7 @@ that can be run as it is printed. A partition that gets nowhere is reported once
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from pxrs_ray.status.answers import GroupStatus, PartitionStatus, TopologyStatus
 from pxrs_ray.status.places import DEPOSED, by_host
@@ -28,15 +29,17 @@ WORKING = ("running", "stable")
 
 def problems(status: TopologyStatus) -> list[Problem]:
     """Everything that is wrong with a topology."""
-    found = [*_registry(status), *_reported(status), *_places(status)]
-    for group in status.groups:
-        found += _group(group)
-    return found
+    return [*topology_problems(status), *chain.from_iterable(map(own_problems, status.groups))]
+
+
+def topology_problems(status: TopologyStatus) -> list[Problem]:
+    """What is wrong with a topology outside its groups."""
+    return [*_registry(status), *_reported(status), *_places(status)]
 
 
 def group_problems(group: GroupStatus) -> list[Problem]:
     """Everything that is wrong with a group, and with what it needs of its topology."""
-    return [*_needed(group), *_group(group)]
+    return [*missing_problems(group), *own_problems(group)]
 
 
 def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem | None:
@@ -193,7 +196,7 @@ def _places(status: TopologyStatus) -> Iterator[Problem]:
         )
 
 
-def _needed(group: GroupStatus) -> Iterator[Problem]:
+def missing_problems(group: GroupStatus) -> Iterator[Problem]:
     """What a group misses of its topology, whose own list has it too."""
     where = f"group {group.group}"
     if group.registry_away_s is not None:
@@ -209,7 +212,8 @@ def _needed(group: GroupStatus) -> Iterator[Problem]:
         yield _of_report(report, where, group.topology)
 
 
-def _group(group: GroupStatus) -> Iterator[Problem]:
+def own_problems(group: GroupStatus) -> Iterator[Problem]:
+    """What is wrong with a group itself."""
     where, on = f"group {group.group}", group.topology
     if group.problem:
         yield Problem(

@@ -4,6 +4,7 @@ that `repr` and notebooks show. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from pxrs_ray.model import Change
@@ -16,7 +17,14 @@ from pxrs_ray.status.answers import (
 )
 from pxrs_ray.status.places import AT_HOME
 from pxrs_ray.status.problem import Kind, Problem, Severity
-from pxrs_ray.status.problems import WORKING, group_problems, partition_problem, problems
+from pxrs_ray.status.problems import (
+    WORKING,
+    group_problems,
+    missing_problems,
+    own_problems,
+    partition_problem,
+    topology_problems,
+)
 from pxrs_ray.status.rendering import Line, Table, Tone, View
 from pxrs_ray.status.units import clock_text, size_text, span_text
 
@@ -63,6 +71,7 @@ def topology_view(status: TopologyStatus, deployed: Mapping[str, Any] | None = N
         ("queue", "partitions", "messages", "size"),
         [(q.queue, q.partitions, q.messages, size_text(q.bytes)) for q in status.queues],
     )
+    own = {g.group: list(own_problems(g)) for g in status.groups}
     groups = Table(
         ("group", "queue", "consumers", "owned", "lag", "behind", "state"),
         [
@@ -73,14 +82,13 @@ def topology_view(status: TopologyStatus, deployed: Mapping[str, Any] | None = N
                 sum(p.owner is not None for p in g.partitions),
                 g.lag,
                 span_text(g.lag_ms),
-                group_state(g),
+                group_state(g, [*missing_problems(g), *own[g.group]]),
             )
             for g in status.groups
         ],
     )
-    return View(
-        [*lines, queues, _places(status), groups, *_told(problems(status), status.topology)]
-    )
+    found = [*topology_problems(status), *chain.from_iterable(own.values())]
+    return View([*lines, queues, _places(status), groups, *_told(found, status.topology)])
 
 
 def _told(found: Sequence[Problem], topology: str) -> list[Line]:
@@ -116,9 +124,9 @@ def working_count(group: GroupStatus) -> int:
     return sum(c.state in WORKING for c in group.consumers)
 
 
-def group_state(group: GroupStatus) -> Line:
-    """A group's state in one word."""
-    kinds = {problem.kind for problem in group_problems(group)}
+def group_state(group: GroupStatus, found: Sequence[Problem] | None = None) -> Line:
+    """A group's state in one word; `found` are its problems, where they are known already."""
+    kinds = {problem.kind for problem in (group_problems(group) if found is None else found)}
     if Kind.GROUP_HALTED in kinds:
         return Line("halted", Tone.BAD)
     if Kind.REGISTRY_AWAY in kinds:
@@ -144,10 +152,11 @@ def group_state(group: GroupStatus) -> Line:
 
 def group_view(group: GroupStatus) -> View:
     """A group: its partitions, and its consumers."""
+    found = group_problems(group)
     title = Line(
-        f"group {group.group} of queue {group.queue}: {group_state(group)}, lag {group.lag:,}, "
-        f"{span_text(group.lag_ms)} behind, {group.assignor}, generation {group.generation}, "
-        f"version {group.version}",
+        f"group {group.group} of queue {group.queue}: {group_state(group, found)}, "
+        f"lag {group.lag:,}, {span_text(group.lag_ms)} behind, {group.assignor}, "
+        f"generation {group.generation}, version {group.version}",
         Tone.BOLD,
     )
     partitions = Table(
@@ -158,7 +167,7 @@ def group_view(group: GroupStatus) -> View:
         ("consumer", "state", "partitions", "processed", "lease", "pid", "node", "at", "reason"),
         [_consumer(c) for c in group.consumers],
     )
-    lines = _told(group_problems(group), group.topology)
+    lines = _told(found, group.topology)
     return View([title, partitions, consumers, *_given_up(group), *lines])
 
 

@@ -2,10 +2,12 @@
 work.
 
 Rules of this file. A child of `os.fork`, of multiprocessing or of a process pool begins as a copy
-of the consumer. It gets the system's own SIGTERM and SIGINT, so that its parent can end it. It
-closes the sockets that Ray and we hold, so that a consumer's death is seen while a child of its
-lives on. When it comes back from the handler, by a return, an error or `sys.exit()`, it ends: it
-must never be a second worker of the same messages.
+of the consumer. It gets the system's own SIGTERM and SIGINT, so that its parent can end it. Both
+signals wait while a process forks: one that comes before the child has let go of our handler would
+be told to the consumer, and the child would live on. It closes the sockets that Ray and we hold, so
+that a consumer's death is seen while a child of its lives on. When it comes back from the handler,
+by a return, an error or `sys.exit()`, it ends: it must never be a second worker of the same
+messages.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 import weakref
 from collections.abc import Callable
@@ -21,12 +24,14 @@ from pathlib import Path
 
 FAILED = 1
 FOLDER = Path("/proc/self/fd")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 # Whether this process is such a child.
 in_child = False
 
 _registered = False
 _sockets: dict[int, str] = {}
+_masks = threading.local()
 _told: list[weakref.WeakMethod[Callable[[], None]]] = []
 
 
@@ -35,7 +40,9 @@ def keep_children_apart() -> None:
     global _registered
     _sockets.update(_open_sockets())
     if not _registered and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_in_child)
+        os.register_at_fork(
+            before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child
+        )
         _registered = True
 
 
@@ -56,6 +63,14 @@ def _open_sockets() -> dict[int, str]:
     return found
 
 
+def _before_fork() -> None:
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
+def _in_parent() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
 def _in_child() -> None:
     global in_child
     in_child = True
@@ -65,7 +80,7 @@ def _in_child() -> None:
             tell()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     # By number and identity: another socket may have the number by now.
     there = _open_sockets()
     for number, identity in _sockets.items():

@@ -57,18 +57,21 @@ class Supervisor:
     ) -> asyncio.Task[None]:
         """Do `work` until it returns, or the task is cancelled; a fault begins it again.
 
-        `gave_up` is told the last fault, when the rules say that it was one too many.
+        `gave_up` gets the last fault, when the rules say that it was one too many.
         """
         return self._task(self._keep(place, work, gave_up), place)
 
     def once(
         self, place: str, work: Coroutine[Any, Any, T], failed: GaveUp | None = None
     ) -> asyncio.Task[T | None]:
-        """Do `work` once, in the background. A fault is told, also to `failed`; the answer is None.
+        """Do `work` once, in the background. A fault is logged, goes to `failed`, and answers None.
 
         A `PxrsError` is a fault here like any other: who expects one deals with it in `work`.
         """
-        return self._task(self._once(place, work, failed), place)
+        task = self._task(self._once(place, work, failed), place)
+        # Cancelled before it could begin, the work would be a coroutine that nobody awaited.
+        task.add_done_callback(lambda _: work.close())
+        return task
 
     def _task(self, work: Coroutine[Any, Any, T], place: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=f"{self.owner}: {place}")
@@ -129,7 +132,7 @@ class Supervisor:
     def thread(
         self, place: str, work: Callable[[], None], *, again: Callable[[], bool] | None = None
     ) -> threading.Thread:
-        """A daemon thread that does `work`, not started yet. A fault is told.
+        """A daemon thread that does `work`, not started yet. A fault goes to the log.
 
         Where there is `again`, the work begins once more after a fault, while that says so.
         """
@@ -183,7 +186,7 @@ class Supervisor:
             return
         try:
             whom(error)
-        except Exception as worse:  # noqa: BLE001 - it is told, and ends nothing else
+        except Exception as worse:  # noqa: BLE001 - it is logged, and ends nothing else
             self.note(f"{place}, giving up", worse, for_good=True)
 
 
@@ -209,7 +212,7 @@ def is_asked_for(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
     return False
 
 
-async def contained(work: Coroutine[Any, Any, T]) -> T:
+async def contained(work: Awaitable[T]) -> T:
     """Await what a user wrote. What would end the event loop is raised as an ordinary error."""
     task = asyncio.current_task()
     try:
@@ -218,9 +221,14 @@ async def contained(work: Coroutine[Any, Any, T]) -> T:
         leave_if_child(error)
         if isinstance(error, Exception) or is_asked_for(error, task):
             raise
-        raise RuntimeError(told(error)) from error
+        raise as_ordinary(error) from error
     leave_if_child()
     return done
+
+
+def as_ordinary(error: BaseException) -> Exception:
+    """The same as an error that ends no event loop."""
+    return error if isinstance(error, Exception) else RuntimeError(told(error))
 
 
 def beside(call: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> asyncio.Task[T]:

@@ -51,7 +51,7 @@ class Service:
 
     @property
     def notifications(self) -> str:
-        """The queue through which every server of the service is told something."""
+        """The queue whose messages reach every server of the service."""
         return self._full(f"{self.queue}.notifications")
 
     def full_queue(self, tenant: str | None) -> str:

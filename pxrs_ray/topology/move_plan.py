@@ -5,7 +5,7 @@ Rules of this file. `estimate` follows what a move does
 until little is left; then the buffer stops, the rest is copied, and it starts at its new home. So
 producers and readers wait for as long as it takes to copy what was written during the last round,
 and for the stop and the start. Nothing is known of a disk or a wire that was not used yet, nor of
-how busy a host will be: how fast they are is said, not measured. So a pause is told as a range:
+how busy a host will be: how fast they are is said, not measured. So a pause is given as a range:
 from hosts that do nothing else to busy ones.
 """
 

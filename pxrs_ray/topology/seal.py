@@ -53,9 +53,14 @@ class Seal:
         said = seal.encode(errors="surrogatepass")
         return plain, any(hmac.compare_digest(said, each.encode()) for each in wanted)
 
-    def is_older(self, place: str, text: str) -> bool:
-        """Whether the seal is ours, but of a former key."""
-        return self.opened(place, text)[1] and not Seal(self._keys[:1]).opened(place, text)[1]
+    def renewed(self, place: str, text: str) -> str | None:
+        """What a former key of ours has sealed, sealed with the present one.
+
+        None where there is nothing to renew: the seal is not ours, or is the present one.
+        """
+        plain, ours = self.opened(place, text)
+        renewed = self.sealed(place, plain) if ours else text
+        return None if renewed == text else renewed
 
 
 def _seal_of(key: bytes, place: str, text: str) -> str:

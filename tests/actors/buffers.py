@@ -12,7 +12,7 @@ from typing import Any
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer.buffer_actor import make_buffer
+from pxrs_ray.actors.buffer.buffer_making import make_buffer
 from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.data.batch import batches
 from pxrs_ray.data.log_limits import LogLimits

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.buffer import local_socket
 from tests.actors.recording import Notebook
 from tests.actors.worker_bench import bench as bench
+from tests.contract.certificates import Certificates, make_certificates
 
 RAY_CPUS = 4
 
@@ -112,3 +114,16 @@ def send(topology: Any, count: int, *, first: int = 0, queue: str = "q", keys: i
         producer.flush()
         for receipt in receipts:
             receipt.result(30)
+
+
+@pytest.fixture
+def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reaches a local socket, as from another node; and Ray uses no TLS."""
+    monkeypatch.setattr(local_socket, "connect", lambda name: None)
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Those of one cluster."""
+    return make_certificates(tmp_path_factory.mktemp("tls"))

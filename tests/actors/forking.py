@@ -30,11 +30,12 @@ from tests.actors.in_process import by_reference, until
 from tests.actors.worker_bench import WorkerCallbacks
 
 WAIT_S = 30.0
-CHILD_S = 60
+# Longer than a child is waited for, and no longer: where it is not ended, all wait for it.
+CHILD_S = 20
 
 
 def sleep_long() -> None:
-    time.sleep(60)
+    time.sleep(CHILD_S)
 
 
 def double(number: int) -> int:
@@ -64,6 +65,21 @@ class Returns(Exception):
     """The child comes back from the handler."""
 
 
+# Registered before the consumer's: so it runs in a child before that lets go of anything.
+os.register_at_fork(after_in_child=lambda: _end_at_once and os.kill(os.getpid(), signal.SIGTERM))
+_end_at_once = False
+
+
+def ended_as_it_begins() -> str:
+    """As a pool does that is closed while a worker of it has only just begun."""
+    global _end_at_once
+    _end_at_once = True
+    try:
+        return forked(lambda: time.sleep(1))
+    finally:
+        _end_at_once = False
+
+
 def fail() -> None:
     raise ValueError("of the child")
 
@@ -90,6 +106,7 @@ STEPS: dict[str, Callable[[], str]] = {
     "fork, sys.exit()": lambda: forked(sys.exit),
     "fork, raise": lambda: forked(fail),
     "fork, os._exit(4)": lambda: forked(lambda: os._exit(4)),
+    "fork, ended at once": ended_as_it_begins,
     "multiprocessing, fork": lambda: ends(
         multiprocessing.get_context("fork").Process(target=sleep_long)
     ),
@@ -109,6 +126,7 @@ SEEN = {
     "fork, sys.exit()": "status 0",
     "fork, raise": "status 1",
     "fork, os._exit(4)": "status 4",
+    "fork, ended at once": "status -15",
     "multiprocessing, fork": "exitcode -15",
     "multiprocessing, spawn": "exitcode -15",
     "multiprocessing, forkserver": "exitcode -15",
@@ -148,25 +166,25 @@ async def main(way: str) -> None:
     from pxrs_ray.actors.consumer.handler import Handler
     from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
     from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
-    from pxrs_ray.config.scheduling import course_for, retry_rules
-    from pxrs_ray.processing.scheduler import Standing
+    from pxrs_ray.config.scheduling import retry_rules, scheduler_for
+    from pxrs_ray.model import Progress
 
     told = asyncio.Event()
     close = on_terminate(told.set)
     config = GroupConfig(queue="q", attempts_max=1, failure_policy="skip", **WAYS[way])
     handler, callbacks = Handler(by_reference(handler_of(way))), WorkerCallbacks()
     grant, shared = Grant(0, 1, 0), DeliveryContext("q", "g", "c", 1, 0, 1, topology_id="t-1")
-    course = course_for(config, Standing(0))
+    scheduler = scheduler_for(config, Progress(0))
     worker: Worker = (
         SequentialWorker(grant, shared, handler, retry_rules(config), callbacks, config, None)
-        if course is None
-        else ParallelWorker(grant, shared, handler, course, callbacks, config, None)
+        if scheduler is None
+        else ParallelWorker(grant, shared, handler, scheduler, callbacks, config, None)
     )
     worker.start()
     for number, name in enumerate(STEPS):
         batch = Batch.of([b"k"], [name.encode()], timestamp_ms=1)
         worker.put(Batch(0, number, batch.flags, batch.columns, 1), 1)
-    await until(lambda: worker.standing().checkpoint == len(STEPS), WAIT_S)
+    await until(lambda: worker.progress().checkpoint == len(STEPS), WAIT_S)
     worker.stop()
     assert await asyncio.to_thread(worker.join, WAIT_S)
     print(f"gave up: {[failure.error for failure, _ in callbacks.given_up]}", flush=True)

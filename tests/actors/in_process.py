@@ -26,7 +26,7 @@ from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.consumer.member_requests import MemberRequest
 from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.request_handlers import answered_by
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
@@ -67,7 +67,7 @@ class World:
         self._folder = folder
         self._epochs = itertools.count(1)
         self.buffer: Buffer
-        self.host: GroupRuntime
+        self.host: GroupHost
         self.member_api: MemberApi
 
     async def up(self) -> None:
@@ -77,7 +77,7 @@ class World:
         self.thread = StoreThread(lambda: MemoryStore())
         self.store = store = await self.thread.open()
         await self.thread.call(store.create)
-        self.host = GroupRuntime("t/g", store, self.thread, SystemClock(), self, 1_000)
+        self.host = GroupHost("t/g", store, self.thread, SystemClock(), self, 1_000)
         snapshot = await self.thread.call(store.lead, "t/g", self.partitions, "test")
         lease_ms, revoke_ms = self.config.lease_ms, self.config.revoke_deadline_ms
         await self.host.start(

@@ -124,20 +124,52 @@ def test_an_append_whose_lease_ends_before_its_sync_is_not_acknowledged(tmp_path
     use(tmp_path, test)
 
 
+def test_what_is_appended_at_once_needs_a_lease_before_and_after(tmp_path: Path) -> None:
+    little = QueueSpec("little", 1, log_limits(durability=Durability.INTERVAL), queue_id="two")
+
+    async def test(buffer: Buffer) -> None:
+        for make in (True, False):
+            await buffer.open(little, {}, make=make)
+        (answer,) = await buffer.append("little", [frame(0)], 0)
+        assert is_over(answer)
+        assert (await buffer.ends("little"))[0].end_offset == 0
+        await lease(buffer, 60_000)
+        at_once = buffer._writer.at_once
+
+        def slowly(*arguments: object) -> bool:
+            assert at_once(*arguments)  # type: ignore[arg-type]
+            buffer._gate.tenure.until_ms = 0
+            return True
+
+        with mock.patch.object(buffer._writer, "at_once", slowly):
+            (answer,) = await buffer.append("little", [frame(0)], 0)
+        assert is_over(answer)
+        await let_serve(buffer)
+        (answer,) = await buffer.append("little", [frame(0)], 0)
+        assert isinstance(answer, Appended) and answer.repeated, "it is not kept twice"
+
+    use(tmp_path, test)
+
+
 def test_what_was_read_while_the_lease_ended_is_not_handed_on(tmp_path: Path) -> None:
     async def test(buffer: Buffer) -> None:
         await lease(buffer, 60_000)
         await buffer.append("q", [frame(0)], 0)
         read = buffer._reader.fetch
 
-        async def slowly(*arguments: object) -> object:
-            found = await read(*arguments)  # type: ignore[arg-type]
+        def slowly(*arguments: object) -> object:
+            found = read(*arguments)  # type: ignore[arg-type]
             buffer._gate.tenure.until_ms = 0
             return found
 
-        with mock.patch.object(buffer._reader, "fetch", slowly):
-            (found,) = await buffer.fetch("q", "g", {0: (1, 0)}, 1 << 20, 0)
-        assert is_over(found)
+        async def from_files(*arguments: object) -> object:
+            return slowly(*arguments)
+
+        for reads in (slowly, from_files):
+            await lease(buffer, 60_000)
+            with mock.patch.object(buffer._reader, "fetch", reads):
+                (found,) = await buffer.fetch("q", "g", {0: (1, 0)}, 1 << 20, 0)
+            assert is_over(found)
 
     use(tmp_path, test)
 

@@ -17,22 +17,24 @@ from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request
 from pxrs_ray.actors.consumer import member_requests
 from pxrs_ray.actors.consumer.handler import handler_ref
 from pxrs_ray.actors.consumer.member_requests import JoinGroup, SendHeartbeat
-from pxrs_ray.actors.coordinator import group_requests
+from pxrs_ray.actors.coordinator import consumer_replicas, group_requests
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_controller import GroupController
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.group_requests import ScaleGroup, StartGroup
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import PxrsError, UsageError
-from pxrs_ray.group.events import Progress
+from pxrs_ray.group.events import PartitionProgress
+from pxrs_ray.model import Progress
 from pxrs_ray.store.memory import MemoryStore
 from tests.actors.test_group_faults import PARTITIONS, FakeController
 from tests.settings import group_settings
 
+HERE = SimpleNamespace(get_node_id=lambda: "here")
 NASTY: st.SearchStrategy[Any] = st.sampled_from(
     (
         None,
@@ -66,7 +68,8 @@ NASTY: st.SearchStrategy[Any] = st.sampled_from(
 )
 ROWS = st.lists(st.lists(NASTY, max_size=6).map(tuple) | NASTY, max_size=3)
 LISTS = ROWS | st.lists(NASTY, max_size=3) | st.dictionaries(st.text(max_size=3), NASTY, max_size=2)
-PROGRESS = st.lists(st.builds(Progress, NASTY, NASTY, NASTY, NASTY, NASTY), max_size=3).map(tuple)
+DONE = st.builds(Progress, NASTY, NASTY, NASTY) | NASTY
+PROGRESS = st.lists(st.builds(PartitionProgress, NASTY, NASTY, DONE), max_size=3).map(tuple)
 # Nearly right calls get furthest.
 ARGUMENTS = st.lists(NASTY | LISTS, max_size=5) | st.tuples(
     st.sampled_from("ab"), st.integers(0, 2), LISTS | PROGRESS
@@ -80,7 +83,7 @@ class Door:
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
         self.controller = FakeController(self.store, self.thread)
-        self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self.controller, 100)
+        self.host = GroupHost("g", self.store, self.thread, SystemClock(), self.controller, 100)
         config = GroupConfig(queue="q")
         spec: Any = SimpleNamespace(topology="t", group="g", queue="q", config=config, partitions=4)
 
@@ -135,7 +138,12 @@ def request_of(name: str, arguments: list[Any]) -> Request[Any]:
 
 
 @pytest.mark.parametrize("name", sorted(requests()))
-def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(name: str) -> None:
+def test_any_call_is_answered_by_a_pxrs_error_or_carried_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_a_node = SimpleNamespace(get_runtime_context=lambda: HERE)
+    monkeypatch.setattr(consumer_replicas, "ray", on_a_node)
+
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(ARGUMENTS)
     def calls(arguments: list[Any]) -> None:

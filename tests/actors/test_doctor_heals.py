@@ -63,7 +63,8 @@ def heal(topology: Topology, words: str, most_s: float = 20.0) -> Problem:
     finding: Problem = eventually(found, timeout_s=most_s, what=f"a finding of {words!r}")
     told = re.findall(r"`(pxrs [^`]+)`", finding.remedy)
     command = next(command for command in told if "FILE" not in command)
-    assert run(command.split()[1:]) == 0, command
+    asks = ["--yes"] if "seek" in command else []  # nobody can answer here
+    assert run([*command.split()[1:], *asks]) == 0, command
     eventually(lambda: found() is None, timeout_s=most_s, what=f"{words!r} is gone")
     return finding
 

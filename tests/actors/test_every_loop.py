@@ -77,7 +77,7 @@ PLACES = {
     ("actors/coordinator/consumer_supervisor.py", ""): SUPERVISOR,
     ("actors/coordinator/drain_watch.py", ""): LOOPS,
     ("actors/coordinator/drain_watch.py", "watch"): LOOPS,
-    ("actors/coordinator/group_supervision.py", "its life"): GROUP,
+    ("actors/coordinator/group_host.py", "a call of the registry"): GROUP,
     ("actors/coordinator/group_controller.py", "telling the logs"): LOOPS,
     (
         "actors/buffer/coordinator_recovery.py",
@@ -87,13 +87,10 @@ PLACES = {
     ("actors/coordinator/home_controller.py", ""): LOOPS,
     ("actors/coordinator/leadership.py", "buffers' leases"): LOOPS,
     ("actors/coordinator/leadership.py", "known ends"): LOOPS,
-    (
-        "actors/buffer/local_socket.py",
-        "pxrs-line",
-    ): f"{THREADS}test_a_line_that_gets_rubbish_answers_every_call",
     ("actors/coordinator/buffer_moves.py", "leaving nodes"): LOOPS,
     ("actors/coordinator/buffer_moves.py", ""): LOOPS,
     ("actors/cluster/node_watch.py", ""): LOOPS,
+    ("actors/buffer/shared_answers.py", "pxrs-links"): f"{THREADS}test_the_thread_of_links_goes_on",
     ("actors/client/producer.py", "pxrs-producer"): f"{SUPERVISION}test_a_producers_thread_goes_on",
     ("actors/client/pull_consumer.py", "options"): LOOPS,
     (

@@ -19,16 +19,21 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.buffer import coordinator_recovery, log_writer, maintenance, start_notice
-from pxrs_ray.actors.buffer.local_socket import SocketClient, SocketServer, connect
+from pxrs_ray.actors.buffer.local_socket import connect
+from pxrs_ray.actors.buffer.shared_answers import SharedAnswers
+from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.actors.buffer.socket_server import SocketServer
 from pxrs_ray.actors.client import tenants
 from pxrs_ray.actors.cluster import watchdog
 from pxrs_ray.actors.coordinator import buffer_pool, consumer_replicas
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.data.link_messages import append_call
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import BufferAway
 from pxrs_ray.supervision.restart_rules import RestartRules
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here
 from tests.actors.ends import KINDS
+from tests.actors.hearing import hearing
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
 from tests.actors.test_every_loop import quick as quick
@@ -144,27 +149,28 @@ def test_a_line_that_gets_rubbish_answers_every_call(kind: str) -> None:
     async def main() -> None:
         fails = Fails(kind, 1)
 
-        async def method() -> int:
+        async def method(*arguments: Any) -> list[Any]:
             fails()
-            return 7
+            return []
 
-        server = SocketServer({"m": method})
-        connected = connect(await server.open())
+        server = SocketServer({"append": method})
+        offer = await server.open()
+        assert offer is not None
+        connected = connect(offer.address)
         assert connected is not None
-        line = SocketClient(connected)
-        failed = line.call("m")
+        line = SocketClient(connected, offer, hearing())
+        failed = line.call("append", "q", [], 0)
         await until(failed.done)
         assert failed.exception() is not None and not line.broken
-        answer = line.call("m")
+        answer = line.call("append", "q", [], 0)
         await until(answer.done)
-        assert answer.result() == 7, "the buffer's end goes on"
+        assert answer.result() == [], "the buffer's end goes on"
         # And the caller's own end: what it cannot read breaks the line, and every call hears it.
         line._calls[5] = waits = type(answer)()
         line._calls[6] = SimpleNamespace(
             done=lambda: False, set_result=Fails(kind, 1), set_exception=lambda error: None
         )
-        line._numbers = iter((6,))  # type: ignore[assignment]
-        line._socket.sendall(_message(6))
+        line._socket.sendall(append_call(6, "q", [], 0))
         await until(lambda: line.broken and waits.done())
         assert isinstance(waits.exception(), BufferAway)
         server.close()
@@ -172,10 +178,17 @@ def test_a_line_that_gets_rubbish_answers_every_call(kind: str) -> None:
     run(main)
 
 
-def _message(number: int) -> bytes:
-    from pxrs_ray.actors.buffer.local_socket import _packed
-
-    return _packed((number, "m", ()))
+@every_kind
+def test_the_thread_of_links_goes_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    poll, fails = SharedAnswers(), Fails(kind, 2)
+    mine, theirs = socket.socketpair()
+    monkeypatch.setattr(poll, "take", lambda ready=(): fails())
+    poll.add(SimpleNamespace(awaits=False, fileno=mine.fileno, receive=lambda: None))
+    theirs.sendall(b"x")
+    assert fails.worked.wait(10)
+    monkeypatch.undo()
+    mine.close()
+    theirs.close()
 
 
 @every_kind

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.coordinator import group_runtime, group_supervision
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import (
@@ -22,6 +21,7 @@ from pxrs_ray.errors import (
     UnknownMember,
     UsageError,
 )
+from pxrs_ray.group import group_health, group_runtime, ticks
 from pxrs_ray.group.events import (
     Commit,
     Configure,
@@ -29,12 +29,13 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
-    Progress,
+    PartitionProgress,
     Release,
 )
-from pxrs_ray.model import Generation, Member, Outcome, Snapshot
+from pxrs_ray.model import Generation, Member, Outcome, Progress, Snapshot
 from pxrs_ray.store import open_store
 from pxrs_ray.store.registry import RegistryStore
+from pxrs_ray.supervision.restart_rules import RestartRules
 from tests.settings import group_settings
 
 PARTITIONS = 4
@@ -62,10 +63,24 @@ PLACES = (
     ("shell", "dismissed"),
     ("shell", "lead_again"),
     ("core", "handle"),
-    ("host", "_take"),
-    ("host", "_begin"),
-    ("host", "_until_tick_ms"),
-    ("life", "_interrupt"),
+    ("runtime", "_take"),
+    ("runtime", "begin"),
+    ("runtime", "_interrupt"),
+    ("ticks", "begin"),
+    ("writer", "next"),
+    ("writer", "answered"),
+    ("renewals", "renew"),
+    ("waiting", "park"),
+    ("waiting", "defer"),
+    ("waiting", "end"),
+)
+
+# Called after a fault: that is made first.
+AFTER_A_FAULT = (
+    ("shell", "lead_again"),
+    ("runtime", "begin"),
+    ("runtime", "_interrupt"),
+    ("waiting", "park"),
 )
 
 
@@ -101,7 +116,7 @@ class World:
         self.thread = StoreThread(lambda: self.store)
         self.controllers = {name: FakeController(self.store, self.thread) for name in names}
         self.hosts = {
-            name: GroupRuntime(name, self.store, self.thread, SystemClock(), controller, 20)
+            name: GroupHost(name, self.store, self.thread, SystemClock(), controller, 20)
             for name, controller in self.controllers.items()
         }
 
@@ -125,9 +140,9 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_supervision, "RELOAD_PAUSE_S", 0.001)
-    monkeypatch.setattr(group_runtime, "SWEEP_MS_MAX", 5)
-    monkeypatch.setattr(group_runtime, "TICK_MS_MIN", 1)
+    monkeypatch.setattr(group_health, "RELOADS", RestartRules(0.001, 10.0))
+    monkeypatch.setattr(ticks, "SWEEP_MS_MAX", 5)
+    monkeypatch.setattr(ticks, "TICK_MS_MIN", 1)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -149,7 +164,7 @@ def play(world: World, scene: Callable[[World], Any], timeout_s: float = 20) -> 
 INCARNATIONS = itertools.count(1)
 
 
-async def work(host: GroupRuntime, rounds: int) -> None:
+async def work(host: GroupHost, rounds: int) -> None:
     """Members that come, commit to `rounds` more, and go, asking again as real ones do."""
     done = min(row.checkpoint for row in host.core.state.rows)
     goal = done + rounds
@@ -160,7 +175,7 @@ async def work(host: GroupRuntime, rounds: int) -> None:
             while done < goal:
                 await host.submit(Heartbeat("a", incarnation))
                 rows = tuple(
-                    Progress(grant.partition, grant.epoch, done + 1)
+                    PartitionProgress(grant.partition, grant.epoch, Progress(done + 1))
                     for grant in host.core.assignment("a").grants
                 )
                 reply = await host.submit(Commit("a", incarnation, rows))
@@ -195,9 +210,12 @@ def owner_of(world: World, place: str) -> Any:
     return {
         "store": world.store,
         "shell": world.controllers["sick"],
-        "host": host,
         "core": host.core,
-        "life": host._life,
+        "runtime": host.runtime,
+        "ticks": host.runtime.ticks,
+        "writer": host.runtime.writer,
+        "renewals": host.runtime._renewals,
+        "waiting": host.runtime._waiting,
     }[place]
 
 
@@ -209,7 +227,7 @@ def test_one_fault_fails_one_group_which_heals(
     async def scene(world: World) -> None:
         sick, well = world.hosts["sick"], world.hosts["well"]
         await work(sick, 2)
-        if place[1] in ("lead_again", "_begin", "_interrupt"):  # called after a fault: make one
+        if place in AFTER_A_FAULT:
             Broken(world.store, "write", lambda: RuntimeError("first"), 2)
         broken = Broken(
             owner_of(world, place[0]), place[1], kind, at=3 if place[0] == "core" else 1
@@ -248,7 +266,7 @@ def test_a_group_that_failed_says_so_and_the_others_do_not(url: str) -> None:
 def test_a_fault_that_stays_is_tried_again_with_longer_pauses_and_told_to_those_who_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_runtime, "WELL_WAIT_S", 0.2)
+    monkeypatch.setattr(group_runtime, "WELL_WAIT_MS", 200)
 
     async def scene(world: World) -> None:
         sick, well = world.hosts["sick"], world.hosts["well"]
@@ -283,7 +301,7 @@ def test_a_heartbeat_that_waits_hears_of_the_group_that_was_loaded_again() -> No
         beat = Heartbeat("a", 1, (first.generation, first.sequence))
         waiting = asyncio.ensure_future(host.heartbeat(beat, 10.0))
         await asyncio.sleep(0.01)
-        Broken(host, "_until_tick_ms", lambda: RuntimeError("a fault"), 1)
+        Broken(host.runtime.ticks, "begin", lambda: RuntimeError("a fault"), 1)
         newer = (await waiting).assignment
         assert newer is not None and newer.generation == first.generation + 1
         assert newer.grants == first.grants
@@ -299,7 +317,7 @@ def test_a_newer_coordinator_and_a_lost_registry_are_no_passing_faults() -> None
             raise CoordinatorDeposed("another leads")
 
         world.controllers["sick"].lead_again = deposed  # type: ignore[method-assign,assignment]
-        Broken(sick, "_until_tick_ms", lambda: RuntimeError("a fault"), 1)
+        Broken(sick.runtime.ticks, "begin", lambda: RuntimeError("a fault"), 1)
         await world.controllers["sick"].over.wait()
         assert isinstance(world.controllers["sick"].ended[0], CoordinatorDeposed)
 
@@ -307,7 +325,7 @@ def test_a_newer_coordinator_and_a_lost_registry_are_no_passing_faults() -> None
             raise StoreCorrupted("it went back")
 
         world.controllers["well"].lead_again = lost  # type: ignore[method-assign,assignment]
-        Broken(well, "_until_tick_ms", lambda: RuntimeError("a fault"), 1)
+        Broken(well.runtime.ticks, "begin", lambda: RuntimeError("a fault"), 1)
         with pytest.raises(StoreCorrupted):
             while True:
                 await well.submit(Configure(paused=True))
@@ -321,8 +339,8 @@ INPUTS = (
     Join((Member("x" * 201, 1),)),
     Join((Member("a\0b", 1),)),
     Join((Member("\udcff", 1),)),
-    Commit("a", 1, (Progress(0, 1, 1, detail="x" * 3_228),)),
-    Commit("a", 1, (Progress(0, 1, 2**63),)),
+    Commit("a", 1, (PartitionProgress(0, 1, Progress(1, detail="x" * 3_228)),)),
+    Commit("a", 1, (PartitionProgress(0, 1, Progress(2**63)),)),
 )
 
 
@@ -335,7 +353,10 @@ def test_what_no_store_keeps_is_an_answered_error_and_nothing_fails(url: str, ev
         for _ in range(3):  # Ray makes a call again
             with pytest.raises(UsageError):
                 await host.submit(event)
-        rows = tuple(Progress(p, host.core.state.rows[p].epoch, 5) for p in range(PARTITIONS))
+        rows = tuple(
+            PartitionProgress(p, host.core.state.rows[p].epoch, Progress(5))
+            for p in range(PARTITIONS)
+        )
         await host.submit(Commit("a", 1, rows))
         assert await world.checkpoints("sick") == [5] * PARTITIONS
         assert host.problem == "" and host.core.state.generation == generation

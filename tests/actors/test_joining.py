@@ -95,6 +95,35 @@ def listener(monkeypatch: pytest.MonkeyPatch, joined: Joined) -> Iterator[socket
         yield listening
 
 
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://127.0.0.1:8265", "address of a Ray dashboard.*HOST:6379"),
+        ("https://ray.example", "address of a Ray dashboard"),
+        ("foo", "'foo' is not the address of a Ray cluster: that is HOST:6379"),
+        ("127.0.0.1:99999", "is not the address of a Ray cluster"),
+        ("ray://nowhere", "is not the address of a Ray cluster"),
+    ],
+)
+def test_an_address_of_another_form_is_told_at_once(
+    joined: Joined, address: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UsageError, match=words):
+        join()
+    assert joined == []
+
+
+def test_a_client_port_where_nobody_listens_is_told_at_once(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"ray://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UsageError, match=f"no Ray cluster runs at {address}"):
+        join()
+    assert joined == []
+
+
 def test_a_head_that_is_frozen_is_told_at_once(listener: socket.socket) -> None:
     with pytest.raises(UsageError, match=r"says nothing for 0\.2 s .*does it run"):
         join()

@@ -14,12 +14,12 @@ import pytest
 from examples.own_store import JsonFileStore
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.consumer.member_requests import CommitProgress, JoinGroup, ReleasePartitions
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import UnknownMember
-from pxrs_ray.group.events import Assignment, Dismiss, Heartbeat, Join, Progress
-from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, Snapshot
+from pxrs_ray.group.events import Assignment, Dismiss, Heartbeat, Join, PartitionProgress
+from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, Progress, Snapshot
 from tests.actors.conftest import Stage, send
 from tests.actors.load import Load
 from tests.actors.recording import Recorder, eventually
@@ -72,7 +72,7 @@ def test_a_leftover_of_an_old_epoch_cannot_commit_though_its_id_owns_the_partiti
         return incarnation, assignment
 
     def commit(incarnation: Incarnation, epoch: int, checkpoint: int) -> tuple[Outcome, ...]:
-        rows = (Progress(0, epoch, checkpoint),)
+        rows = (PartitionProgress(0, epoch, Progress(checkpoint)),)
         return coordinator.call(CommitProgress("g", "me", incarnation, rows))
 
     first, assignment = join("token-1")
@@ -85,7 +85,7 @@ def test_a_leftover_of_an_old_epoch_cannot_commit_though_its_id_owns_the_partiti
     with pytest.raises(UnknownMember, match="join again"):
         commit(first, old, 9)
     assert commit(again, old, 9) == (Outcome.FENCED,)
-    late = ReleasePartitions("g", "me", again, (Progress(0, old, 9),))
+    late = ReleasePartitions("g", "me", again, (PartitionProgress(0, old, Progress(9)),))
     assert coordinator.call(late) == (Outcome.FENCED,)
     assert group.status().partitions[0].checkpoint == 3
     assert commit(again, new, 4) == (Outcome.APPLIED,)
@@ -152,7 +152,7 @@ def test_a_store_that_is_not_one_of_the_known_ones_gets_heartbeats_too(tmp_path:
         thread = StoreThread(lambda: store)
         await thread.open()
         store.create()
-        host = GroupRuntime("g", store, thread, SystemClock(), NobodyToTell(), history_keep=100)
+        host = GroupHost("g", store, thread, SystemClock(), NobodyToTell(), history_keep=100)
         snapshot = store.lead("g", 2, "test")
         await host.start(snapshot, group_settings(lease_ms=lease_ms))
         await host.submit(Join((Member("me", 1),)))

@@ -16,6 +16,7 @@ from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.errors import NotHeld
 from pxrs_ray.group.member_lease import MARGIN_PART, MemberLease, Title
 from pxrs_ray.model import Message
+from tests.actors.lease_gate import LeaseGate
 
 LEASE_S = 10.0
 
@@ -58,7 +59,7 @@ def test_it_is_counted_from_the_sending_and_only_ever_grows() -> None:
 
 
 def test_nothing_begins_before_the_first_answer_nor_after_the_last_ones_lease(clock: Time) -> None:
-    gate = MemberLeaseView(LEASE_S)
+    gate = LeaseGate(LEASE_S)
     assert not may(gate) and gate.is_over()
     for _ in range(5):
         gate.answered(clock.now_s, LEASE_S)
@@ -71,7 +72,7 @@ def test_nothing_begins_before_the_first_answer_nor_after_the_last_ones_lease(cl
 
 
 def test_an_answer_from_before_a_freeze_proves_nothing(clock: Time) -> None:
-    gate = MemberLeaseView(LEASE_S)
+    gate = LeaseGate(LEASE_S)
     gate.answered(clock.now_s, LEASE_S)
     sent_s = clock.now_s
     clock.now_s += LEASE_S
@@ -81,7 +82,7 @@ def test_an_answer_from_before_a_freeze_proves_nothing(clock: Time) -> None:
 
 
 def test_a_worker_waits_and_goes_on_by_itself() -> None:
-    gate = MemberLeaseView(LEASE_S)
+    gate = LeaseGate(LEASE_S)
     answers: list[Any] = []
     worker = threading.Thread(target=lambda: answers.append(gate.may_begin(threading.Event())))
     worker.start()

@@ -12,12 +12,18 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.buffer import server_end, socket_client
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
-from pxrs_ray.actors.buffer.local_socket import REPLY_BYTES_MAX, SocketClient, connect
+from pxrs_ray.actors.buffer.local_socket import connect
+from pxrs_ray.actors.buffer.server_end import REPLY_BYTES_MAX
+from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.data.link_door import LinkOffer, Tickets, greeting
+from pxrs_ray.data.link_messages import appended_answer, ping, pong
 from pxrs_ray.data.protocol import Appended, Fetched, QueueSpec, Refused
-from pxrs_ray.errors import BufferAway, SequenceGap
+from pxrs_ray.errors import BufferAway, LogError, NotFound, ProtocolError, SequenceGap
 from tests.actors.conditions import until
+from tests.actors.hearing import hearing
 from tests.leases import let_serve
 from tests.logs import wire
 from tests.settings import log_limits
@@ -25,36 +31,47 @@ from tests.settings import log_limits
 WAIT_S = 20
 LONG_MS = 20_000
 POSITIONS = {0: (1, 0), 2: (1, 0)}
-Use = Callable[[Buffer, str], Awaitable[None]]
+Use = Callable[[Buffer, LinkOffer], Awaitable[None]]
 
 
 def use(folder: Path, test: Use) -> None:
-    """Run a test with a buffer that holds partitions 0 and 2, and the name of its lines."""
+    """Run a test with a buffer that holds partitions 0 and 2, and leave to connect to it."""
 
     async def run() -> None:
         buffer = Buffer("t", 0, 2, str(folder))
         try:
             await buffer.open(QueueSpec("q", 3, log_limits()), {}, make=True)
             await let_serve(buffer)
-            name = await buffer.line()
-            assert name == await buffer.line(), "one name for all"
-            await asyncio.wait_for(test(buffer, name), 60)
+            offer, other = await buffer.line(), await buffer.line()
+            assert offer is not None and other is not None
+            assert offer.address == other.address, "one name for all"
+            assert offer.ticket != other.ticket and offer.key != other.key
+            await asyncio.wait_for(test(buffer, offer), 60)
         finally:
             await buffer.close()
 
     asyncio.run(run())
 
 
-def connected(name: str) -> socket.socket:
-    found = connect(name)
+def connected(offer: LinkOffer) -> socket.socket:
+    found = connect(offer.address)
     assert found is not None
     return found
 
 
-async def lines(name: str) -> tuple[SocketClient, SocketClient]:
+async def line_to(buffer: Buffer, on_loop: bool = False) -> SocketClient:
+    """A line for threads, or for this event loop, which is welcome."""
+    offer = await buffer.line()
+    assert offer is not None
+    hears = asyncio.get_running_loop() if on_loop else hearing()
+    line = SocketClient(connected(offer), offer, hears)
+    await until(lambda: line.welcome)
+    return line
+
+
+async def lines(buffer: Buffer) -> tuple[SocketClient, SocketClient]:
     """A line for threads, and one for this event loop; each ends with the buffer, if not before."""
-    loop = asyncio.get_running_loop()
-    return SocketClient(connected(name)), SocketClient(connected(name), loop)
+    return await line_to(buffer), await line_to(buffer, on_loop=True)
 
 
 def call(line: SocketClient, *arguments: Any) -> asyncio.Future[Any]:
@@ -62,9 +79,9 @@ def call(line: SocketClient, *arguments: Any) -> asyncio.Future[Any]:
 
 
 def test_appends_and_fetches_meet(tmp_path: Path) -> None:
-    async def test(buffer: Buffer, name: str) -> None:
-        line, reading = await lines(name)
-        coming = reading.call("fetch", "q", "g", POSITIONS, 1 << 20, LONG_MS)
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        line, reading = await lines(buffer)
+        coming = reading.call("fetch", "q", "g", POSITIONS, 1 << 20, LONG_MS, "")
         frames = [(2, *wire([b"x"], 0)), (2, *wire([b"y" * 100_000], 2))]
         appended, gap = await call(line, "append", "q", frames, 0)
         assert appended == Appended(2, 0, 1)
@@ -82,12 +99,26 @@ def test_appends_and_fetches_meet(tmp_path: Path) -> None:
     use(tmp_path, test)
 
 
-def test_an_exception_is_the_callers(tmp_path: Path) -> None:
-    async def test(buffer: Buffer, name: str) -> None:
-        line, reading = await lines(name)
-        for answer in (call(line, "append", "q", [0], 0), reading.call("fetch", "q", "g", 5)):
-            with pytest.raises(TypeError):
-                await asyncio.wait_for(answer, WAIT_S)
+def test_an_exception_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        line, reading = await lines(buffer)
+
+        def fails(*arguments: Any) -> Any:
+            raise KeyError("by accident")
+
+        looking = {0: (1, 0), 1: (1, 0)}
+        (refused,) = await reading.call("fetch", "q", "g", looking, 1 << 20, 0, "")
+        assert isinstance(refused, Refused) and isinstance(refused.error, NotFound)
+        for place in ("_append_at_once", "_append_round"):
+            monkeypatch.setattr(buffer, place, fails)
+            with pytest.raises(LogError, match="by accident"):
+                await call(line, "append", "q", [(0, *wire([b"x"], 0))], 0)
+            monkeypatch.undo()
+            monkeypatch.setattr(buffer._writer, "at_once", lambda *_: False)
+        monkeypatch.undo()
+        for nonsense in ([0], [(-1, b"", b"")], [(0, b"", b"x" * (2 << 20))]):
+            with pytest.raises(ProtocolError):
+                line.call("append", "q", nonsense, 0)
         assert await call(line, "append", "q", [], 0) == [], "the line goes on"
         line.close()
         reading.close()
@@ -96,11 +127,11 @@ def test_an_exception_is_the_callers(tmp_path: Path) -> None:
 
 
 def test_calls_of_a_line_that_breaks_are_told(tmp_path: Path) -> None:
-    async def test(buffer: Buffer, name: str) -> None:
-        line, reading = await lines(name)
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        line, reading = await lines(buffer)
         waiting = [
             call(line, "append", "q", [(0, *wire([b"too early"], 7))], LONG_MS),
-            reading.call("fetch", "q", "g", POSITIONS, 1 << 20, LONG_MS),
+            reading.call("fetch", "q", "g", POSITIONS, 1 << 20, LONG_MS, ""),
         ]
         counts = buffer._counts
         await until(lambda: counts["appends_waiting"] + counts["fetches_waiting"] == 2)
@@ -109,23 +140,24 @@ def test_calls_of_a_line_that_breaks_are_told(tmp_path: Path) -> None:
             with pytest.raises(BufferAway):
                 await asyncio.wait_for(answer, WAIT_S)
         assert line.broken and reading.broken
-        for answer in (call(line, "append", "q", [], 0), reading.call("fetch")):
+        for answer in (
+            call(line, "append", "q", [], 0),
+            reading.call("fetch", "q", "g", {}, 1, 0, ""),
+        ):
             with pytest.raises(BufferAway):
                 await asyncio.wait_for(answer, WAIT_S)
-        assert connect(name) is None, "nobody listens there any more"
+        assert connect(offer.address) is None, "nobody listens there any more"
 
     use(tmp_path, test)
 
 
-def test_nothing_of_another_user_is_unpickled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def test(buffer: Buffer, name: str) -> None:
-        stranger = connected(name)
+def test_nothing_of_another_user_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        stranger = connected(offer)
         me = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: me + 1)
-        assert connect(name) is None
-        line = SocketClient(stranger)
+        assert connect(offer.address) is None
+        line = SocketClient(stranger, offer, hearing())
         with pytest.raises(BufferAway):
             await asyncio.wait_for(call(line, "append", "q", [(0, *wire([b"x"], 0))], 0), WAIT_S)
         assert buffer._counts["appends"] == 0
@@ -134,32 +166,118 @@ def test_nothing_of_another_user_is_unpickled(
 
 
 def test_nonsense_ends_a_line_and_nothing_else(tmp_path: Path) -> None:
-    async def test(buffer: Buffer, name: str) -> None:
-        line, vandal = SocketClient(connected(name)), connected(name)
-        vandal.setblocking(False)
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        line, other = await lines(buffer)
         loop = asyncio.get_running_loop()
-        for byte in b"\xff\xff\xff\xff":
-            await loop.sock_sendall(vandal, bytes([byte]))
-        assert await asyncio.wait_for(loop.sock_recv(vandal, 1), WAIT_S) == b"", "hung up"
-        vandal.close()
+        other._hears.remove_reader(other._socket)  # type: ignore[union-attr]
+        for byte in b"\xff" * 16:
+            await loop.sock_sendall(other._socket, bytes([byte]))
+        assert await asyncio.wait_for(loop.sock_recv(other._socket, 1), WAIT_S) == b"", "hung up"
+        other.close()
         assert await call(line, "append", "q", [], 0) == []
         line.close()
 
     use(tmp_path, test)
 
 
+def test_a_stranger_is_told_nothing_and_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_end, "GREETING_WAIT_S", 0.2)
+    monkeypatch.setattr(server_end, "STRANGERS_MAX", 3)
+
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        loop = asyncio.get_running_loop()
+        line = await line_to(buffer)
+        said_by = [(said, connected(offer)) for said in (b"", b"PXLK", b"x" * 70, b"y" * 9_000)]
+        for said, stranger in [*said_by, (b"", connected(offer))]:
+            stranger.setblocking(False)
+            try:
+                await loop.sock_sendall(stranger, said)
+                assert await asyncio.wait_for(loop.sock_recv(stranger, 1), WAIT_S) == b""
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+            stranger.close()
+        await until(lambda: len(buffer._line.ends) == 1)
+        assert await call(line, "append", "q", [], 0) == [], "the others work on"
+        line.close()
+
+    use(tmp_path, test)
+
+
+def test_a_greeting_that_was_overheard_opens_nothing(tmp_path: Path) -> None:
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        loop = asyncio.get_running_loop()
+        said, expected = greeting(offer)
+        for welcome in (expected, b""):
+            caller = connected(offer)
+            caller.setblocking(False)
+            await loop.sock_sendall(caller, said)
+            assert await asyncio.wait_for(loop.sock_recv(caller, 100), WAIT_S) == welcome
+            caller.close()
+
+    use(tmp_path, test)
+
+
 def test_an_answer_that_nobody_understands_breaks_the_line() -> None:
     async def run() -> None:
+        for said in (b"\x03\0\0\0abc" + bytes(25), None):
+            ours, theirs = socket.socketpair()
+            offer = Tickets().offer("", 0)
+            line = SocketClient(ours, offer, hearing())
+            answer = call(line, "append", "q", [], 0)
+            if said is None:  # welcome, and an answer to what nobody has asked
+                said = line._expected + appended_answer(77, [])
+            theirs.sendall(said)
+            with pytest.raises(BufferAway):
+                await asyncio.wait_for(answer, WAIT_S)
+            assert line.broken
+            theirs.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_a_buffer_that_is_frozen_is_found(on_loop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_client, "SILENT_S", 0.2)
+
+    async def run() -> None:
         ours, theirs = socket.socketpair()
-        line = SocketClient(ours)
-        answer = call(line, "append", "q", [], 0)
-        theirs.sendall(b"\x03\0\0\0abc")
-        with pytest.raises(BufferAway):
-            await asyncio.wait_for(answer, WAIT_S)
-        assert line.broken
+        hears = asyncio.get_running_loop() if on_loop else hearing()
+        line = SocketClient(ours, Tickets().offer("", 0), hears)
+        theirs.sendall(line._expected)
+        await until(lambda: line.welcome)
+        answer = line.call("append", "q", [], 0)
+        await until(lambda: line._asked)
+        theirs.sendall(pong(1))
+        await until(lambda: not line._asked)
+        assert not line.broken, "it has given a sign of life"
+        await until(lambda: line.broken and answer.done())
+        assert isinstance(answer.exception(), BufferAway)
         theirs.close()
 
     asyncio.run(run())
+
+
+def test_a_caller_who_takes_no_answers_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_end, "SILENT_S", 0.2)
+
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
+        loop = asyncio.get_running_loop()
+        caller = connected(offer)
+        caller.setblocking(False)
+        await loop.sock_sendall(caller, greeting(offer)[0])
+        await until(lambda: bool(buffer._line.ends))
+        (end,) = buffer._line.ends
+        asking = asyncio.ensure_future(loop.sock_sendall(caller, ping(1) * 1_000_000))
+        await until(lambda: not buffer._line.ends)
+        assert end._transport.get_write_buffer_size() == 0
+        asking.cancel()
+        caller.close()
+
+    use(tmp_path, test)
 
 
 class RayLike:
@@ -183,26 +301,26 @@ class RayLike:
 
 
 class _Named:
-    """The name of a buffer's lines, on its way as Ray brings it: to a thread."""
+    """A buffer's offer of a line, on its way as Ray brings it: to a thread."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._coming = asyncio.run_coroutine_threadsafe(buffer.line(), asyncio.get_running_loop())
 
-    def future(self) -> Future[str]:
+    def future(self) -> Future[LinkOffer | None]:
         return self._coming
 
 
 def test_fetching_takes_the_line_for_little_and_ray_for_much(tmp_path: Path) -> None:
-    async def test(buffer: Buffer, name: str) -> None:
+    async def test(buffer: Buffer, offer: LinkOffer) -> None:
         handle = RayLike(buffer)
-        fetching = BufferClient(handle, asyncio.get_running_loop(), sockets=True)
+        fetching = BufferClient(handle, asyncio.get_running_loop())
         await buffer.append("q", [(0, *wire([b"x"], 0))])
 
         async def offsets(at: int) -> list[int]:
             found = await fetching.fetch("q", "g", {0: (1, at)}, 1 << 20, 0)
             return [part.next_offset for part in found if isinstance(part, Fetched)]
 
-        while fetching._socket is None:
+        while fetching._here.line() is None:
             assert await offsets(0) == [1]
         through_ray = handle.fetches
         assert await offsets(0) == [1]
@@ -215,7 +333,7 @@ def test_fetching_takes_the_line_for_little_and_ray_for_much(tmp_path: Path) -> 
         assert await offsets(0) == [2]
         assert handle.fetches == through_ray + 3, "asked over the line, answered through Ray"
         buffer._line.close()
-        line = fetching._socket
+        line = fetching._here.socket
         assert line is not None
         await until(lambda: line.broken)
         assert await offsets(0) == [2], "without a line Ray carries everything"

@@ -87,11 +87,12 @@ QUEUE: dict[str, Any] = {
     "lost_log_policy": "continue",
 }
 
-# Kept by the coordinator: what comes of them is for tests of their own.
+# What comes of them is for tests of their own.
 TOPOLOGY: dict[str, Any] = {
     "replace_host_after_s": 60.0,
     "history_keep": 50,
     "rebalance_interval_ms": 100,
+    "link_ports": "off",
 }
 
 

@@ -65,7 +65,10 @@ def test_an_outage_of_the_registry_moves_nobody_and_is_told_at_once(
                 assert [(p.owner, p.epoch) for p in mine.partitions] == before
                 assert group_state(mine).words == "registry away"
                 away = str(status.problems[0])
-                assert "registry away for " in away and "1 change waits: scale group g 3" in away
+                assert (
+                    away.startswith(f"registry of {topology.name}: away for ")
+                    and "1 change waits: scale group g 3" in away
+                )
                 refused = told_within(ANSWER_S, lambda: group.scale(4))
                 assert isinstance(refused, RegistryAway) and "nothing was changed" in str(refused)
                 assert isinstance(told_within(ANSWER_S, group.history), RegistryAway)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.actors.cluster import node_watch
+from pxrs_ray.actors.coordinator import coordinator as coordinator_module
 from pxrs_ray.actors.coordinator import move_planner
 from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.topology.move_plan import COPY_BYTES_PER_S
 from tests.actors.test_homes_in_process import Cluster, cluster, coordinator, run
 from tests.actors.test_placement_in_process import end_of
@@ -70,7 +72,12 @@ def test_what_cannot_be_is_refused_by_name(cluster: Cluster, tmp_path: Path) -> 
     run(scene())
 
 
-def test_a_move_is_planned_and_tells_what_is_in_memory(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_move_is_planned_and_tells_what_is_in_memory(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a Ray it would be in an actor of its own.
+    monkeypatch.setattr(coordinator_module, "open_store_for", lambda _: MemoryStore())
+
     async def scene() -> None:
         found = coordinator(tmp_path, durability="memory", store="memory:")
         await found.ping()

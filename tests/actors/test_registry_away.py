@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.consumer.group_member import GroupMember
-from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
 from pxrs_ray.actors.consumer.member_requests import MemberRequest
 from pxrs_ray.actors.consumer.specs import GroupSpec
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
@@ -23,8 +22,7 @@ from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import StoreUnavailable, UnknownMember
 from pxrs_ray.group.events import Configure, Died, Dismiss, Heartbeat, Join
 from pxrs_ray.group.write_queue import stored_owners
-from pxrs_ray.model import Epoch, Grant, Member, Outcome, PartitionId, Record, WriteKind
-from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.model import Epoch, Grant, Member, Outcome, PartitionId, Progress, Record, WriteKind
 from pxrs_ray.store.memory import MemoryStore
 from tests.settings import group_settings
 
@@ -84,8 +82,8 @@ class MemberCallbacks:
     def dropped(self, partition: PartitionId) -> None:
         self.dropped_.append(partition)
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
-        return Standing(self.at[partition], 0, "")
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
+        return Progress(self.at[partition], 0, "")
 
     def rejoined(self, incarnation: int) -> None:
         self.rejoins += 1
@@ -102,7 +100,7 @@ class Scene:
         self.store = AwayStore()
         self.store.create()
         self.thread = StoreThread(lambda: self.store)
-        self.host = GroupRuntime("g", self.store, self.thread, SystemClock(), self, 1_000)
+        self.host = GroupHost("g", self.store, self.thread, SystemClock(), self, 1_000)
         config = GroupConfig(queue="q", commit_interval_ms=20)
         self.spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 0, config, None)
         replica_set = SimpleNamespace(replicas={}, incarnations={}, spec=self.spec, supervisor=None)
@@ -123,8 +121,7 @@ class Scene:
         runtime = hooks.runtime = Direct(
             self.spec, member, incarnation, f"token of {member}", hooks
         )
-        runtime.reading = SimpleNamespace(wake=lambda *_: None)  # type: ignore[assignment]
-        runtime.lease = MemberLeaseView(LEASE_MS / 1_000)
+        runtime.machine.lease.length_s = LEASE_MS / 1_000
         runtime.start(assignment)
         self.runtimes.append(runtime)
         self.work.append(asyncio.ensure_future(hooks.work()))

@@ -12,10 +12,10 @@ import pytest
 
 from pxrs_ray.config import ByKey, Packs
 from pxrs_ray.consumer.delivery import Delivery
+from pxrs_ray.model import Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.quarantine_state import Record
 from pxrs_ray.processing.retry_rules import FailurePolicy
-from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import (
     LogInMemory,
@@ -91,12 +91,12 @@ def test_a_crash_repeats_only_what_was_not_finished(bench: Any) -> None:
     eventually(lambda: len(finished) == 90, WAIT_S)
     expected = [n for n in range(100) if n % 10 == 0]
 
-    def undone(standing: Standing) -> list[int]:
-        gaps, _ = DoneRanges.decode(standing.checkpoint, standing.detail)
+    def undone(progress: Progress) -> list[int]:
+        gaps, _ = DoneRanges.decode(progress.checkpoint, progress.detail)
         return [o for o in range(100) if o not in gaps]
 
     # What the handler has finished the worker hears a moment later.
-    kept = eventually(lambda: (s := first.standing()) and undone(s) == expected and s, WAIT_S)
+    kept = eventually(lambda: (s := first.progress()) and undone(s) == expected and s, WAIT_S)
     begun.clear()
     gate.set()
     second = table.start(kept)
@@ -135,7 +135,7 @@ def test_stop_stands_still_with_an_alarm_and_ends_when_told(bench: Any) -> None:
     worker.put(batch_of([b"a"]), 1)
     failure = eventually(lambda: worker.failed, WAIT_S)
     assert failure.context.attempt == 2 and failure.context.offset == 0
-    assert worker.standing() == Standing(0, 2, "1:;02")
+    assert worker.progress() == Progress(0, 2, "1:;02")
     worker.stop()
     assert worker.join(WAIT_S) and table.callbacks.over.is_set()
 
@@ -206,7 +206,7 @@ def test_draining_ends_after_what_is_in_hand(bench: Any) -> None:
     assert not worker.join(0.05)
     gate.set()
     assert worker.join(WAIT_S)
-    assert worker.standing() == Standing(3) and len(begun) == 3
+    assert worker.progress() == Progress(3) and len(begun) == 3
 
 
 def test_packs_go_through_rounds(bench: Any) -> None:
@@ -296,7 +296,7 @@ def test_a_new_owner_goes_on_with_the_redriving(bench: Any) -> None:
     assert first.join(WAIT_S) and done == [(b"k", 0)]
     log.note(Record.RETRY, b"k")
     mended.set()
-    second = table.start(Standing(5), quarantine=log)
+    second = table.start(Progress(5), quarantine=log)
     second.put(batch_of([b"k"] * 2, base=5), 1)
     table.reaches(second, 7)
     eventually(lambda: len(done) == 7 and not log.refresh().keys, WAIT_S)

@@ -18,7 +18,7 @@ from pxrs_ray.actors.coordinator import consumer_replica as hand_module
 from pxrs_ray.actors.coordinator import consumer_supervisor as supervisor_module
 from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, UNSEEN
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
-from pxrs_ray.actors.coordinator.group_runtime import GroupRuntime
+from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
@@ -86,7 +86,7 @@ class World:
         self.store = MemoryStore()
         self.thread = StoreThread(lambda: self.store)
         controller = self.controller = FakeController(self.store, self.thread)
-        self.host = GroupRuntime("t/g", self.store, self.thread, SystemClock(), controller, 100)
+        self.host = GroupHost("t/g", self.store, self.thread, SystemClock(), controller, 100)
         config = GroupConfig(queue="q")
         spec = GroupSpec("t", "t-1", "g", "q", PARTITIONS, 1, config)
         self.supervisor = ConsumerSupervisor(

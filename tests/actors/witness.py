@@ -16,7 +16,7 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.group.events import Assignment, Progress
+from pxrs_ray.group.events import Assignment, PartitionProgress
 from pxrs_ray.model import Change, Outcome, PartitionRow, Write, WriteKind
 from tests.actors.recording import Note, Recorder
 from tests.simulation import checkers
@@ -69,7 +69,7 @@ def _listen(note: Callable[[Callable[[int], HistoryEvent]], None]) -> None:
         return changes
 
     def hear(
-        self: ConsumerSession, rows: Iterable[Progress], outcomes: Sequence[Outcome]
+        self: ConsumerSession, rows: Iterable[PartitionProgress], outcomes: Sequence[Outcome]
     ) -> SessionChanges:
         rows, told, who = tuple(rows), tuple(outcomes), (self.member, self.incarnation)
         note(lambda at_ms: Answered(at_ms, self.seen[0], *who, rows, told, False))

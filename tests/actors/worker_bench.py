@@ -18,13 +18,13 @@ from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import GroupConfig, Packs
-from pxrs_ray.config.scheduling import lane_course, pack_course
+from pxrs_ray.config.scheduling import lane_scheduler, pack_scheduler
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import Grant, Message
+from pxrs_ray.model import Grant, Message, Progress
 from pxrs_ray.processing.quarantine_state import Quarantine
-from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually
+from tests.leases import AlwaysHeld
 
 WAIT_S = 30.0
 
@@ -34,13 +34,11 @@ class WorkerCallbacks:
 
     def __init__(self, refuse: int = 0) -> None:
         self.in_hand = CallRecord()
+        self.lease = AlwaysHeld()
         self.given_up: list[tuple[Failure, list[int]]] = []
         self.commits = 0
         self.over = threading.Event()
         self._refuse = refuse
-
-    def may_begin(self, stopping: threading.Event) -> bool:
-        return not stopping.is_set()
 
     def checkpoint_soon(self) -> None:
         self.commits += 1
@@ -107,7 +105,7 @@ class Bench:
         is_async = asyncio.iscoroutinefunction(handler)
         self.handler = Handler(handler_ref(_async_stand_in if is_async else _stand_in))
         # Called by reference and not by what was pickled: what it notes must be seen here.
-        self.handler._function = handler  # type: ignore[assignment]
+        self.handler.function = handler  # type: ignore[assignment]
         if not is_async:
             self.handler.call = handler
         self.callbacks = WorkerCallbacks()
@@ -115,18 +113,18 @@ class Bench:
 
     def start(
         self,
-        standing: Standing | None = None,
+        progress: Progress | None = None,
         quarantine: QuarantineLog | None = None,
         sought: tuple[int, int] | None = None,
     ) -> ParallelWorker:
-        standing = standing or Standing(0)
-        grant = Grant(3, 7, standing.checkpoint, standing.attempts, standing.detail, sought)
-        make = pack_course if isinstance(self.config.processing, Packs) else lane_course
+        progress = progress or Progress(0)
+        grant = Grant(3, 7, progress.checkpoint, progress.attempts, progress.detail, sought)
+        make = pack_scheduler if isinstance(self.config.processing, Packs) else lane_scheduler
         worker = ParallelWorker(
             grant,
             DeliveryContext("q", "g", "c-0", 1, 3, 7, topology_id="t1"),
             self.handler,
-            make(self.config, standing),
+            make(self.config, progress),
             self.callbacks,
             self.config,
             None,
@@ -137,7 +135,7 @@ class Bench:
         return worker
 
     def reaches(self, worker: ParallelWorker, offset: int) -> None:
-        eventually(lambda: worker.standing().checkpoint == offset, WAIT_S, pause_s=0.001)
+        eventually(lambda: worker.progress().checkpoint == offset, WAIT_S, pause_s=0.001)
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from pxrs_ray.actors.consumer.member_requests import (
     SendHeartbeat,
 )
 from pxrs_ray.config import PxrsConfig, QueueConfig
-from pxrs_ray.group.events import Progress
-from pxrs_ray.model import Outcome
+from pxrs_ray.group.events import PartitionProgress
+from pxrs_ray.model import Outcome, Progress
 from tests.benchmarks.harness import figures
 
 CONSUMERS = 8
@@ -52,7 +52,7 @@ class Committer:
         """Hand back what is asked back; answer how much is left."""
         assignment = await self._assignment()
         back = tuple(
-            Progress(grant.partition, grant.epoch, grant.checkpoint)
+            PartitionProgress(grant.partition, grant.epoch, Progress(grant.checkpoint))
             for grant in assignment.grants
             if grant.partition in assignment.revoking
         )
@@ -68,7 +68,9 @@ class Committer:
         end_s = time.perf_counter() + seconds
         while time.perf_counter() < end_s:
             offset += 1
-            done = tuple(Progress(p, epoch, offset) for p, epoch in epochs.items())
+            done = tuple(
+                PartitionProgress(p, epoch, Progress(offset)) for p, epoch in epochs.items()
+            )
             began_s = time.perf_counter()
             request = CommitProgress("g", self._member, self._incarnation, done)
             outcomes = await self._link.call(request)

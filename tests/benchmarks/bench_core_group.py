@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from pxrs_ray.clock import Instant
-from pxrs_ray.group.events import Commit, Join, Leave, Progress, Release
+from pxrs_ray.group.events import Commit, Join, Leave, PartitionProgress, Release
 from pxrs_ray.group.group_coordinator import GroupCoordinator
-from pxrs_ray.model import Grant, Member, PartitionRow, Snapshot
+from pxrs_ray.model import Grant, Member, PartitionRow, Progress, Snapshot
 from tests.benchmarks.harness import figure
 from tests.settings import group_settings
 
@@ -33,8 +33,8 @@ def _hand_back(core: GroupCoordinator, name: str) -> None:
     core.handle(Release(name, 1, tuple(map(_progress, mine))), NOW)
 
 
-def _progress(grant: Grant) -> Progress:
-    return Progress(grant.partition, grant.epoch, grant.checkpoint)
+def _progress(grant: Grant) -> PartitionProgress:
+    return PartitionProgress(grant.partition, grant.epoch, Progress(grant.checkpoint))
 
 
 @figure("core.plan_4096x512_ms", unit="ms")
@@ -70,7 +70,11 @@ def commits_per_s() -> float:
     core = _group(ROWS, 1)
     epochs = {grant.partition: grant.epoch for grant in core.state.grants("m0000")}
     events = [
-        Commit("m0000", 1, tuple(Progress(p, epoch, number) for p, epoch in epochs.items()))
+        Commit(
+            "m0000",
+            1,
+            tuple(PartitionProgress(p, epoch, Progress(number)) for p, epoch in epochs.items()),
+        )
         for number in range(1, COMMITS + 1)
     ]
     began = time.perf_counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,12 +16,12 @@ from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import ByKey, GroupConfig
-from pxrs_ray.config.scheduling import lane_course, retry_rules
+from pxrs_ray.config.scheduling import lane_scheduler, retry_rules
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import Grant, Message
-from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.model import Grant, Message, Progress
 from tests.benchmarks.harness import figure
+from tests.leases import AlwaysHeld
 
 MESSAGES = 10_000
 KEYS = 1_000
@@ -39,9 +38,7 @@ class WorkerCallbacks:
 
     def __init__(self) -> None:
         self.in_hand = CallRecord()
-
-    def may_begin(self, stopping: threading.Event) -> bool:
-        return not stopping.is_set()
+        self.lease = AlwaysHeld()
 
     def checkpoint_soon(self) -> None: ...
 
@@ -74,8 +71,8 @@ def worker_of(handle: Callable[[Any], object], **options: Any) -> Worker:
     grant, shared = Grant(0, 1, 0), DeliveryContext("q", "g", "m", 1, 0, 1, topology_id="t1")
     worker: Worker
     if isinstance(config.processing, ByKey):
-        course = lane_course(config, Standing(0))
-        worker = ParallelWorker(grant, shared, handler, course, WorkerCallbacks(), config, None)
+        scheduler = lane_scheduler(config, Progress(0))
+        worker = ParallelWorker(grant, shared, handler, scheduler, WorkerCallbacks(), config, None)
     else:
         rules = retry_rules(config)
         worker = SequentialWorker(grant, shared, handler, rules, WorkerCallbacks(), config, None)
@@ -91,7 +88,7 @@ def batch_of(keys: list[bytes], base: int = 0, tenants: list[bytes] | None = Non
 
 def finish(worker: Worker, offset: int) -> None:
     deadline_s = time.monotonic() + WAIT_S
-    while worker.standing().checkpoint < offset:
+    while worker.progress().checkpoint < offset:
         assert time.monotonic() < deadline_s, "the worker did not finish"
         time.sleep(0.002)
     worker.stop()

@@ -17,8 +17,8 @@ import pyarrow as pa
 import ray
 
 from pxrs_ray.actors import names
-from pxrs_ray.actors.buffer.buffer_actor import make_buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
+from pxrs_ray.actors.buffer.buffer_making import make_buffer
 from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.actors.cluster.process_memory import keep_freed_memory
 from pxrs_ray.data.batch import Batch, batches
@@ -60,7 +60,7 @@ class Reader:
                 self._tasks.append(asyncio.ensure_future(self._read(handle, mine, look)))
 
     async def _read(self, handle: Any, positions: dict[int, tuple[int, int]], look: Any) -> None:
-        fetching = BufferClient(handle, asyncio.get_running_loop(), sockets=True)
+        fetching = BufferClient(handle, asyncio.get_running_loop())
         coming = fetching.fetch(QUEUE, "readers", positions, 8 << 20, 2_000)
         while True:
             found = await coming

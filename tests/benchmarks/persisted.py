@@ -49,7 +49,6 @@ NOT_KEPT = {
     "actors/consumer/handler.py": "the user's object; its bytes are kept as they are, sealed",
     "actors/cluster/process_end.py": "the kernel's answer about a process",
     "actors/cluster/watchdog.py": "an answer of a process that lives now, on a socket",
-    "actors/buffer/local_socket.py": "a call between two processes that live now",
     "spark/python_workers.py": "an error on its way from a Spark worker that lives now",
     "tests/simulation/command.py": "the arguments of a command",
 }

@@ -6,7 +6,7 @@ no other one has: then `VALUES` wants a line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,12 @@ VALUES = {
     "file": "desk.toml",
     "folder": ".",
     "group": "billing",
+    "letter": "P1@0",
     "part": "coordinator",
     "partition": "P1",
     "queue": "orders",
     "source": "sqlite:///registry.db",
     "target": "sqlite:///other.db",
-    "to": "end",
     "what": "billing",
     "url": "sqlite:///registry.db",
 }
@@ -37,12 +37,17 @@ FURTHER = {
     "plan": ["billing", "2"],
     "bench": ["-n", "1000"],
     "dashboard": ["--port", "0"],
+    "consume": ["--limit", "1", "--idle", "1s"],
+    "dead-letters drop": ["--all", "--yes"],
+    "dead-letters retry": ["--all"],
     "group delete": ["--yes"],
     "produce": ["x"],
     "quarantine retry": ["k", "--wait", "1"],
     "quarantine show": ["k"],
     "quarantine skip": ["k"],
     "queue delete": ["--yes"],
+    "queue purge": ["--yes"],
+    "seek": ["end", "--yes"],
     "store check": ["--rounds", "1", "--deadline-ms", "500"],
     "top": ["--frames", "1"],
 }
@@ -53,12 +58,16 @@ OF_ITS_OWN = "demo"
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its words, the names of what it can and what it must be told, its options."""
+    """One command: its words, the names of what it can and what it must be told, its options.
+
+    `flags` are the options among what it must be told.
+    """
 
     words: tuple[str, ...]
     parameters: frozenset[str]
     required: tuple[str, ...]
     options: frozenset[str]
+    flags: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -75,7 +84,12 @@ class Command:
     def line(self, **other: str) -> list[str]:
         """The command line, with `other` values for some of what it needs."""
         values = {**VALUES, **other}
-        return [*self.words, *(values[name] for name in self.required), *FURTHER.get(self.name, [])]
+        given = [
+            word
+            for name in self.required
+            for word in ((self.flags[name],) if name in self.flags else ()) + (values[name],)
+        ]
+        return [*self.words, *given, *FURTHER.get(self.name, [])]
 
 
 def _walk(command: Any, words: tuple[str, ...]) -> Iterator[Command]:
@@ -92,7 +106,12 @@ def _walk(command: Any, words: tuple[str, ...]) -> Iterator[Command]:
         for option in (*parameter.opts, *parameter.secondary_opts)
         if option.startswith("-")
     )
-    yield Command(words, names, required, options | {"--help", "-h"})
+    flags = {
+        parameter.name: parameter.opts[0]
+        for parameter in command.params
+        if parameter.required and parameter.opts[0].startswith("-")
+    }
+    yield Command(words, names, required, options | {"--help", "-h"}, flags)
 
 
 EVERY = tuple(_walk(typer.main.get_command(root), ()))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +24,7 @@ def test_up_again_changes_nothing_and_a_change_is_shown_first(cluster: Cluster, 
     assert "desk is as desk.toml says" in cluster.pxrs("up", "desk.toml", cwd=desk)
     (desk / "more.toml").write_text(TOPOLOGY.format(options="linger_ms = 7"))
     shown = cluster.pxrs("up", "more.toml", "--dry-run", cwd=desk)
-    assert "would linger_ms: 5 -> 7 (for producers that begin)" in shown
+    assert "would linger_ms: 0 -> 7 (for producers that begin)" in shown
     (desk / "other.toml").write_text(TOPOLOGY.format(options="").replace("= 4", "= 5"))
     ran = cluster.run("pxrs", "up", "other.toml", cwd=desk)
     assert ran.returncode == 1 and "queues.orders.partitions: 4 -> 5 (fixed)" in ran.stderr
@@ -54,6 +56,10 @@ def test_produce_takes_every_source_and_tail_shows_it(
     assert f"{place}@0 " in pxrs.shown("tail", "orders", "-p", place, "--from", "0")
 
 
+def billing(pxrs: Console) -> Any:
+    return pxrs.told("status", "billing")
+
+
 def test_steering(pxrs: Console) -> None:
     assert "paused" in pxrs.shown("pause", "billing")
 
@@ -67,9 +73,22 @@ def test_steering(pxrs: Console) -> None:
     until(lambda: pxrs.told("lag")[0]["lag"] == 0)
     assert len(pxrs.told("plan", "billing", "4")["moves"]) == 2
     assert len(pxrs.told("scale", "billing", "3")["consumers"]) == 3
-    assert pxrs.told("seek", "billing", "start") == dict.fromkeys("0123", 0)
-    moved = pxrs.told("seek", "billing", "end", "-p", "P1")
-    assert list(moved) == ["1"]
+    end = {str(p["partition"]): p["end_offset"] for p in billing(pxrs)["partitions"]}
+    planned = pxrs.told("seek", "billing", "start", "--dry-run")
+    assert [row["repeats"] for row in planned] == list(end.values())
+    assert all(row["offset"] == 0 and row["skips"] == 0 for row in planned)
+    assert billing(pxrs)["lag"] == 0, "nothing was moved"
+    assert "0 are skipped" in pxrs.shown("seek", "billing", "--shift=-1", "--dry-run")
+    status, shown, told = pxrs.run("seek", "billing", "start")
+    assert status == 1 and "say --yes" in told and f"{sum(end.values()):,} messages come" in shown
+    assert pxrs.told("seek", "billing", "start", "--yes") == dict.fromkeys("0123", 0)
+    moved = pxrs.told("seek", "billing", "end", "-p", "P1", "--yes")
+    assert moved == {"1": end["1"]}
+    until(lambda: billing(pxrs)["lag"] == 0)
+    assert pxrs.told("seek", "billing", "--shift=-1", "-y") == {p: n - 1 for p, n in end.items()}
+    assert pxrs.told("seek", "billing", "--by", "1h", "-y") == dict.fromkeys("0123", 0)
+    status, _, told = pxrs.run("seek", "billing", "end", "--by", "1h")
+    assert status == 1 and "seek to one place" in told
     assert "billing-2" in pxrs.shown("drain", "billing", "billing-2", "--empty")
     assert pxrs.told("status", "billing")["wanted"] == 2
 
@@ -82,6 +101,59 @@ def test_up_starts_the_consumers_of_a_drained_group_again(
     shown = cluster.pxrs("up", "desk.toml", cwd=desk)
     assert "start group billing: 2 consumers" in shown
     assert pxrs.told("status", "billing")["wanted"] == 2
+
+
+def test_tail_finds_and_what_it_prints_can_be_sent_again(pxrs: Console, tmp_path: Path) -> None:
+    old = ("--timestamp", "2001-02-03T04:05")
+    pxrs.shown("produce", "orders", "find me", "-k", "grep", "-H", "trace=7", "-H", "b=", *old)
+    pxrs.shown("produce", "orders", "find me not", "-k", "other")
+    pxrs.shown("produce", "orders", "newer", "-k", "grep")
+    [line] = pxrs.shown("tail", "orders", "--grep", "find me$", "--json").splitlines()
+    found = json.loads(line)
+    assert found["headers"] == [["trace", "7"], ["b", ""]]
+    assert found["timestamp_ms"] == datetime(2001, 2, 3, 4, 5).astimezone().timestamp() * 1_000
+    assert len(pxrs.shown("tail", "orders", "-k", "grep").splitlines()) == 2
+    assert len(pxrs.shown("tail", "orders", "-k", "grep", "--limit", "1").splitlines()) == 1
+    assert "find me not" in pxrs.shown("tail", "orders", "--since", "1h")
+    assert pxrs.shown("tail", "orders", "--from", "2099-01-01T00:00") == ""
+    (tmp_path / "again.jsonl").write_text(line + "\n")
+    pxrs.shown("produce", "orders", "--file", str(tmp_path / "again.jsonl"), "-H", "first=1")
+    again = pxrs.shown("tail", "orders", "--grep", "find me$", "--json").splitlines()[-1]
+    copy = json.loads(again)
+    assert copy["headers"] == [["first", "1"], *found["headers"]]
+    assert all(copy[name] == found[name] for name in ("key", "payload", "timestamp_ms"))
+    for wrong, words in (
+        (("--grep", "("), "no regular expression"),
+        (("--from", "noon"), "a time is written"),
+        (("--since", "soon"), "a duration is written"),
+        (("--since", "1h", "-n", "3"), "start at one place"),
+    ):
+        status, _, told = pxrs.run("tail", "orders", *wrong)
+        assert status in (1, 2) and words in " ".join(told.split())
+
+
+def test_a_member_in_the_shell(pxrs: Console) -> None:
+    pxrs.shown("produce", "orders", *(f"c{n}" for n in range(6)))
+    first = pxrs.shown("consume", "orders", "-g", "shell", "--limit", "4", "--json").splitlines()
+    rest = pxrs.shown("consume", "orders", "-g", "shell", "--idle", "2s", "--json").splitlines()
+    lines = [json.loads(line) for line in (*first, *rest)]
+    places = [(line["partition"], line["offset"]) for line in lines]
+    assert len(first) == 4 and len(set(places)) == len(places), "what was printed is committed"
+    assert pxrs.told("lag", "shell")[0]["lag"] == 0
+    assert pxrs.shown("consume", "orders", "-g", "shell", "--idle", "1s") == ""
+    pxrs.shown("group", "delete", "shell", "--yes")
+
+
+def test_a_purge_says_what_goes_and_asks(pxrs: Console) -> None:
+    pxrs.shown("produce", "orders", "p1", "p2")
+    status, shown, told = pxrs.run("queue", "purge", "orders")
+    assert status == 1 and "goes for ever" in shown and "say --yes" in told
+    assert pxrs.shown("tail", "orders")
+    assert "is removed" in pxrs.shown("queue", "purge", "orders", "--yes")
+    assert pxrs.shown("tail", "orders") == ""
+    until(lambda: billing(pxrs)["lag"] == 0)
+    pxrs.shown("produce", "orders", "after")
+    until(lambda: billing(pxrs)["lag"] == 0)
 
 
 def test_history_and_why_tell_causes(pxrs: Console) -> None:
@@ -114,7 +186,8 @@ def test_a_failing_partition_is_shown_and_the_doctor_says_what_to_do(pxrs: Conso
     status, shown, _ = pxrs.run("doctor")
     assert status == 1 and "halted at offset" in shown and "pxrs seek" in shown
     sick = next(p for p in pxrs.told("status", "billing")["partitions"] if p["problem"])
-    pxrs.shown("seek", "billing", str(sick["checkpoint"] + 1), "-p", f"P{sick['partition']}")
+    place = f"P{sick['partition']}"
+    pxrs.shown("seek", "billing", str(sick["checkpoint"] + 1), "-p", place, "--yes")
     until(lambda: "ValueError" not in pxrs.shown("status"))
 
 

@@ -36,8 +36,14 @@ handler = "metric_handlers:handle"
 consumers = 1
 backoff_ms = 3000
 """
-# They count what does not happen here: another test would have to break something for each.
-RARE = {"fenced_calls", "buffer_fenced_reads", "buffer_refused_appends"}
+# They count what does not happen here: it takes another node, or something that is broken.
+RARE = {
+    "fenced_calls",
+    "buffer_fenced_reads",
+    "buffer_refused_appends",
+    "buffer_link_calls",
+    "buffer_strangers",
+}
 
 
 def scraped(cluster: Cluster) -> str:

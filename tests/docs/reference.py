@@ -30,7 +30,7 @@ MODES: tuple[type[ProcessingMode], ...] = (Ordered, ByKey, Packs)
 
 HAPPENS = {
     Effect.COORDINATOR: "The coordinator goes by the new value from then on.",
-    Effect.BUFFERS: "Each buffer sets it on the logs that it has open.",
+    Effect.BUFFERS: "Each buffer goes by it from then on, with all its logs that are open.",
     Effect.CONSUMERS: "Each consumer of the group takes it over, and works on.",
     Effect.WORKERS: "Each consumer keeps its process and its partitions. When a partition's "
     "message in hand is done, work goes on with the next one by the new value. The handler hears "

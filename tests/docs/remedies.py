@@ -34,6 +34,7 @@ REMEDIES = {
     "OffsetOutOfRange": "Seek to where the log begins: retention has dropped what was asked for.",
     "PartitionFull": "Add consumers, wait, or raise `partition_bytes_max`: readers are behind.",
     "ProducerFenced": "Stop this producer: another one has taken its name.",
+    "ProtocolError": "Nothing: the connection ends, and Ray carries the calls.",
     "RegistryAway": "Ask again when the registry is back: nothing was changed.",
     "RetentionBlocked": "Let the group that is named pass the messages first, or force it.",
     "SequenceConflict": "Give a feed whose content differs another feed id.",
@@ -48,5 +49,7 @@ REMEDIES = {
     "StoreSchemaError": "Install the version of PXRS that wrote the registry, or a newer one.",
     "StoreUnavailable": "Bring the store back; work goes on and commits wait meanwhile.",
     "UnknownMember": "Join again; pull consumers and consumer actors do by themselves.",
+    "UnsupportedVersion": "Start the process anew that is named, with the code that is installed "
+    "now: `pxrs restart coordinator`.",
     "UsageError": "Correct the call as the message says.",
 }

@@ -18,7 +18,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.actors.buffer.log_reader import append_frame
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.data.protocol import Appended, OutFrame, Refused
@@ -26,6 +25,7 @@ from pxrs_ray.errors import BufferAway, PartitionFull, PxrsError, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence, named_producer_id
+from pxrs_ray.log.refusals import append_frame
 from pxrs_ray.producer.sender import Call, Sender
 from tests.logs import contents
 from tests.settings import log_limits, sender_limits

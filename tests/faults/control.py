@@ -27,7 +27,8 @@ from pxrs_ray.actors.coordinator.group_requests import SeekGroup
 from pxrs_ray.actors.names import feeds_of
 from pxrs_ray.config import GroupConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.group.events import Assignment, Progress
+from pxrs_ray.group.events import Assignment, PartitionProgress
+from pxrs_ray.model import Progress
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults import FaultReport
 from tests.faults.control_world import BUFFERS, ControlWorld, Fault, control_world, every_fault
@@ -65,7 +66,9 @@ async def worked(world: ControlWorld) -> None:
     """A group that has passed everything of its queue, and nobody in it."""
     await world.call("group", "g", "q", {})
     mine = await join(world, "g", "m")
-    rows = tuple(Progress(g.partition, g.epoch, CAME[g.partition]) for g in mine.grants)
+    rows = tuple(
+        PartitionProgress(g.partition, g.epoch, Progress(CAME[g.partition])) for g in mine.grants
+    )
     await world.call(CommitProgress("g", "m", mine.incarnation, rows))
     await world.call(LeaveGroup("g", "m", mine.incarnation, "done"))
     await world.call(ReleasePartitions("g", "m", mine.incarnation, rows))

@@ -28,6 +28,7 @@ from pxrs_ray.sources.file import FileSource
 from pxrs_ray.sources.soundness import sound
 from pxrs_ray.store.url import parse_store_url
 from pxrs_ray.topology.seal import Seal
+from tests.fuzz import links
 from tests.fuzz.knocking import Door, in_file, plain, text_of
 from tests.fuzz.logs import body, frame, log_folder, sample_body, sample_frame
 from tests.fuzz.page import REQUESTS, http
@@ -190,9 +191,29 @@ def doors() -> tuple[Door, ...]:
         Door("a frame's body", plain(body, LogCorrupted), (sample_body(),)),
         Door("the files of a log", log_folder, (sample_frame(), b"", bytes(500)), costly=20),
         Door("http", http, REQUESTS, costly=20),
+        *_links(),
         *(
             Door(f"codec, {name}", plain(codec.decode, *usual), (b"{}", b"[]", b"null", b"0"))
             for name, codec in sorted(CODECS.items())
+        ),
+    )
+
+
+def _links() -> tuple[Door, ...]:
+    return (
+        Door("messages of a link", plain(links.messages), links.MESSAGE_SAMPLES),
+        Door("connections", plain(links.connections), links.CONNECTION_SAMPLES, costly=2),
+        Door(
+            "connections of other nodes",
+            plain(links.far_connections),
+            links.CONNECTION_SAMPLES,
+            costly=2,
+        ),
+        Door(
+            "connections with TLS",
+            plain(links.tls_connections),
+            (links.hello(), links.hello()[:50], *links.CONNECTION_SAMPLES[:2]),
+            costly=4,
         ),
     )
 

@@ -132,6 +132,15 @@ class World:
         given = {"notes": str(self.notes), "consumers": consumers, "work_s": work_s}
         self.desk("start", 90, name=self.name, **given, **spread)
 
+    def start_at(self, kind: str, host: str) -> None:
+        """Start one consumer on a host, with one of the handlers of `inside.pace`."""
+        given = {"name": self.name, "kind": kind, "notes": str(self.notes), "host": host}
+        self.desk("start_pace", 90, **given)
+
+    def set_link_ports(self, ports: str) -> None:
+        """Change the option on the running topology."""
+        self.desk("set_link_ports", name=self.name, ports=ports)
+
     def upgrade(self) -> None:
         """What `pxrs up` does with new code: another coordinator first, then the rest."""
         self.desk("remove_coordinator", name=self.name)
@@ -211,6 +220,14 @@ class World:
 
         host: int = self.until(back, seconds, f"{name} back")[0]
         return host
+
+    def links(self) -> int:
+        """How many connections of other nodes the buffers have."""
+        return sum(links for links, _ in self.desk("links", name=self.name).values())
+
+    def link_calls(self) -> int:
+        """How many calls came over such connections."""
+        return sum(calls for _, calls in self.desk("links", name=self.name).values())
 
     def group(self) -> Any:
         """The group's status."""

@@ -4,12 +4,13 @@
     python -m tests.simulation.command --seed 17 --history    # one run again, told in full
 
 `--set NAME=NUMBER` fixes a number of every scenario, or the weight of a fault (see `scenario`). A
-failure prints the one command that replays it.
+failure prints the one command that replays it; the first one is made small and told in full.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -20,11 +21,24 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pxrs_ray.errors import UsageError
-from tests.simulation.simulator.run import run
+from tests.simulation.coverage import Pair, pairs
+from tests.simulation.shrink import Case, shrink, transcript
+from tests.simulation.simulator.run import uncollected
+from tests.simulation.simulator.scenario import FAULTS
 
 CHUNK_RUNS = 25
 FAILURES_MAX = 5
 TOLD_MAX = 3
+LIKES_MAX = 20
+LIKELIER = 5
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that breaks a promise."""
+
+    case: Case
+    violations: list[str]
 
 
 @dataclass
@@ -34,7 +48,8 @@ class Result:
     runs: int = 0
     events: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    failures: list[tuple[int, list[str]]] = field(default_factory=list)
+    pairs: Counter[Pair] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
     settled_ms_max: int = 0
 
     def add(self, other: Result) -> None:
@@ -42,27 +57,67 @@ class Result:
         self.runs += other.runs
         self.events += other.events
         self.faults += other.faults
+        self.pairs += other.pairs
         self.failures += other.failures
         self.settled_ms_max = max(self.settled_ms_max, other.settled_ms_max)
 
 
-def judge(seeds: range, overrides: Mapping[str, float]) -> Result:
-    """Simulate and check the runs of `seeds`."""
+def judge(seeds: range, overrides: Mapping[str, float], *, steer: bool = False) -> Result:
+    """Simulate and check the runs of `seeds`.
+
+    With `steer`, seeds that come after one that has shown something new are run as a like of it.
+    """
     result = Result()
-    for seed in seeds:
-        done = run(seed, overrides)
-        result.runs += 1
-        result.events.update(type(event).__name__ for event in done.history)
-        result.faults.update(done.faults)
-        result.settled_ms_max = max(result.settled_ms_max, done.settled_ms)
-        violations = [str(violation) for violation in done.violations()]
-        if violations:
-            result.failures.append((seed, violations))
+    likes: list[Mapping[str, float]] = []
+    with uncollected():
+        for start in range(0, len(seeds), CHUNK_RUNS):
+            for seed in seeds[start : start + CHUNK_RUNS]:
+                like = likes.pop() if likes else {}
+                case = Case(seed, {**like, **overrides})
+                new = _judge_one(case, result)
+                if steer and new:
+                    likes = [*_likes(case, new), *likes][:LIKES_MAX]
+            gc.collect()
     return result
 
 
+def _judge_one(case: Case, result: Result) -> set[Pair]:
+    """Count it, and answer the pairs that it is the first to show."""
+    done = case.run()
+    result.runs += 1
+    for kind, count in Counter(map(type, done.history)).items():
+        result.events[kind.__name__] += count
+    result.faults.update(done.faults)
+    result.settled_ms_max = max(result.settled_ms_max, done.settled_ms)
+    found = pairs(done.history)
+    new = found - result.pairs.keys()
+    result.pairs.update(found)
+    violations = [str(violation) for violation in done.violations()]
+    if violations:
+        result.failures.append(Failure(case, violations))
+    return new
+
+
+def _likes(case: Case, new: set[Pair]) -> list[Mapping[str, float]]:
+    """Settings that lead near what was new: more of the faults in it, and closer together."""
+    told = sorted({name for pair in new for name in pair if name in FAULTS})
+    near = {name: LIKELIER * FAULTS[name] for name in told[:2]}
+    return [{**case.overrides, **near}, {**case.overrides, **near, "fault_interval_ms": 120}]
+
+
+def _begin_process() -> None:
+    """A process that only simulates need not look at what is imported, again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def simulate(
-    seeds: range, overrides: Mapping[str, float], *, jobs: int = 1, stop_at_first: bool = False
+    seeds: range,
+    overrides: Mapping[str, float],
+    *,
+    jobs: int = 1,
+    stop_at_first: bool = False,
+    steer: bool = False,
 ) -> Result:
     """Judge `seeds` with that many processes; stop early when enough has been found."""
     chunks = [
@@ -73,12 +128,12 @@ def simulate(
     total = Result()
     if jobs == 1:
         for chunk in chunks:
-            total.add(judge(chunk, overrides))
+            total.add(judge(chunk, overrides, steer=steer))
             if len(total.failures) >= enough:
                 break
         return total
-    with ProcessPoolExecutor(jobs) as pool:
-        for result in pool.map(partial(judge, overrides=overrides), chunks):
+    with ProcessPoolExecutor(jobs, initializer=_begin_process) as pool:
+        for result in pool.map(partial(judge, overrides=overrides, steer=steer), chunks):
             total.add(result)
             if len(total.failures) >= enough:
                 pool.shutdown(cancel_futures=True)
@@ -89,31 +144,55 @@ def simulate(
 def main(arguments: list[str] | None = None) -> int:
     """The command line; answers the exit status."""
     options = _parse(arguments)
-    settings = [f"--set {text}" for text in options.set]
     try:
         overrides = dict(_setting(text) for text in options.set)
         if options.seed is not None:
-            return _replay(options.seed, overrides, history=options.history)
+            case = Case(options.seed, overrides, _chosen(options.faults))
+            return _replay(case, history=options.history)
         seeds = range(options.first_seed, options.first_seed + options.runs)
         began = time.monotonic()
-        total = simulate(seeds, overrides, jobs=options.jobs, stop_at_first=options.stop_at_first)
+        total = simulate(
+            seeds,
+            overrides,
+            jobs=options.jobs,
+            stop_at_first=options.stop_at_first,
+            steer=options.steer,
+        )
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
-    for seed, violations in total.failures[:FAILURES_MAX]:
-        print(f"\nseed {seed} breaks a promise:")
-        for violation in violations[:TOLD_MAX]:
+    for failure in total.failures[:FAILURES_MAX]:
+        print(f"\nseed {failure.case.seed} breaks a promise:")
+        for violation in failure.violations[:TOLD_MAX]:
             print(f"  {violation}")
-        again = " ".join([f"--seed {seed}", *settings])
-        print(f"replay it with: python -m tests.simulation.command {again}")
+        print(f"replay it with: {failure.case.command()}")
+    if total.failures and not options.no_shrink:
+        _tell_small(total.failures[0].case)
     seconds = time.monotonic() - began
     print(
         f"{total.runs} runs, {len(total.failures)} failed, {seconds:.1f} s; "
-        f"{sum(total.faults.values())} faults, at rest after {total.settled_ms_max} ms at most"
+        f"{sum(total.faults.values())} faults, {len(total.pairs)} pairs of a state and an event "
+        f"({sum(n == 1 for n in total.pairs.values())} of them once), "
+        f"at rest after {total.settled_ms_max} ms at most"
     )
     for what, counts in (("events", total.events), ("faults", total.faults)):
         print(f"{what}: " + ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))
     return 1 if total.failures else 0
+
+
+def _tell_small(case: Case) -> None:
+    """The smallest run that was found to break the same, as a transcript."""
+    small = shrink(case)
+    done = small.run()
+    print(f"\nthe smallest run that breaks the same ({len(done.history)} events):")
+    print(transcript(tuple(done.history), done.violations()))
+    print(f"replay it with: {small.command()}")
+
+
+def _chosen(text: str | None) -> frozenset[int] | None:
+    if text is None:
+        return None
+    return frozenset(int(number) for number in text.split(",") if number != "none")
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -125,6 +204,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER")
     parser.add_argument("--stop-at-first", action="store_true", help="stop at the first failure")
     parser.add_argument("--seed", type=int, help="replay the run of this seed")
+    parser.add_argument("--faults", help="with --seed: only these faults of it, as 3,7 or none")
+    parser.add_argument("--steer", action="store_true", help="look near what was new")
+    parser.add_argument("--no-shrink", action="store_true", help="do not make a failure small")
     parser.add_argument("--history", action="store_true", help="with --seed: print what happened")
     return parser.parse_args(arguments)
 
@@ -138,13 +220,15 @@ def _setting(text: str) -> tuple[str, float]:
     raise UsageError(f"--set takes NAME=NUMBER, not {text!r}{'' if separator else ': no ='}")
 
 
-def _replay(seed: int, overrides: Mapping[str, float], *, history: bool) -> int:
-    done = run(seed, overrides)
+def _replay(case: Case, *, history: bool) -> int:
+    done = case.run()
     violations = done.violations()
     if history:
         for event in done.history:
             print(event)
-    print(f"seed {seed}: {done.scenario}")
+    elif violations:
+        print(transcript(tuple(done.history), violations))
+    print(f"seed {case.seed}: {done.scenario}")
     print(f"at rest {done.settled_ms} ms after the last fault; faults: {dict(done.faults)}")
     for violation in violations:
         print(violation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pxrs_ray.group.events import (
     Assignment,
@@ -11,7 +12,7 @@ from pxrs_ray.group.events import (
     Event,
     Heartbeat,
     Join,
-    Progress,
+    PartitionProgress,
     Tick,
 )
 from pxrs_ray.model import (
@@ -20,6 +21,7 @@ from pxrs_ray.model import (
     MemberWrite,
     Outcome,
     PartitionRow,
+    Progress,
     Record,
     Snapshot,
     Write,
@@ -55,17 +57,8 @@ def at(row: PartitionRow, checkpoint: int) -> PartitionRow:
 
 
 def appended(offset: int, **changed: object) -> Appended:
-    fields = {
-        "at_ms": 1,
-        "partition": 0,
-        "offset": offset,
-        "key": b"k",
-        "message": f"m{offset}",
-        "producer": "p",
-        "producer_epoch": 0,
-        "sequence": offset,
-    }
-    return Appended(**{**fields, **changed})  # type: ignore[arg-type]
+    made = Appended(1, 0, offset, b"k", f"m{offset}", "p", 0, offset)
+    return replace(made, **changed)  # type: ignore[arg-type]
 
 
 def fetched(member: str, epoch: int, base: int = 0, end: int = 1) -> Fetched:
@@ -113,10 +106,14 @@ def committed(member: str, row: PartitionRow, checkpoint: int) -> Stored:
     return stored(record, row, at(row, checkpoint))
 
 
+def commit_to(offset: int) -> Commit:
+    return Commit("A", 1, (PartitionProgress(0, 1, Progress(offset)),))
+
+
 def answered(
     member: str, epoch: int, checkpoint: int, *, released: bool = False, generation: int = 1
 ) -> Answered:
-    rows = (Progress(0, epoch, checkpoint),)
+    rows = (PartitionProgress(0, epoch, Progress(checkpoint)),)
     return Answered(1, generation, member, 1, rows, (Outcome.APPLIED,), released)
 
 
@@ -334,7 +331,7 @@ HISTORIES: list[tuple[str, str, list[HistoryEvent]]] = [
         "a commit that nobody sent so",
         [
             led(A),
-            decided(Commit("A", 1, (Progress(0, 1, 5),)), write(WriteKind.COMMIT, "A", 3, 5)),
+            decided(commit_to(5), write(WriteKind.COMMIT, "A", 3, 5)),
         ],
     ),
     (
@@ -391,7 +388,7 @@ GOOD: list[HistoryEvent] = [
     fetched("A", 1, 0, 2),
     begun("A", 1),
     processed("A", 1, 0),
-    decided(Commit("A", 1, (Progress(0, 1, 1),)), write(WriteKind.COMMIT, "A", 1, 1), members=(A,)),
+    decided(commit_to(1), write(WriteKind.COMMIT, "A", 1, 1), members=(A,)),
     committed("A", OF_A, 1),
     answered("A", 1, 1),
     processed("A", 1, 1),

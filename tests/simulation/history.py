@@ -1,8 +1,9 @@
 """What happened, as plain records: what checkers judge, whoever wrote it down.
 
-Rules of this file: frozen data only. A history is a list of these in the order in which they
-happened; one history is about one group of one queue. Simulated runs record everything; a run on
-real Ray records what it can see, and a checker that misses a kind of record judges nothing by it.
+Rules of this file: data only, which nobody changes; frozen, it would take thrice as long to make.
+A history is a list of these in the order in which they happened; one history is about one group of
+one queue. Simulated runs record everything; a run on real Ray records what it can see, and a
+checker that misses a kind of record judges nothing by it.
 Each record is written down by the one that did it: an append by the log, a commit by the store.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pxrs_ray.group.events import Assignment, Event, Progress
+from pxrs_ray.group.events import Assignment, Event, PartitionProgress
 from pxrs_ray.model import (
     Epoch,
     Generation,
@@ -27,9 +28,9 @@ from pxrs_ray.model import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Appended:
-    """The log took one message in."""
+    """The log took one message in, which is the one at `within` of its frame."""
 
     at_ms: int
     partition: PartitionId
@@ -39,9 +40,10 @@ class Appended:
     producer: str
     producer_epoch: int
     sequence: int
+    within: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acknowledged:
     """A producer was told that its message is in the log at `offset`."""
 
@@ -51,7 +53,7 @@ class Acknowledged:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fetched:
     """The log served a read of the offsets from `base` up to, not including, `end`."""
 
@@ -64,7 +66,7 @@ class Fetched:
     end: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Begun:
     """A handler is called with one message."""
 
@@ -76,7 +78,30 @@ class Begun:
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Asked:
+    """A member asks the coordinator, or the log: "fetch", "Commit", "Release", "Prepared"...
+
+    `partitions` are those that it is about.
+    """
+
+    at_ms: int
+    member: MemberId
+    incarnation: Incarnation
+    what: str
+    partitions: tuple[PartitionId, ...]
+
+
+@dataclass(slots=True)
+class Unserved:
+    """A member learns that the buffer is away."""
+
+    at_ms: int
+    member: MemberId
+    incarnation: Incarnation
+
+
+@dataclass(slots=True)
 class Processed:
     """A handler finished one message: its side effects have happened."""
 
@@ -90,7 +115,7 @@ class Processed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Led:
     """A coordinator took the lead and read this from the store."""
 
@@ -99,7 +124,7 @@ class Led:
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decided:
     """A coordinator decided on `event` (None: its start). What it knew then, and what it made.
 
@@ -123,7 +148,7 @@ class Decided:
     revoke_deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stored:
     """The store answered one record. `repeat` says that the same record had been sent before.
 
@@ -139,7 +164,7 @@ class Stored:
     repeat: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answered:
     """The answer to a commit (or a release, which `released` tells) leaves the coordinator."""
 
@@ -147,12 +172,12 @@ class Answered:
     generation: Generation
     member: MemberId
     incarnation: Incarnation
-    rows: tuple[Progress, ...]
+    rows: tuple[PartitionProgress, ...]
     outcomes: tuple[Outcome, ...]
     released: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refused:
     """A coordinator of this generation tells an incarnation that it is no member."""
 
@@ -162,7 +187,7 @@ class Refused:
     incarnation: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RegistryAway:
     """The registry answers nothing from now on, or does again."""
 
@@ -170,7 +195,35 @@ class RegistryAway:
     away: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Struck:
+    """The simulator lets this fault happen, the `number`th of its run."""
+
+    at_ms: int
+    number: int
+    fault: str
+
+
+@dataclass(slots=True)
+class Harmed:
+    """The buffer's disk is not what it was; `loses` says that what was acknowledged may be gone."""
+
+    at_ms: int
+    how: str
+    loses: bool
+
+
+@dataclass(slots=True)
+class Kept:
+    """What a log holds when all is at rest, read from its start to its end."""
+
+    at_ms: int
+    partition: PartitionId
+    start: Offset
+    messages: Mapping[Offset, str]
+
+
+@dataclass(slots=True)
 class Told:
     """An assignment leaves the coordinator for its member."""
 
@@ -178,7 +231,7 @@ class Told:
     assignment: Assignment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Obeyed:
     """A consumer made this assignment its truth."""
 
@@ -186,7 +239,7 @@ class Obeyed:
     assignment: Assignment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ended:
     """The faults stopped long ago: this is where things stand.
 
@@ -201,7 +254,7 @@ class Ended:
     pending: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Failed:
     """Something raised what it never should: an assertion, an illegal event, a corrupt store."""
 
@@ -215,6 +268,8 @@ HistoryEvent = (
     | Acknowledged
     | Fetched
     | Begun
+    | Asked
+    | Unserved
     | Processed
     | Led
     | Decided
@@ -222,6 +277,9 @@ HistoryEvent = (
     | Answered
     | Refused
     | RegistryAway
+    | Struck
+    | Harmed
+    | Kept
     | Told
     | Obeyed
     | Ended

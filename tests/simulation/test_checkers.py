@@ -24,15 +24,18 @@ from tests.simulation.history import (
     Processed,
     Stored,
 )
+from tests.simulation.member_histories import MEMBER_HISTORIES
+
+EVERY = (*HISTORIES, *MEMBER_HISTORIES)
 
 
-@pytest.mark.parametrize(("checker", "what", "history"), HISTORIES, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(("checker", "what", "history"), EVERY, ids=lambda one: str(one)[:40])
 def test_a_broken_promise_is_found(checker: str, what: str, history: list[HistoryEvent]) -> None:
     assert checker in {violation.checker for violation in check(history)}, what
 
 
 def test_every_checker_is_tried() -> None:
-    assert {checker for checker, _, _ in HISTORIES} == {one.__name__ for one in CHECKERS}
+    assert {checker for checker, _, _ in EVERY} == {one.__name__ for one in CHECKERS}
 
 
 def test_a_good_history_passes() -> None:

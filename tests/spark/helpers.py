@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import ray
 
-from pxrs_ray.actors.buffer.buffer_actor import make_buffer
+from pxrs_ray.actors.buffer.buffer_making import make_buffer
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.data.batch import Batch, batches
 from pxrs_ray.data.protocol import QueueSpec

@@ -26,7 +26,7 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
-    Progress,
+    PartitionProgress,
     Release,
     Seek,
     Tick,
@@ -34,7 +34,7 @@ from pxrs_ray.group.events import (
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
 from pxrs_ray.log.read_fence import ReadFence
-from pxrs_ray.model import Member, MemberWrite, Outcome, Record
+from pxrs_ray.model import Member, MemberWrite, Outcome, Progress, Record
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.faults import FaultyStore
 from pxrs_ray.testing.manual_clock import ManualClock
@@ -233,19 +233,17 @@ class Stage:
         for word in words[1:]:
             place, checkpoint = word.split("=")
             partition, epoch = place.split("@")
-            rows.append(Progress(int(partition), int(epoch), int(checkpoint)))
+            rows.append(PartitionProgress(int(partition), int(epoch), Progress(int(checkpoint))))
         self._commit(via, self.sessions[words[0]], tuple(rows))
 
     def _commit(
-        self, via: FakeController, session: ConsumerSession, rows: tuple[Progress, ...]
+        self, via: FakeController, session: ConsumerSession, rows: tuple[PartitionProgress, ...]
     ) -> None:
         def answered(decision: Decision) -> None:
             assert decision.reply is not None
             for row, outcome in zip(rows, decision.reply.outcomes, strict=True):
-                self.say(
-                    f"{session.member}: {row.partition}@{row.epoch}={row.checkpoint} "
-                    f"{outcome.value}"
-                )
+                at = f"{row.partition}@{row.epoch}={row.progress.checkpoint}"
+                self.say(f"{session.member}: {at} {outcome.value}")
             session.committed(rows, decision.reply.outcomes)
 
         via.submit(Commit(session.member, session.incarnation, rows), answered)

@@ -19,13 +19,13 @@ from pxrs_ray.group.events import (
     Event,
     FenceReaders,
     Join,
-    Progress,
+    PartitionProgress,
     Release,
     Tick,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_state import GroupSettings
-from pxrs_ray.model import Member, Outcome, PartitionRow
+from pxrs_ray.model import Member, Outcome, PartitionRow, Progress
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.testing.manual_clock import ManualClock
 from tests.settings import group_settings
@@ -124,12 +124,12 @@ class DrivenGroup:
                 self.do(Release(name, session.incarnation, rows))
                 session.released(rows)
 
-    def _work(self, name: str, partition: int, to: int) -> Progress:
+    def _work(self, name: str, partition: int, to: int) -> PartitionProgress:
         """A member works up to there."""
         held = self.sessions[name].holdings[partition]
         held.done_to = max(held.done_to, to)
         self.works[name].come(partition, held.epoch, to)
-        return Progress(partition, held.epoch, to)
+        return PartitionProgress(partition, held.epoch, Progress(to))
 
     # --- looking --------------------------------------------------------------------------------
 

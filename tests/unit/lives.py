@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pxrs_ray.config import GroupConfig, Packs
-from pxrs_ray.config.scheduling import course_for
+from pxrs_ray.config.scheduling import scheduler_for
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import Assignment
-from pxrs_ray.model import Grant, Offset, Outcome
+from pxrs_ray.model import Grant, Offset, Outcome, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.scheduler import Item, Standing, Task, Work
+from pxrs_ray.processing.scheduler import Item, Task, Work
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 # A number from 0 up to, not including, the one that is given.
@@ -34,12 +34,12 @@ def by_seed(seed: int) -> Choose:
 
 
 class InOrder:
-    """What `SequentialWorker` does, as a course: one message at a time, tried until it succeeds."""
+    """`SequentialWorker` as a scheduler: one message at a time, tried until it succeeds."""
 
     stopped_by = None
 
-    def __init__(self, standing: Standing) -> None:
-        self._next, self._attempts = standing.checkpoint, standing.attempts
+    def __init__(self, progress: Progress) -> None:
+        self._next, self._attempts = progress.checkpoint, progress.attempts
         self._waiting: list[Item] = []
         self._busy = False
 
@@ -72,8 +72,8 @@ class InOrder:
     def due_ms(self) -> int | None:
         return None
 
-    def standing(self) -> Standing:
-        return Standing(self._next, self._attempts)
+    def progress(self) -> Progress:
+        return Progress(self._next, self._attempts)
 
 
 @dataclass
@@ -158,7 +158,7 @@ class Lives:
 
 
 class Life:
-    """One owner: a session, its worker's course, and what is in flight."""
+    """One owner: a session, its worker's scheduler, and what is in flight."""
 
     def __init__(self, lives: Lives, config: GroupConfig) -> None:
         self.lives, self.epoch = lives, lives.row.epoch
@@ -167,11 +167,11 @@ class Life:
         self.session.assign(
             Assignment(1, self.epoch, MEMBER, self.epoch, (row,), frozenset(), 1_000, False, False)
         )
-        standing = Standing(row.checkpoint, row.attempts, row.detail)
-        course = course_for(config, standing)
-        self.course = InOrder(standing) if course is None else course
+        progress = row.progress
+        scheduler = scheduler_for(config, progress)
+        self.scheduler = InOrder(progress) if scheduler is None else scheduler
         gaps, _ = DoneRanges.decode(row.checkpoint, row.detail)
-        self.done_before = {o for o in range(lives.log.end) if o in gaps} if course else set()
+        self.done_before = {o for o in range(lives.log.end) if o in gaps} if scheduler else set()
         self.queue: list[list[Item] | Offset] = []
         self.reads: list[Offset] = []
         self.running: list[Task] = []
@@ -207,16 +207,16 @@ class Life:
 
     def turn(self) -> None:
         """What the worker's thread does each time it is woken."""
-        for late in self.course.expire(self.now_ms):
+        for late in self.scheduler.expire(self.now_ms):
             if late.over:
                 self.running.remove(late)
-        while self.queue and self.course.has_room():
+        while self.queue and self.scheduler.has_room():
             taken = self.queue.pop(0)
             if isinstance(taken, int):
-                self.course.skip(taken)
+                self.scheduler.skip(taken)
             else:
-                self.course.offer(taken)
-        for task in self.course.take(self.now_ms, ROOM - len(self.running)):
+                self.scheduler.offer(taken)
+        for task in self.scheduler.take(self.now_ms, ROOM - len(self.running)):
             if task.work is Work.HANDLE:
                 self.lives.begins(self, task.item.offset)
             self.running.append(task)
@@ -230,16 +230,16 @@ class Life:
         error = "failed" if task.work is Work.HANDLE and choose(4) == 0 else None
         if error is None:
             self.lives.settled |= {item.offset for item in task.items}
-        self.course.ended(task, error, self.now_ms)
+        self.scheduler.ended(task, error, self.now_ms)
 
     def wait(self) -> None:
         """Time passes."""
-        due_ms = self.course.due_ms()
+        due_ms = self.scheduler.due_ms()
         self.now_ms = self.now_ms + 1 if due_ms is None else max(self.now_ms + 1, due_ms)
 
-    def progress(self, partition: int, epoch: int) -> Standing:
+    def progress(self, partition: int, epoch: int) -> Progress:
         """How far the worker is."""
-        return self.course.standing()
+        return self.scheduler.progress()
 
     def queued_bytes(self, partition: int) -> int:
         """It always has room."""
@@ -248,7 +248,8 @@ class Life:
     def commit(self, *, answered: bool = True) -> None:
         """The row is stored; its answer may be lost with the process."""
         for row in rows if (rows := self.session.to_commit()) else ():
-            grant = Grant(0, self.epoch, row.checkpoint, row.attempts, row.detail)
+            done = row.progress
+            grant = Grant(0, self.epoch, done.checkpoint, done.attempts, done.detail)
             self.lives.store(grant)
             if answered:
                 self.session.committed((row,), (Outcome.APPLIED,))
@@ -259,9 +260,9 @@ class Life:
         self.running.clear()
         self.queue.clear()
         assert grant is not None
-        standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
-        course = course_for(config, standing)
-        self.course = InOrder(standing) if course is None else course
+        progress = grant.progress
+        scheduler = scheduler_for(config, progress)
+        self.scheduler = InOrder(progress) if scheduler is None else scheduler
 
     def finish(self) -> None:
         """Go on until everything is done. Raises AssertionError when that does not come."""
@@ -273,4 +274,4 @@ class Life:
                 self.commit()
                 if self.lives.all_done():
                     return
-        raise AssertionError(f"not done after {STEPS_MAX} steps: {self.course.standing()}")
+        raise AssertionError(f"not done after {STEPS_MAX} steps: {self.scheduler.progress()}")

@@ -25,13 +25,13 @@ from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.worker import Failure, Worker
 from pxrs_ray.config import ByKey, GroupConfig, Packs
-from pxrs_ray.config.scheduling import lane_course, pack_course, retry_rules
+from pxrs_ray.config.scheduling import lane_scheduler, pack_scheduler, retry_rules
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import Grant, Message
-from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.model import Grant, Message, Progress
 from pxrs_ray.processing.suspects import EXITED_ITSELF, blame
 from tests.actors.worker_bench import LogInMemory
+from tests.leases import AlwaysHeld
 
 WAIT_S = 60.0
 DEATHS_MAX = 60
@@ -134,6 +134,7 @@ class Process:
         self.world = world
         self.path = world.folder / f"record-{number}"
         self.in_hand = CallRecord(self.path)
+        self.lease = AlwaysHeld()
         self.dead = False
         self._cause = 0
         self._snapshot = b""
@@ -158,16 +159,16 @@ class Process:
     def _worker(self, partition: int, row: Row, aside: LogInMemory) -> Worker:
         config, handler = self.world.config, self._handler
         grant = Grant(partition, row.epoch, row.checkpoint, row.attempts, row.detail)
-        standing = Standing(row.checkpoint, row.attempts, row.detail)
+        progress = Progress(row.checkpoint, row.attempts, row.detail)
         shared = DeliveryContext("q", "g", "m", 1, partition, row.epoch, topology_id="t1")
         shared.attempt = row.attempts + 1
         if isinstance(config.processing, Packs):
             return ParallelWorker(
-                grant, shared, handler, pack_course(config, standing), self, config, None
+                grant, shared, handler, pack_scheduler(config, progress), self, config, None
             )
         if isinstance(config.processing, ByKey):
             quarantine = aside if config.failure_policy == "quarantine" else None
-            lanes = lane_course(config, standing)
+            lanes = lane_scheduler(config, progress)
             return ParallelWorker(grant, shared, handler, lanes, self, config, None, quarantine)
         return SequentialWorker(grant, shared, handler, retry_rules(config), self, config, None)
 
@@ -211,10 +212,10 @@ class Process:
         """Under the world's lock: write down where its partitions are."""
         if not self.dead:
             for partition, worker in self.workers.items():
-                standing = worker.standing()
+                progress = worker.progress()
                 row = self.world.rows[partition]
-                row.checkpoint, row.attempts = standing.checkpoint, standing.attempts
-                row.detail = standing.detail
+                row.checkpoint, row.attempts = progress.checkpoint, progress.attempts
+                row.detail = progress.detail
                 assert len(row.detail) <= 2_000
 
     def close(self) -> None:
@@ -238,9 +239,6 @@ class Process:
             self.in_hand.end_cleanly()
 
     # --- Office -----------------------------------------------------------------------------------
-
-    def may_begin(self, stopping: threading.Event) -> bool:
-        return not stopping.is_set()
 
     def checkpoint_soon(self) -> None: ...
 

@@ -22,13 +22,17 @@ from ray.exceptions import (
 )
 
 from pxrs_ray import errors
-from pxrs_ray.actors.buffer import blocking_buffer_client
+from pxrs_ray.actors.buffer import blocking_buffer_client, socket_client
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_served, ours
-from pxrs_ray.actors.buffer.local_socket import SocketClient, SocketServer, connect
+from pxrs_ray.actors.buffer.local_socket import connect
+from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.actors.buffer.socket_server import SocketServer
+from pxrs_ray.data.link_door import GREETING_BYTES, Tickets
+from pxrs_ray.data.link_messages import CALLS, LinkReader
 from pxrs_ray.data.protocol import Appended, Fetched, Refused
 from pxrs_ray.errors import (
     BufferAway,
@@ -38,8 +42,11 @@ from pxrs_ray.errors import (
     LogAway,
     LogError,
     LogLost,
+    ProtocolError,
     PxrsError,
 )
+from tests.actors.conditions import until
+from tests.actors.hearing import hearing
 
 WAIT_S = 20
 AWAY, ANSWER, REFUSED = CallFailure
@@ -198,14 +205,18 @@ def test_a_socket_carries_the_same_failure(error: PxrsError, meant: CallFailure)
             raise error
 
         server = SocketServer({"append": method, "fetch": method})
-        name = await server.open()
         loop = asyncio.get_running_loop()
-        for on in (None, loop):
-            connected = connect(name)
+        for on in (hearing(), loop):
+            offer = await server.open()
+            assert offer is not None
+            connected = connect(offer.address)
             assert connected is not None
-            client = BufferClient(Handle(raises(AssertionError("not by Ray"))), on, sockets=True)
-            client._take(connected)
-            if on is None:
+            client = BufferClient(Handle(raises(AssertionError("not by Ray"))), on)
+            client._here.take(connected, offer)
+            line = client._here.socket
+            assert line is not None
+            await until(lambda line=line: line.welcome)
+            if on is not loop:
                 coming = client.append("q", [], 0).future()
                 told = await asyncio.to_thread(lambda c=coming: ours(c.exception(WAIT_S)))
             else:
@@ -232,18 +243,48 @@ def test_silence_has_a_deadline_that_names_the_call() -> None:
         asyncio.run(client.ends("q").within(0.05))
 
 
-def test_a_socket_that_takes_nothing_more_breaks_and_blocks_no_event_loop() -> None:
+@pytest.mark.parametrize("on_loop", [True, False])
+def test_a_socket_that_takes_nothing_more_blocks_nobody_and_holds_only_so_much(
+    on_loop: bool,
+) -> None:
     async def main() -> None:
         mine, theirs = socket.socketpair()
-        client = SocketClient(mine, asyncio.get_running_loop())
+        hears = asyncio.get_running_loop() if on_loop else hearing()
+        client = SocketClient(mine, Tickets().offer("", 0), hears)
         began_s, calls = time.monotonic(), []
-        while not client.broken:
-            calls.append(client.call("append", b"x" * 50_000))
-            assert len(calls) < 1_000
+        with pytest.raises(ProtocolError, match="wait for the socket"):
+            while len(calls) < 1_000:
+                calls.append(client.call("append", "q", [(0, b"", b"x" * 50_000)], 0))
         assert time.monotonic() - began_s < 1
+        assert client._writes.waiting_bytes <= socket_client.WAITING_BYTES_MAX + 60_000
+        assert len(client._calls) == len(calls), "what did not go is not waited for"
+        client.close()
         for call in calls:
             with pytest.raises(BufferAway):
-                await call
+                await (call if on_loop else asyncio.wrap_future(call))
+        theirs.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("on_loop", [True, False])
+def test_what_waits_for_a_socket_goes_when_it_takes_more(on_loop: bool) -> None:
+    async def main() -> None:
+        mine, theirs = socket.socketpair()
+        hears = asyncio.get_running_loop() if on_loop else hearing()
+        client = SocketClient(mine, Tickets().offer("", 0), hears)
+        bodies = [bytes([number]) * 50_000 for number in range(40)]
+        calls = [client.call("append", "q", [(0, b"", body)], 0) for body in bodies]
+        reader, got, theirs_loop = LinkReader(CALLS), [], asyncio.get_running_loop()
+        theirs.setblocking(False)
+        data = await theirs_loop.sock_recv(theirs, GREETING_BYTES)
+        while len(got) < len(bodies):
+            data = await asyncio.wait_for(theirs_loop.sock_recv(theirs, 8_000), WAIT_S)
+            assert data, "the line ended before everything had gone"
+            got += [message.content[1][0][2] for message in reader.feed(data)]
+        assert got == bodies, "whole, and in order"
+        client.close()
+        assert len(calls) == len(bodies)
         theirs.close()
 
     asyncio.run(main())

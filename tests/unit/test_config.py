@@ -226,7 +226,7 @@ def test_diff_tells_what_can_change_live() -> None:
         "queues.a.partitions",
         "queues.b",
     ]
-    assert str(before.diff(after)[0]) == "linger_ms: 5 -> 9 (for producers that begin)"
+    assert str(before.diff(after)[0]) == "linger_ms: 0 -> 9 (for producers that begin)"
 
 
 def every_option() -> list[tuple[type[Options], str]]:
@@ -345,3 +345,16 @@ def test_no_queue_goes_from_memory_to_disk_or_back_while_it_runs(other: str) -> 
         assert [found.changes for found in before.diff(after)] == [(Effect.FIXED,)]
     interval, always = (PxrsConfig(queues={"q": {"durability": d}}) for d in ("interval", "always"))
     assert [found.changes for found in interval.diff(always)] == [(Effect.BUFFERS,)]
+
+
+@pytest.mark.parametrize("ports", ["any", "off", "1024-65535", "20000-20000"])
+def test_ports_of_links(ports: str) -> None:
+    assert PxrsConfig(name="t", link_ports=ports).link_ports == ports
+
+
+@pytest.mark.parametrize(
+    "ports", ["", "on", "20000", "20100-20000", "80-90", "1-2-3", "0-99999", "any "]
+)
+def test_ports_of_links_that_are_none_are_refused(ports: str) -> None:
+    with pytest.raises(ConfigError, match="link_ports"):
+        PxrsConfig(name="t", link_ports=ports)

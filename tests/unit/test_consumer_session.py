@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.group.events import Assignment, Progress
-from pxrs_ray.model import Grant, Outcome
-from pxrs_ray.processing.scheduler import Standing
+from pxrs_ray.group.events import Assignment, PartitionProgress
+from pxrs_ray.model import Grant, Outcome, Progress
 from tests.works import Works
 
 APPLIED, FENCED, BEHIND = Outcome.APPLIED, Outcome.FENCED, Outcome.BEHIND
@@ -123,10 +122,12 @@ def test_what_is_done_is_committed_once() -> None:
     session.fetched(0, 1, 10, 4)
     works.come(0, 1, 12)
     rows = session.to_commit()
-    assert rows == (Progress(0, 1, 12),)
+    assert rows == (PartitionProgress(0, 1, Progress(12)),)
     works.come(0, 1, 13)
     session.committed(rows, [APPLIED])
-    assert session.to_commit() == (Progress(0, 1, 13),), "what came after it is still to be done"
+    assert session.to_commit() == (PartitionProgress(0, 1, Progress(13)),), (
+        "what came after it is still to be done"
+    )
     session.committed(session.to_commit(), [APPLIED])
     assert session.to_commit() == ()
 
@@ -141,7 +142,7 @@ def test_a_late_answer_takes_nothing_back() -> None:
     late = session.to_commit()
     session.committed(late, [APPLIED])
     session.committed(early, [BEHIND])
-    assert session.holdings[0].committed == Standing(8)
+    assert session.holdings[0].committed == Progress(8)
 
 
 def test_a_failed_attempt_is_progress_to_commit() -> None:
@@ -149,7 +150,7 @@ def test_a_failed_attempt_is_progress_to_commit() -> None:
     session = session_with(Grant(0, 1, 0), works=works)
     session.fetched(0, 1, 0, 1)
     works.come(0, 1, 0, 1, "boom")
-    assert session.to_commit() == (Progress(0, 1, 0, 1, "boom"),)
+    assert session.to_commit() == (PartitionProgress(0, 1, Progress(0, 1, "boom")),)
 
 
 @pytest.mark.parametrize("offset", [9, 15])
@@ -200,7 +201,7 @@ def test_what_was_handed_back_is_not_begun_again_by_an_older_word() -> None:
 
 def test_an_answer_about_an_older_epoch_touches_nothing() -> None:
     session = session_with(Grant(0, 3, 0))
-    assert session.committed([Progress(0, 1, 5)], [FENCED]) == SessionChanges()
+    assert session.committed([PartitionProgress(0, 1, Progress(5))], [FENCED]) == SessionChanges()
     assert session.holds(0, 3)
 
 
@@ -215,7 +216,7 @@ def test_a_partition_that_is_asked_for_drains_stops_and_is_released() -> None:
     assert session.to_release() == (), "the worker is still at it"
     works.come(0, 1, 3)
     session.stopped(0, 1)
-    assert session.to_release() == (Progress(0, 1, 3),)
+    assert session.to_release() == (PartitionProgress(0, 1, Progress(3)),)
     session.released(session.to_release())
     assert not session.holds(0, 1) and session.to_release() == ()
 
@@ -230,13 +231,13 @@ def test_what_is_asked_back_before_it_was_begun_is_released_as_it_is() -> None:
     session = ConsumerSession("A", 1, Works())
     changes = session.assign(told(Grant(0, 1, 6), revoking=(0,)))
     assert changes.started == () and changes.draining == (0,)
-    assert session.to_release() == (Progress(0, 1, 6),)
+    assert session.to_release() == (PartitionProgress(0, 1, Progress(6)),)
 
 
 def test_a_release_that_is_answered_late_leaves_the_next_grant_alone() -> None:
     session = session_with(Grant(0, 1, 0))
     session.assign(told(Grant(0, 3, 0), sequence=2))
-    session.released([Progress(0, 1, 0)])
+    session.released([PartitionProgress(0, 1, Progress(0))])
     session.stopped(0, 1)
     assert session.holds(0, 3) and not session.holdings[0].stopped
 
@@ -263,7 +264,11 @@ def test_a_worker_is_asked_for_the_last_time_when_it_has_stopped() -> None:
     works.come(0, 1, 4, 2, "d")
     session.stopped(0, 1)
     works.come(0, 1, 5)
-    assert session.to_release() == session.to_commit() == (Progress(0, 1, 4, 2, "d"),)
+    assert (
+        session.to_release()
+        == session.to_commit()
+        == (PartitionProgress(0, 1, Progress(4, 2, "d")),)
+    )
 
 
 def test_a_worker_begins_again_where_the_one_before_came() -> None:
@@ -276,3 +281,17 @@ def test_a_worker_begins_again_where_the_one_before_came() -> None:
     # One that never began has come nowhere.
     assert session.begin_again(1, 1) == Grant(1, 1, 7)
     assert session.to_fetch(1) == {0: (1, 3), 1: (1, 7)}
+
+
+def test_work_whose_worker_cannot_say_begins_again_where_it_was_last_told_to_be() -> None:
+    works = Works()
+    session = session_with(Grant(0, 1, 10), works=works)
+    session.fetched(0, 1, 10, 70)
+    works.come(0, 1, 50, attempts=1, detail="d")
+    assert session.to_commit() == (PartitionProgress(0, 1, Progress(50, 1, "d")),)
+
+    works.forget(0, 1)
+
+    # The commit is still under way: what it says is done must not be handled once more.
+    assert session.begin_again(0, 1) == Grant(0, 1, 50, 1, "d")
+    assert session.to_commit() == (PartitionProgress(0, 1, Progress(50, 1, "d")),)

@@ -12,12 +12,12 @@ from pxrs_ray.group.events import (
     Died,
     Heartbeat,
     Leave,
-    Progress,
+    PartitionProgress,
     Rebalance,
     Seek,
 )
 from pxrs_ray.group.transitions import MemberPhase
-from pxrs_ray.model import Member, MemberWrite, Outcome, WriteKind
+from pxrs_ray.model import Member, MemberWrite, Outcome, Progress, WriteKind
 from tests.unit.driven_group import DrivenGroup, group_of
 
 # --- static membership ----------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_replaced_coordinator_does_not_judge_what_its_successor_granted() -> N
     assert group.owners() == {"B": [0, 1]}
     epoch = group.row(0).epoch
     with pytest.raises(CoordinatorDeposed, match="generation 1 of g was replaced"):
-        old.handle(Commit("B", 1, (Progress(0, epoch, 5),)), group.clock.now())
+        old.handle(Commit("B", 1, (PartitionProgress(0, epoch, Progress(5)),)), group.clock.now())
     with pytest.raises(CoordinatorDeposed):
         old.handle(Heartbeat("A", 1, (2, 0)), group.clock.now())
     assert group.commit("B", {0: 5}) == (Outcome.APPLIED,)

@@ -13,6 +13,7 @@ from ray.exceptions import (
     ActorUnavailableError,
     ActorUnschedulableError,
     GetTimeoutError,
+    RaySystemError,
     RayTaskError,
 )
 
@@ -21,7 +22,13 @@ from pxrs_ray.actors.cluster.actor_process import ALIVE, Whereabouts
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.actors.coordinator.topology_requests import GetDeployed
-from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, NotFound, UsageError
+from pxrs_ray.errors import (
+    CoordinatorDeposed,
+    DeadlineExceeded,
+    NotFound,
+    UnsupportedVersion,
+    UsageError,
+)
 
 BLIP = ActorUnavailableError("a blip", b"x" * 16)
 PLACE = Whereabouts(ALIVE, 7, "n" * 56, "CoordinatorActor")
@@ -69,10 +76,7 @@ def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
     actors: list[Actor] = []
 
     async def find(name: str, wait_s: float) -> Any:
-        found = actors[0].look_up()
-        if found is None:
-            raise ValueError(f"nobody is called {name}")
-        return found
+        return actors[0].look_up()
 
     async def within(wait_s: float, coming: Any) -> Any:
         if coming is NEVER:
@@ -134,6 +138,43 @@ def test_an_answer_that_is_an_error_is_raised_as_it_is(call: Call) -> None:
     with pytest.raises(DeadlineExceeded, match=r"^a log is slow to open$"):
         call(actor, 5.0)
     assert len(actor.asked) == 1
+
+
+class Older(Actor):
+    """A coordinator whose actor has no such method yet."""
+
+    @property
+    def answer(self) -> Actor:
+        raise AttributeError("'ActorHandle' object has no attribute 'answer'")
+
+
+MOVED = ModuleNotFoundError("No module named 'pxrs_ray.elsewhere'")
+
+
+@pytest.mark.parametrize(
+    ("actor", "says"),
+    [
+        (Actor(raised(RaySystemError(MOVED, "Traceback\n...\n"))), "No module named"),
+        (Actor(RaySystemError(MOVED, "Traceback\n...\n")), "No module named"),
+        (Actor(raised(AttributeError("'Scale' object has no attribute 'count'"))), "'count'"),
+        (Actor(raised(TypeError("scale() takes 2 arguments, 3 were given"))), "takes 2 arguments"),
+        (Older(), "'ActorHandle' object has no attribute 'answer'"),
+    ],
+    ids=["request unknown there", "answer unknown here", "field", "values", "method"],
+)
+def test_a_coordinator_of_other_code_is_named_with_the_remedy_in_one_line(
+    call: Call, actor: Actor, says: str
+) -> None:
+    actor.script = list(actor.script) * 2  # for each way to wait
+    with pytest.raises(UnsupportedVersion) as refused:
+        call(actor, 5.0)
+    told = str(refused.value)
+    assert says in told and "run `pxrs restart coordinator -t shop`" in told and "\n" not in told
+
+
+def test_a_failure_of_ray_itself_is_no_sign_of_other_code(call: Call) -> None:
+    with pytest.raises(RaySystemError):
+        call(Actor(RaySystemError("the disk of the object store is full")), 5.0)
 
 
 def test_an_error_that_nobody_raised_on_purpose_is_no_reason_to_ask_again(call: Call) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.group.events import Commit, Died, Leave, Progress
-from pxrs_ray.model import Outcome
+from pxrs_ray.group.events import Commit, Died, Leave, PartitionProgress
+from pxrs_ray.model import Outcome, Progress
 from tests.settings import group_settings
 from tests.unit.driven_group import DrivenGroup
 
@@ -76,7 +76,7 @@ def test_fencing_example_epochs_5_6_7_and_checkpoint_10_kept() -> None:
     assert group.held("B") == {0: 10}
 
     group.join("A", incarnation=4)
-    late = Commit("A", 4, (Progress(0, 5, 11),))
+    late = Commit("A", 4, (PartitionProgress(0, 5, Progress(11)),))
     reply = group.do(late).reply
     assert reply is not None and reply.outcomes == (Outcome.FENCED,)
     assert group.row(0).checkpoint == 10

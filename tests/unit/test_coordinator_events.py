@@ -16,12 +16,12 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
-    Progress,
+    PartitionProgress,
     Release,
     Seek,
     Tick,
 )
-from pxrs_ray.model import Member, Outcome, WriteKind
+from pxrs_ray.model import Member, Outcome, Progress, WriteKind
 from tests.unit.driven_group import SHORT, DrivenGroup, group_of
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ from tests.unit.driven_group import SHORT, DrivenGroup, group_of
         (Heartbeat("A", 1), UnknownMember),
         (Heartbeat("A", 3), UnknownMember),
         (Heartbeat("away", 1), UnknownMember),
-        (Commit("A", 1, (Progress(0, 1, 5),)), UnknownMember),
+        (Commit("A", 1, (PartitionProgress(0, 1, Progress(5)),)), UnknownMember),
         (Commit("away", 1, ()), UnknownMember),
         (Release("gone", 1, ()), UnknownMember),
         (Leave("A", 1), UnknownMember),
@@ -51,8 +51,15 @@ from tests.unit.driven_group import SHORT, DrivenGroup, group_of
         (Configure(weights={"nobody": 1.0}), NotFound),
         (Configure(weights={"A": 0.0}), UsageError),
         (Heartbeat("B", 1, (9, 0)), CoordinatorDeposed),
-        (Commit("B", 1, (Progress(2, 1, 5), Progress(0, 99, 5))), CoordinatorDeposed),
-        (Release("B", 1, (Progress(0, 99, 5),)), CoordinatorDeposed),
+        (
+            Commit(
+                "B",
+                1,
+                (PartitionProgress(2, 1, Progress(5)), PartitionProgress(0, 99, Progress(5))),
+            ),
+            CoordinatorDeposed,
+        ),
+        (Release("B", 1, (PartitionProgress(0, 99, Progress(5)),)), CoordinatorDeposed),
         (Seek({9: 0}), NotFound),
         (Seek({0: 1, 1: -1}), UsageError),
     ],
@@ -80,11 +87,11 @@ def test_a_misspelt_assignor_is_told_the_right_name() -> None:
 def test_each_row_of_a_commit_has_its_own_outcome() -> None:
     group = group_of("A", "B")
     rows = (
-        Progress(0, 1, 5),
-        Progress(1, 0, 5),
-        Progress(2, 1, 5),
-        Progress(99, 1, 5),
-        Progress(0, 1, 4),
+        PartitionProgress(0, 1, Progress(5)),
+        PartitionProgress(1, 0, Progress(5)),
+        PartitionProgress(2, 1, Progress(5)),
+        PartitionProgress(99, 1, Progress(5)),
+        PartitionProgress(0, 1, Progress(4)),
     )
     reply = group.do(Commit("A", 1, rows)).reply
     assert reply is not None
@@ -96,14 +103,14 @@ def test_each_row_of_a_commit_has_its_own_outcome() -> None:
 def test_a_commit_that_changes_nothing_is_no_record() -> None:
     group = group_of("A")
     group.commit("A", {0: 5})
-    again = group.do(Commit("A", 1, (Progress(0, 1, 5),)))
+    again = group.do(Commit("A", 1, (PartitionProgress(0, 1, Progress(5)),)))
     assert again.records == () and again.after == group.core.records_emitted
     assert again.reply is not None and again.reply.outcomes == (Outcome.APPLIED,)
 
 
 def test_attempts_and_detail_survive_a_hand_over() -> None:
     group = group_of("A")
-    group.do(Commit("A", 1, (Progress(3, 1, 7, attempts=2, detail="poison"),)))
+    group.do(Commit("A", 1, (PartitionProgress(3, 1, Progress(7, attempts=2, detail="poison")),)))
     group.do(Died("A", 1, "killed"))
     group.join("B")
     grant = group.core.assignment("B").grants[3]
@@ -202,7 +209,7 @@ def test_slow_is_not_dead_but_the_revoke_deadline_holds() -> None:
     group.pass_time(100)
     assert group.counts() == [2, 2]
     taken = group.owners()["B"][0]
-    late = group.do(Commit("A", 1, (Progress(taken, 1, 50),))).reply
+    late = group.do(Commit("A", 1, (PartitionProgress(taken, 1, Progress(50)),))).reply
     assert late is not None and late.outcomes == (Outcome.FENCED,)
 
 

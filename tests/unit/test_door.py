@@ -22,15 +22,15 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
+    PartitionProgress,
     Prepared,
-    Progress,
     Rebalance,
     Release,
     Seek,
     Tick,
 )
 from pxrs_ray.group.group_state import GroupState
-from pxrs_ray.model import Member
+from pxrs_ray.model import Member, Progress
 from tests.unit.driven_group import GROUP, SHORT, DrivenGroup
 
 REFUSALS = (Fenced, UsageError, NotFound)
@@ -59,7 +59,13 @@ def members() -> st.SearchStrategy[Member]:
 
 
 ROWS = st.lists(
-    st.builds(Progress, PARTITIONS, st.integers(0, 8), NUMBERS, NUMBERS, TEXTS), max_size=3
+    st.builds(
+        PartitionProgress,
+        PARTITIONS,
+        st.integers(0, 8),
+        st.builds(Progress, NUMBERS, NUMBERS, TEXTS),
+    ),
+    max_size=3,
 ).map(tuple)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.lists(members(), max_size=3).map(lambda found: Join(tuple(found))),
@@ -139,15 +145,15 @@ def _check_replay(group: DrivenGroup) -> None:
         Join((Member("n", 1, labels=("x" * 2_000,)),)),
         Join((Member("n", 1, labels=("\udcff",)),)),
         Join((Member("n", 1, grace_ms=2**63),)),
-        Commit("a", 1, (Progress(0, 1, 2**63),)),
-        Commit("a", 1, (Progress(0, 1, "5"),)),  # type: ignore[arg-type]
-        Commit("a", 1, (Progress(0, 1, True),)),
-        Commit("a", 1, (Progress(None, 1, 5),)),  # type: ignore[arg-type]
-        Commit("a", 1, (Progress(0, 1.0, 5),)),  # type: ignore[arg-type]
-        Commit("a", 1, (Progress(0, 1, 5, 0, b""),)),  # type: ignore[arg-type]
-        Commit("a", 1, (Progress(0, 1, 1, attempts=2**63),)),
-        Commit("a", 1, (Progress(0, 1, 1, detail="x" * 3_228),)),
-        Release("a", 1, (Progress(0, 1, 1, detail="é"),)),
+        Commit("a", 1, (PartitionProgress(0, 1, Progress(2**63)),)),
+        Commit("a", 1, (PartitionProgress(0, 1, Progress("5")),)),  # type: ignore[arg-type]
+        Commit("a", 1, (PartitionProgress(0, 1, Progress(True)),)),
+        Commit("a", 1, (PartitionProgress(None, 1, Progress(5)),)),  # type: ignore[arg-type]
+        Commit("a", 1, (PartitionProgress(0, 1.0, Progress(5)),)),  # type: ignore[arg-type]
+        Commit("a", 1, (PartitionProgress(0, 1, Progress(5, 0, b"")),)),  # type: ignore[arg-type]
+        Commit("a", 1, (PartitionProgress(0, 1, Progress(1, attempts=2**63)),)),
+        Commit("a", 1, (PartitionProgress(0, 1, Progress(1, detail="x" * 3_228)),)),
+        Release("a", 1, (PartitionProgress(0, 1, Progress(1, detail="é")),)),
         Configure(weights={"a": math.inf}),
         Configure(weights={"a": math.nan}),
         Configure(lease_ms=0),

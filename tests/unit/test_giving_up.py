@@ -21,10 +21,9 @@ from pxrs_ray.consumer.delivery import Context, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import SequenceConflict
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.model import Grant, Message
+from pxrs_ray.model import Grant, Message, Progress
 from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.processing.quarantine_state import Record
-from pxrs_ray.processing.scheduler import Standing
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import Bench, LogInMemory, WorkerCallbacks, batch_of
 from tests.actors.worker_bench import bench as bench
@@ -73,9 +72,9 @@ def test_in_order_waits_for_the_letter_visibly_and_goes_on_when_it_is_sent() -> 
     waiting = eventually(lambda: worker.waiting, WAIT_S)
     assert "no such account" in waiting.error and "takes nothing" in waiting.error
     eventually(lambda: callbacks.asked > 3, WAIT_S)
-    assert calls == [0, 1, 1] and worker.standing().checkpoint == 1, "nothing goes on meanwhile"
+    assert calls == [0, 1, 1] and worker.progress().checkpoint == 1, "nothing goes on meanwhile"
     callbacks.healed.set()
-    eventually(lambda: worker.standing().checkpoint == 3, WAIT_S)
+    eventually(lambda: worker.progress().checkpoint == 3, WAIT_S)
     assert worker.waiting is None and calls == [0, 1, 1, 2]
     assert [offsets for _, offsets in callbacks.given_up] == [[1]]
     worker.stop()
@@ -95,7 +94,7 @@ def test_a_worker_that_waits_for_its_letter_ends_when_it_is_told_to() -> None:
     worker.put(batch_of([b"a", b"b"]), 1)
     eventually(lambda: worker.waiting, WAIT_S)
     worker.stop()
-    assert worker.join(WAIT_S) and worker.standing().checkpoint == 1
+    assert worker.join(WAIT_S) and worker.progress().checkpoint == 1
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ def test_redriving_goes_on_by_itself_when_its_log_is_back(
     table, log, _, done = parked
     log.away = 3
     log.note(Record.RETRY, b"bad")
-    worker = table.start(Standing(4), quarantine=log)
+    worker = table.start(Progress(4), quarantine=log)
     eventually(lambda: not log.refresh().keys, WAIT_S)
     assert done[-2:] == [1, 2]
     worker.stop()
@@ -253,7 +252,7 @@ def test_redriving_goes_on_by_itself_when_its_log_is_back(
 def test_a_seek_back_over_a_parked_key_brings_all_of_it_again_in_order(parked: Any) -> None:
     table, log, _, done = parked
     log.epoch = 9
-    worker = table.start(Standing(0), quarantine=log, sought=(0, 8))
+    worker = table.start(Progress(0), quarantine=log, sought=(0, 8))
     worker.put(batch_of([b"good", b"bad", b"bad", b"good"]), 1)
     table.reaches(worker, 4)
     assert [o for o in done[2:] if o in (1, 2)] == [1, 2] and not log.state.keys
@@ -263,7 +262,7 @@ def test_a_seek_back_over_a_parked_key_brings_all_of_it_again_in_order(parked: A
 def test_what_a_crash_brings_again_is_not_parked_twice(parked: Any) -> None:
     table, log, broken, done = parked
     broken.set()
-    worker = table.start(Standing(0), quarantine=log)
+    worker = table.start(Progress(0), quarantine=log)
     worker.put(batch_of([b"good", b"bad", b"bad", b"good"]), 1)
     table.reaches(worker, 4)
     assert len(log.state) == 2 and not {1, 2} & set(done)

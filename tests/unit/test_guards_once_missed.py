@@ -10,9 +10,10 @@ from pxrs_ray.data.frame import unpack_header
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.log.producer_state import ProducerStates
 from pxrs_ray.log.segment import segment_paths
+from pxrs_ray.model import Progress
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
-from pxrs_ray.processing.scheduler import Item, Standing
+from pxrs_ray.processing.scheduler import Item
 from tests.logs import NOW_MS, contents, open_log, put, wire
 from tests.settings import lane_rules, log_limits
 
@@ -20,7 +21,7 @@ ONE_SEGMENT = log_limits(hot_bytes_max=1)
 
 
 def test_what_comes_while_its_key_is_in_hand_waits() -> None:
-    lanes = KeyLanes(Standing(0, 0), lane_rules(RetryRules(3, 10, 40, FailurePolicy.SKIP)))
+    lanes = KeyLanes(Progress(0, 0), lane_rules(RetryRules(3, 10, 40, FailurePolicy.SKIP)))
     lanes.offer([Item(0, b"k", "t")])
     (first,) = lanes.take(0, 10)
     lanes.offer([Item(1, b"k", "t"), Item(2, b"other", "t")])

@@ -14,6 +14,7 @@ from pxrs_ray.config import QueueConfig
 from pxrs_ray.errors import UsageError
 from pxrs_ray.group.assignors import assign
 from pxrs_ray.model import Member
+from tests.actors.conditions import until
 from tests.faults.control_world import ControlWorld, control_world
 
 MEMBERS = [Member(name, 1) for name in ("a", "b", "c")]
@@ -58,10 +59,10 @@ def test_an_assignor_that_the_coordinator_cannot_import_is_refused(tmp_path: Pat
 def test_the_coordinator_sweeps_as_often_as_it_is_told(tmp_path: Path) -> None:
     async def scene(world: ControlWorld) -> None:
         await world.call("group", "g", "q", {})
-        host = world.coordinator._groups["g"].host
-        assert host._until_tick_ms(60_000) == 1_000
+        ticks = world.coordinator._groups["g"].host.runtime.ticks
+        assert ticks.sweep_ms_max == 1_000
         await world.call("apply", world.config.changed(rebalance_interval_ms=40))
-        assert host._until_tick_ms(60_000) == 40
+        assert ticks.sweep_ms_max == 40
 
     play(tmp_path, scene)
 
@@ -90,5 +91,24 @@ def test_what_members_have_changes_while_they_are_members(tmp_path: Path) -> Non
         assert {slot.member.grace_ms for slot in core.state.members.values()} == {70}
         await world.call("apply", world.config.changed(groups={"g": group}))
         assert {slot.member.weight for slot in core.state.members.values()} == {1.0}
+
+    play(tmp_path, scene)
+
+
+def test_buffers_open_their_ports_and_close_them_as_the_option_says(tmp_path: Path) -> None:
+    async def scene(world: ControlWorld) -> None:
+        def ports() -> set[str]:
+            return {str(buffer._line._ports) for buffer in world.buffers.values()}
+
+        await until(lambda: ports() == {"any"})
+        await world.call("apply", world.config.changed(link_ports="20000-20100"))
+        await until(lambda: ports() == {"20000-20100"})
+        before = dict(world.buffers)
+        for buffer in before.values():
+            await buffer.close()
+        await until(lambda: not before.items() & world.buffers.items())
+        await until(lambda: ports() == {"20000-20100"})
+        await world.call("apply", world.config.changed(link_ports="off"))
+        await until(lambda: ports() == {"None"})
 
     play(tmp_path, scene)

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.config import ByKey, GroupConfig, Packs
-from pxrs_ray.config.scheduling import course_for
+from pxrs_ray.config.scheduling import scheduler_for
+from pxrs_ray.model import Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.scheduler import Item, Standing, Task
+from pxrs_ray.processing.scheduler import Item, Task
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 from tests.unit.lives import Choose, Lives, Log, by_seed
 
@@ -101,22 +102,22 @@ def test_a_gap_map_that_fills_its_row_never_outgrows_it(way: str, done: int, eve
     everything = config(way)
     if way == "packs":
         everything = everything.model_copy(update={"processing": Packs(pack_records=1_900)})
-    course = course_for(everything, Standing(0, 0, gaps.encode()))
-    assert course is not None
+    scheduler = scheduler_for(everything, Progress(0, 0, gaps.encode()))
+    assert scheduler is not None
     offered, waiting = 0, dict[int, Task]()
     for _ in range(2_000):
-        if course.has_room():
-            course.offer([Item(o, b"k%d" % o) for o in range(offered, offered + 1_900)])
+        if scheduler.has_room():
+            scheduler.offer([Item(o, b"k%d" % o) for o in range(offered, offered + 1_900)])
             offered += 1_900
-        for task in course.take(0, 400 - len(waiting) if way == "lanes" else 4_000):
+        for task in scheduler.take(0, 400 - len(waiting) if way == "lanes" else 4_000):
             waiting[task.item.offset] = task
         odd = [offset for offset in waiting if offset % 2]
         for offset in odd or list(waiting):
-            course.ended(waiting.pop(offset), None, 0)
-        assert len(course.standing().detail) <= DETAIL_CHARS_MAX
-        if course.standing().checkpoint > 600:
+            scheduler.ended(waiting.pop(offset), None, 0)
+        assert len(scheduler.progress().detail) <= DETAIL_CHARS_MAX
+        if scheduler.progress().checkpoint > 600:
             return
-    raise AssertionError(f"stands still at {course.standing().checkpoint}")
+    raise AssertionError(f"stands still at {scheduler.progress().checkpoint}")
 
 
 @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 400, 1_900])

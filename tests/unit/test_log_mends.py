@@ -191,6 +191,31 @@ def test_a_log_that_failed_is_given_back_what_memory_held_of_it(tmp_path: Path) 
     library.close()
 
 
+def test_what_memory_gave_back_survives_a_power_cut_without_another_append(tmp_path: Path) -> None:
+    disk = FaultyFiles()
+    library = LogManager(tmp_path, 0, 1, NOW_MS, files=disk)
+    library.open(QueueSpec("q", 1, SMALL), {}, NOW_MS, make=True)
+    log = library.log("q", 0)
+    for sequence in range(4):
+        put(log, sequence)
+    whole = contents(log)
+    disk.put(Fault("EIO", 0))
+    with pytest.raises(LogAway):
+        log.sync()
+    disk.put(None)
+    (path,) = segment_paths(log.folder)
+    os.truncate(path, path.stat().st_size - 150)
+    assert mended(library)
+    log = library.log("q", 0)
+    assert not log.dirty, "nobody else knows that it is to be synced"
+    folder, end = log.folder, log.end_offset
+    library.abandon()
+    disk.cut_power(tmp_path, Random(1))
+    log = open_log(folder, files=disk, boot="another", expected_end=end)
+    assert contents(log) == whole
+    log.close()
+
+
 def test_one_partition_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
     class Ill(Files):
         ill = False

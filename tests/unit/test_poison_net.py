@@ -97,5 +97,5 @@ def test_attempts_of_what_is_next_and_not_begun_are_kept(tmp_path: Path) -> None
     worker.stop()
     assert worker.join(10)
     worker.next_offset = 5  # type: ignore[attr-defined]
-    assert worker.standing().attempts == 1
+    assert worker.progress().attempts == 1
     process.close()

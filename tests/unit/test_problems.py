@@ -68,7 +68,7 @@ def of_queue(kind: Kind, text: str) -> TopologyStatus:
 ILL: dict[Kind, tuple[TopologyStatus, str]] = {
     Kind.REGISTRY_AWAY: (
         topology_status(store=replace(STORE, away_s=117.0, problem="no answer")),
-        "registry away for 117 s",
+        "away for 117 s",
     ),
     Kind.REGISTRY_GOES: (
         reported(Kind.REGISTRY_GOES, "the registry is a file on host h, which is drained"),
@@ -208,6 +208,11 @@ def test_there_is_a_status_for_each_kind() -> None:
 def test_each_kind_is_found(kind: Kind, status: TopologyStatus, words: str) -> None:
     (found,) = problems(status)
     assert found.kind is kind and words in found.text and found.remedy
+
+
+def test_no_word_is_said_twice_of_a_registry_that_is_away() -> None:
+    (found,) = problems(ILL[Kind.REGISTRY_AWAY][0])
+    assert str(found) == "registry of shop: away for 117 s (no answer)"
 
 
 # --- all show the same list -----------------------------------------------------------------------

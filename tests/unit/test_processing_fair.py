@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.model import Progress
 from pxrs_ray.processing.fair_queue import FairQueue
 from pxrs_ray.processing.key_ordered import KeyLanes
-from pxrs_ray.processing.scheduler import Item, Standing, Task
+from pxrs_ray.processing.scheduler import Item, Task
 from tests.settings import lane_rules
 
 
@@ -75,7 +76,7 @@ def test_weights_are_checked() -> None:
 def p99_wait_ms(flood: bool, fair: bool, took_ms: int = 4, slots: int = 4) -> int:
     """The 99th percentile from arrival to end of a quiet tenant's messages, one every 40 ms,
     while another sends a thousand for each of them."""
-    lanes = KeyLanes(Standing(0), lane_rules(lookahead_records=1 << 20))
+    lanes = KeyLanes(Progress(0), lane_rules(lookahead_records=1 << 20, fair=True))
     running: list[tuple[int, Task]] = []
     arrived: dict[int, int] = {}
     waits = []

@@ -18,11 +18,16 @@ from pxrs_ray.config.diff import who_reacts
 from pxrs_ray.config.document import decode, encode
 from pxrs_ray.config.old_spellings import OLD
 from pxrs_ray.config.processing_modes import ProcessingMode
-from pxrs_ray.config.scheduling import calls_at_once, course_for, handler_timeout_ms, tenant_header
+from pxrs_ray.config.scheduling import (
+    calls_at_once,
+    handler_timeout_ms,
+    scheduler_for,
+    tenant_header,
+)
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.model import Progress
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.packs import PackScheduler
-from pxrs_ray.processing.scheduler import Standing
 
 KINDS: dict[str, type[ProcessingMode]] = {"ordered": Ordered, "by_key": ByKey, "packs": Packs}
 # A value of each old option that is not its default.
@@ -80,7 +85,7 @@ def test_a_mode_is_written_by_its_name_as_a_table_or_in_python(name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("mode", "course", "calls", "timeout_ms", "header"),
+    ("mode", "scheduler", "calls", "timeout_ms", "header"),
     [
         (Ordered(), None, 1, None, None),
         (ByKey(), KeyLanes, 16, None, None),
@@ -93,13 +98,13 @@ def test_a_mode_is_written_by_its_name_as_a_table_or_in_python(name: str) -> Non
 )
 def test_the_mode_alone_decides_how_a_partition_is_worked(
     mode: Ordered | ByKey | Packs,
-    course: type | None,
+    scheduler: type | None,
     calls: int,
     timeout_ms: int | None,
     header: str | None,
 ) -> None:
-    made = course_for(GroupConfig(queue="q", processing=mode), Standing(0))
-    assert made is None if course is None else isinstance(made, course)
+    made = scheduler_for(GroupConfig(queue="q", processing=mode), Progress(0))
+    assert made is None if scheduler is None else isinstance(made, scheduler)
     assert (calls_at_once(mode), handler_timeout_ms(mode), tenant_header(mode)) == (
         calls,
         timeout_ms,

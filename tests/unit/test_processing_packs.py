@@ -9,13 +9,14 @@ from collections.abc import Iterable
 import pytest
 
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.model import Progress
 from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy
 from pxrs_ray.processing.packs import PackScheduler
 from pxrs_ray.processing.retry_rules import FailurePolicy
-from pxrs_ray.processing.scheduler import Item, Standing, Task
+from pxrs_ray.processing.scheduler import Item, Task
 from pxrs_ray.processing.submit_strategy import SubmitStrategy
 from tests.settings import pack_rules, pack_shape
-from tests.unit.courses import Ran, Script, drive
+from tests.unit.driven_scheduler import Ran, Script, drive
 
 S, P = SubmitStrategy, ProcessingStrategy
 KEYS = 4
@@ -37,15 +38,15 @@ def run(
     policy: FailurePolicy = FailurePolicy.SKIP,
     **rules: float,
 ) -> Ran:
-    course = PackScheduler(
-        Standing(0),
+    scheduler = PackScheduler(
+        Progress(0),
         pack_shape(submit, pack_records=8, batch_records=3),
         pack_rules(strategy, **rules),  # type: ignore[arg-type]
         policy,
     )
-    ran = drive(course, items(count), script)
+    ran = drive(scheduler, items(count), script)
     if policy is FailurePolicy.SKIP:
-        assert course.standing() == Standing(count)
+        assert scheduler.progress() == Progress(count)
     return ran
 
 
@@ -162,13 +163,13 @@ def test_every_combination_does_what_the_reference_does(
             failure_percentage=draw.choice([100.0, 100.0, 60.0, 30.0]),
         )
         script, count = script_of(seed), draw.choice([1, 7, 12, 20])
-        course = PackScheduler(Standing(0), pack_shape(submit, 8, 3), rules, FailurePolicy.SKIP)
-        ran = drive(course, items(count), script)
+        scheduler = PackScheduler(Progress(0), pack_shape(submit, 8, 3), rules, FailurePolicy.SKIP)
+        ran = drive(scheduler, items(count), script)
         reference = Reference(submit, rules, script)
         reference.run(items(count))
         assert ran.begun == reference.begun
         assert ran.given_up == reference.given_up
-        assert course.standing() == Standing(count)
+        assert scheduler.progress() == Progress(count)
 
 
 # --- what only one strategy does ------------------------------------------------------------------
@@ -257,15 +258,15 @@ def test_a_pack_that_is_mostly_broken_is_not_repeated(broken: int, calls: int) -
 
 
 def test_stop_keeps_the_message_and_begins_nothing_more() -> None:
-    course = PackScheduler(
-        Standing(0),
+    scheduler = PackScheduler(
+        Progress(0),
         pack_shape(S.SEQUENTIAL, 4),
         pack_rules(P.RETRY_FAILED, retries=1, pause_ms=1, pause_ms_max=1),
         FailurePolicy.STOP,
     )
-    ran = drive(course, items(8), lambda o, _: (0, "broken" if o == 2 else None))
-    assert course.stopped_by is not None and course.stopped_by.offset == 2
-    assert course.standing() == Standing(2, 2, "1:11")
+    ran = drive(scheduler, items(8), lambda o, _: (0, "broken" if o == 2 else None))
+    assert scheduler.stopped_by is not None and scheduler.stopped_by.offset == 2
+    assert scheduler.progress() == Progress(2, 2, "1:11")
     assert max(offset for _, offset, _ in ran.begun) == 3
 
 
@@ -276,41 +277,41 @@ def test_a_crash_repeats_only_what_was_not_done_and_counts_on() -> None:
     def odd_fail(offset: int, attempt: int) -> tuple[int, str | None]:
         return 0, "broken" if offset % 2 else None
 
-    first = PackScheduler(Standing(0), shape, rules, FailurePolicy.SKIP)
+    first = PackScheduler(Progress(0), shape, rules, FailurePolicy.SKIP)
     drive(first, items(8), odd_fail, until_ms=150)
-    kept = first.standing()
+    kept = first.progress()
     assert (kept.checkpoint, kept.attempts) == (1, 2)
     second = PackScheduler(kept, shape, rules, FailurePolicy.SKIP)
     ran = drive(second, items(8)[1:], odd_fail)
     assert [offset for _, offset, _ in ran.begun] == [1, 3, 5, 7] * 2
-    assert ran.given_up == [1, 3, 5, 7] and second.standing() == Standing(8)
+    assert ran.given_up == [1, 3, 5, 7] and second.progress() == Progress(8)
 
 
 def test_what_a_late_call_says_is_not_listened_to() -> None:
     rules = pack_rules(P.RETRY_TIMED_OUT, timeout_ms=10, retries=1, pause_ms=0)
-    course = PackScheduler(Standing(0), pack_shape(S.BURST, 8), rules, FailurePolicy.SKIP)
-    course.offer(items(1))
-    [late] = course.take(0, 10)
-    assert course.expire(10) == [late] and late.over
-    [again] = course.take(10, 10)
-    course.ended(late, None, 11)
-    assert course.standing().checkpoint == 0
-    course.ended(again, None, 12)
-    assert course.standing() == Standing(1)
+    scheduler = PackScheduler(Progress(0), pack_shape(S.BURST, 8), rules, FailurePolicy.SKIP)
+    scheduler.offer(items(1))
+    [late] = scheduler.take(0, 10)
+    assert scheduler.expire(10) == [late] and late.over
+    [again] = scheduler.take(10, 10)
+    scheduler.ended(late, None, 11)
+    assert scheduler.progress().checkpoint == 0
+    scheduler.ended(again, None, 12)
+    assert scheduler.progress() == Progress(1)
 
 
 def test_giving_up_that_fails_is_tried_again() -> None:
     rules = pack_rules(P.SKIP_ALL_FAILURES, pause_ms=100, pause_ms_max=1_000)
-    course = PackScheduler(Standing(0), pack_shape(S.BURST), rules, FailurePolicy.DEAD_LETTER)
-    course.offer(items(1))
-    [handled] = course.take(0, 1)
-    course.ended(handled, "broken", 0)
-    refused: list[Task] = course.take(0, 1)
-    course.ended(refused[0], "the dead-letter queue is away", 0)
-    assert course.take(50, 1) == [] and course.due_ms() == 100
-    [letter] = course.take(100, 1)
-    course.ended(letter, None, 100)
-    assert course.standing() == Standing(1)
+    scheduler = PackScheduler(Progress(0), pack_shape(S.BURST), rules, FailurePolicy.DEAD_LETTER)
+    scheduler.offer(items(1))
+    [handled] = scheduler.take(0, 1)
+    scheduler.ended(handled, "broken", 0)
+    refused: list[Task] = scheduler.take(0, 1)
+    scheduler.ended(refused[0], "the dead-letter queue is away", 0)
+    assert scheduler.take(50, 1) == [] and scheduler.due_ms() == 100
+    [letter] = scheduler.take(100, 1)
+    scheduler.ended(letter, None, 100)
+    assert scheduler.progress() == Progress(1)
 
 
 def test_rules_are_checked() -> None:

@@ -43,7 +43,7 @@ class Bench:
         self.logs: dict[int, list[Message]] = {p: [] for p in range(spread.partitions)}
 
     def deliver(self) -> None:
-        for call in list(self.sender.calls(NOW_MS)):
+        for call in list(self.accumulator.calls(NOW_MS)):
             answers = []
             for partition, header, body in call.arguments():
                 batch = Batch.from_wire(partition, header, body)
@@ -139,6 +139,93 @@ def test_what_lingered_gathers_while_every_buffer_is_at_work() -> None:
     accumulator.close_open(later)
     timeout_ms = producer_limits().sender.append_timeout_ms
     assert sender.next_look_ms() == NOW_MS + timeout_ms, "the deadline counts from when it was due"
+
+
+def test_what_is_held_for_a_busy_buffer_is_no_larger_than_a_batch() -> None:
+    bench = Bench(PartitioningSpec(1), batch_bytes_max=3_000)
+    bench.accumulator.add(b"k", b"first", NOW)
+    bench.accumulator.close_open(NOW_MS)
+    (call,) = bench.accumulator.calls(NOW_MS)
+    for _ in range(20):
+        bench.accumulator.add(b"k", b"x" * 500, NOW)
+        bench.accumulator.close_open(NOW_MS)
+    bench.sender.answered(call, [Appended(0, 0, 1)], NOW_MS)
+    (gathered,) = bench.accumulator.calls(NOW_MS)
+    sizes = [len(body) for _, _, body in gathered.arguments()]
+    assert 4 <= len(sizes) < 20 and max(sizes) <= 3_000
+
+
+def test_a_batch_gathers_in_proportion_to_what_closing_the_last_one_took() -> None:
+    accumulator = Bench().accumulator
+    accumulator.rest(NOW_MS, 499)
+    accumulator.add(b"k", b"quick", NOW)
+    assert accumulator.due_ms == NOW_MS, "few messages are sent again at once"
+    accumulator.rest(NOW_MS, 1_500)
+    assert accumulator.due_ms == NOW_MS + 3
+    accumulator.rest(NOW_MS, 1_000_000)
+    assert accumulator.due_ms == NOW_MS + 5, "a pause of the process makes nobody wait for long"
+
+
+def test_who_sends_looks_at_first_messages_and_then_now_and_then() -> None:
+    accumulator = Bench().accumulator
+    assert accumulator.add_plain(b"k", b"x") is None, "a batch is opened by `add`"
+    looks = []
+    for message in range(1, 41):
+        if accumulator.add_plain(b"k", b"x") is None:
+            accumulator.add(b"k", b"x", NOW)
+            accumulator.looked()
+            looks.append(message)
+    assert looks == [*range(1, 17), 19, 22, 25, 29, 33, 38]
+
+
+def test_what_is_added_without_a_look_is_as_what_is_added_with_one() -> None:
+    receipts = []
+    for plain in (False, True):
+        bench = Bench(batch_records_max=30)
+        for message in range(100):
+            key, payload = b"k%d" % (message % 9), b"%d" % message
+            receipt = bench.accumulator.add_plain(key, payload) if plain else None
+            if receipt is None:
+                receipt = bench.accumulator.add(key, payload, NOW)
+                bench.accumulator.looked()
+            receipts.append(receipt)
+            if bench.accumulator.full():
+                bench.accumulator.close_open(NOW_MS)
+        bench.accumulator.close_open(NOW_MS)
+        bench.deliver()
+    places = [receipt.result(0) for receipt in receipts]
+    assert places[:100] == places[100:]
+
+
+@pytest.mark.parametrize(
+    ("limits", "key", "payload"),
+    [
+        ({}, b"k", "text"),
+        ({}, None, b"x"),
+        ({"message_bytes_max": 100}, b"k", b"x" * 100),
+        ({"batch_records_max": 21}, b"k", b"x"),
+        ({"batch_bytes_max": 20 * 33}, b"k", b"x"),
+        ({"pending_bytes_max": 20 * 33}, b"k", b"x"),
+    ],
+    ids=["text", "no key", "too large", "as many", "a full batch", "too much unacknowledged"],
+)
+def test_what_is_more_than_adding_is_left_to_add(limits: Any, key: Any, payload: Any) -> None:
+    accumulator = Bench(**limits).accumulator
+    for _ in range(20):
+        accumulator.add(b"k", b"x", NOW)
+    accumulator.looked()
+    assert accumulator.add_plain(key, payload) is None
+    assert len(accumulator._open.keys) == 20  # type: ignore[union-attr]
+
+
+def test_once_it_is_fenced_the_next_message_is_looked_at() -> None:
+    accumulator = Bench().accumulator
+    for _ in range(20):
+        accumulator.add(b"k", b"x", NOW)
+    accumulator.looked()
+    assert accumulator.add_plain(b"k", b"x") is not None
+    accumulator.look_now()
+    assert accumulator.add_plain(b"k", b"x") is None
 
 
 def test_a_bad_message_is_refused_alone() -> None:

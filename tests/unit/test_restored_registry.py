@@ -24,7 +24,8 @@ from pxrs_ray.actors.consumer.member_requests import (
 from pxrs_ray.config import QueueConfig
 from pxrs_ray.data.protocol import Fetched
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.group.events import Assignment, Progress
+from pxrs_ray.group.events import Assignment, PartitionProgress
+from pxrs_ray.model import Progress
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
 TWO = {"q": QueueConfig(partitions=2)}
@@ -65,7 +66,7 @@ async def work(world: ControlWorld, member: str, to: int) -> None:
     """Join, read, commit everything up to `to`, and hand over."""
     mine = await join(world, member)
     assert set(await read(world, mine)) == {0, 1}
-    rows = tuple(Progress(g.partition, g.epoch, to) for g in mine.grants)
+    rows = tuple(PartitionProgress(g.partition, g.epoch, Progress(to)) for g in mine.grants)
     await world.call(CommitProgress("g", member, mine.incarnation, rows))
     await world.call(LeaveGroup("g", member, mine.incarnation, "done"))
     await world.call(ReleasePartitions("g", member, mine.incarnation, rows))

@@ -38,22 +38,23 @@ def test_the_next_start_on_this_disk_knows_the_keys_of_the_former_ones(tmp_path:
     for _ in range(3 * KEYS_MAX):  # of which none came as far as to seal anew
         later, problem = seal_of(folder, new_key())
         assert later.opened("g/replicas", kept) == ("text", True) and problem == ""
-        assert later.is_older("g/replicas", kept)
-    anew = later.sealed("g/replicas", "text")
-    assert not later.is_older("g/replicas", anew)
+        anew = later.renewed("g/replicas", kept)
+        assert anew == later.sealed("g/replicas", "text") != kept
+    assert anew is not None and later.renewed("g/replicas", anew) is None
     forget_old_keys(folder)
     latest, _ = seal_of(folder, new_key())
     assert latest.opened("g/replicas", anew) == ("text", True)
-    assert latest.is_older("g/replicas", anew)
+    assert latest.renewed("g/replicas", anew) == latest.sealed("g/replicas", "text")
     assert latest.opened("g/replicas", kept) == ("text", False), "long ago, and sealed anew since"
     assert seal_of(tmp_path / "shop", KEY)[0].opened("g/replicas", kept) == ("text", True)
     assert (folder / KEY_FILE).stat().st_mode & 0o077 == 0
 
 
-def test_what_is_not_ours_is_not_older(tmp_path: Path) -> None:
+def test_what_is_not_ours_is_not_renewed(tmp_path: Path) -> None:
     seal, _ = seal_of(tmp_path, KEY)
-    assert not seal.is_older("p", Seal([new_key()]).sealed("p", "t"))
-    assert not seal.is_older("p", "t") and not seal.is_older("p", "")
+    assert seal.renewed("p", Seal([new_key()]).sealed("p", "t")) is None
+    assert seal.renewed("p", "t") is None and seal.renewed("p", "") is None
+    assert seal.renewed("p", seal.sealed("elsewhere", "t")) is None
 
 
 def test_to_forget_keys_there_has_to_be_a_file_that_can_be_read(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_bad_record_meets_the_policy_without_its_handler() -> None:
         headers=[m.headers for m in messages],
     )
     worker.put(Batch(3, 0, batch.flags, batch.columns, 0), 1)
-    eventually(lambda: worker.standing().checkpoint == 3, 10)
+    eventually(lambda: worker.progress().checkpoint == 3, 10)
     worker.stop()
     assert worker.join(10) and calls == [0, 2]
     [(failure, offsets)] = callbacks.given_up

@@ -73,6 +73,20 @@ def test_a_failing_command_fails_its_stage(
     assert "\nFAILED no_such_module -q\n" in capfd.readouterr().out
 
 
+def test_each_module_is_compiled_once_and_nothing_of_it_stays_beside_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    Path("mine/part.py").write_text("")
+    Path("mine/test_part.py").write_text("def test_it(): import part")
+    outcomes = run_all([Stage("one", tests=("mine",))], tmp_path / "run", time.monotonic() + 60)
+    assert outcomes[0].sound
+    (compiled,) = tmp_path.rglob("part.*.pyc")
+    assert compiled.is_relative_to(tmp_path / "run" / "compiled")
+
+
 def test_what_hangs_is_ended_at_the_deadline(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,14 +17,14 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
+    PartitionProgress,
     Prepared,
-    Progress,
     Release,
     Tick,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_state import GroupSettings
-from pxrs_ray.model import Member, Outcome
+from pxrs_ray.model import Member, Outcome, Progress
 from pxrs_ray.store.memory import MemoryStore
 from tests.settings import group_settings
 from tests.works import Works
@@ -79,7 +79,11 @@ def test_the_owner_is_not_asked_before_the_successor_is_ready() -> None:
     assert group.owners() == ["A"] * 4
     ready = assignments(group, group.do(Prepared("B", 1, (2, 3))))
     assert ready["A"].revoking == {2, 3}
-    released = group.do(Release("A", 1, (Progress(2, 1, 7), Progress(3, 1, 9))))
+    released = group.do(
+        Release(
+            "A", 1, (PartitionProgress(2, 1, Progress(7)), PartitionProgress(3, 1, Progress(9)))
+        )
+    )
     granted = {g.partition: g.checkpoint for g in assignments(group, released)["B"].grants}
     assert granted == {2: 7, 3: 9}
     assert not group.core.state.preparing
@@ -88,13 +92,13 @@ def test_the_owner_is_not_asked_before_the_successor_is_ready() -> None:
 def test_each_partition_moves_as_soon_as_it_is_ready() -> None:
     group, _ = two()
     assert assignments(group, group.do(Prepared("B", 1, (3,))))["A"].revoking == {3}
-    group.do(Release("A", 1, (Progress(3, 1, 0),)))
+    group.do(Release("A", 1, (PartitionProgress(3, 1, Progress(0)),)))
     assert group.owners() == ["A", "A", "A", "B"]
 
 
 def test_the_owner_goes_on_committing_meanwhile() -> None:
     group, _ = two()
-    reply = group.do(Commit("A", 1, (Progress(2, 1, 5),))).reply
+    reply = group.do(Commit("A", 1, (PartitionProgress(2, 1, Progress(5)),))).reply
     assert reply is not None
     assert reply.outcomes == (Outcome.APPLIED,)
 
@@ -127,12 +131,20 @@ def test_a_dead_successor_leaves_everything_where_it_was() -> None:
 def test_a_leaving_member_works_on_until_its_successor_is_ready() -> None:
     group, _ = two()
     group.do(Prepared("B", 1, (2, 3)))
-    group.do(Release("A", 1, (Progress(2, 1, 0), Progress(3, 1, 0))))
+    group.do(
+        Release(
+            "A", 1, (PartitionProgress(2, 1, Progress(0)), PartitionProgress(3, 1, Progress(0)))
+        )
+    )
     told = assignments(group, group.do(Leave("A", 1)))
     assert [grant.partition for grant in told["B"].preparing] == [0, 1]
     assert group.owners() == ["A", "A", "B", "B"]
     group.do(Prepared("B", 1, (0, 1)))
-    group.do(Release("A", 1, (Progress(0, 1, 3), Progress(1, 1, 4))))
+    group.do(
+        Release(
+            "A", 1, (PartitionProgress(0, 1, Progress(3)), PartitionProgress(1, 1, Progress(4)))
+        )
+    )
     assert group.owners() == ["B"] * 4
     assert "A" not in group.core.state.members
 

@@ -29,7 +29,7 @@ import ray
 import pxrs_ray.actors
 import pxrs_ray.log
 from pxrs_ray import json_logging
-from pxrs_ray.actors.buffer import local_socket
+from pxrs_ray.actors.buffer import local_socket, tcp_socket
 from pxrs_ray.actors.cluster import gcs, node_watch, process_end, process_memory, sigterm, watchdog
 from pxrs_ray.actors.consumer import call_record_file
 from pxrs_ray.actors.coordinator import metrics
@@ -149,6 +149,9 @@ class _Context:
     """As ray.get_runtime_context()."""
 
     gcs_address = "world"
+
+    def get_actor_id(self) -> None:
+        """None: what is an actor here is no process, and has no priority of its own."""
 
     def get_node_id(self) -> str:
         process = PROCESS.get()
@@ -311,6 +314,7 @@ def _replacements(kernel: Kernel, cluster: Cluster, folder: Path) -> dict[int, A
         (sigterm.on_terminate, lambda tell: _nothing),
         # Lines are sockets: here Ray carries everything, which is as right and is seen.
         (local_socket.connect, _nothing),
+        (tcp_socket.begin_to_connect, _nothing),
         (json_logging.start_journal, _nothing),
         (process_memory.settle, _nothing),
         (process_memory.keep_what_is_loaded, _nothing),

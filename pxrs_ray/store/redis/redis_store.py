@@ -4,7 +4,7 @@
 Rules of this file. Each mutator is one script call, so one atomic step; the scripts are in
 `scripts`. The driver's own retries are off: they would hide that an answer was lost. A Redis can
 lose what it acknowledged (no persistence, a power cut, a failover). So every group counts its
-writes and the store remembers the count it was told: less than that is a loss, raised as
+writes and the store remembers the count that Redis answered: less than that is a loss, raised as
 `StoreCorrupted` and never ignored. A Redis that may evict any key is refused.
 """
 

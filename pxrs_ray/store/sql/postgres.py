@@ -2,7 +2,7 @@
 
 Rules of this file. Connections are in autocommit mode: a batch of commits is one UPDATE that
 joins the unnested arrays and returns the rows that it changed, in one round trip. Nothing waits
-longer than the call's deadline: the server is told one, and the client stops waiting by itself
+longer than the call's deadline: the server gets one, and the client stops waiting by itself
 when the server is frozen, after which that connection is thrown away. The store keeps a few idle
 connections of its own, because a pool that reconnects in the background by growing pauses comes
 back minutes after the server does.
@@ -239,7 +239,7 @@ class PostgresDatabase(Database):
 
 
 def _conninfo(url: StoreUrl, deadline_ms: int) -> dict[str, Any]:
-    """What libpq is told. It reads its own environment (PGHOST, PGPASSWORD, ...) for the rest."""
+    """Parameters for libpq. The rest it reads from its environment (PGHOST, PGPASSWORD, ...)."""
     url.check_options(_LIBPQ_OPTIONS)
     found: dict[str, Any] = {
         "application_name": "pxrs",

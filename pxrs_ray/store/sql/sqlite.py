@@ -216,7 +216,7 @@ def _warnings(path: Path) -> Iterator[str]:
 
 
 def _file_system(path: Path) -> str:
-    """The type of the file system that holds `path`, '' where that cannot be told."""
+    """The type of the file system that holds `path`, '' where nothing says it."""
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     except OSError:

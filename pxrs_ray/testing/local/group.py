@@ -1,7 +1,7 @@
 """`LocalGroup`: one consumer group: the real coordinator over a memory store, and its members.
 
 Rules of this file. A decision's records are in the store before its reply or effects leave. What
-members are told reaches them at once, but not in the middle of something they do: it is done
+members hear reaches them at once, but not in the middle of something they do: it is done
 `later`, before the next step.
 """
 

@@ -78,7 +78,7 @@ class LocalQueue:
         now_ms = self._clock.now().monotonic_ms
         self.accumulator.close_open(now_ms)
         self._sender.expire(now_ms)
-        for call in list(self._sender.calls(now_ms)):
+        for call in list(self.accumulator.calls(now_ms)):
             answers = [self._answer(f.partition, f.header, f.body) for f in call.frames]
             self._sender.answered(call, answers, now_ms)
 

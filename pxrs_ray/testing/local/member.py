@@ -12,21 +12,36 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.config import Ordered
-from pxrs_ray.config.scheduling import course_for
+from pxrs_ray.config.scheduling import scheduler_for
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.consumer.handler_shape import HandlerShape
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.errors import Fenced
-from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Prepared, Progress, Release
+from pxrs_ray.group.events import (
+    Assignment,
+    Commit,
+    Heartbeat,
+    PartitionProgress,
+    Prepared,
+    Release,
+)
 from pxrs_ray.group.member_lease import MemberLease, Title
-from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Message, Outcome, PartitionId
+from pxrs_ray.model import (
+    Epoch,
+    Grant,
+    Incarnation,
+    MemberId,
+    Message,
+    Outcome,
+    PartitionId,
+    Progress,
+)
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.retry_rules import FailurePolicy
-from pxrs_ray.processing.scheduler import Standing
 from pxrs_ray.processing.suspects import HandlerCall
 from pxrs_ray.supervision.supervisor import LoopThread
 from pxrs_ray.testing.local.crashed import ConsumerCrashed
-from pxrs_ray.testing.local.work import CourseWork, InOrderWork, PartitionWork
+from pxrs_ray.testing.local.work import InOrderWork, PartitionWork, ScheduledWork
 
 if TYPE_CHECKING:
     from pxrs_ray.testing.local.group import LocalGroup
@@ -123,15 +138,15 @@ class LocalMember:
             topology_id=self.group.topology_id,
             title=Title(lambda: self.holds(partition, epoch)),
         )
-        standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
-        course = course_for(self.config, standing, wants_batch=self.wants_batch)
-        if isinstance(course, KeyLanes):
+        progress = grant.progress
+        scheduler = scheduler_for(self.config, progress, wants_batch=self.wants_batch)
+        if isinstance(scheduler, KeyLanes):
             for key in self.group.failed.keys_of(partition):
-                course.park(key)
+                scheduler.park(key)
         self.works[partition] = (
             InOrderWork(grant, shared, self.config, self)
-            if course is None
-            else CourseWork(grant, shared, self.config, self, course)
+            if scheduler is None
+            else ScheduledWork(grant, shared, self.config, self, scheduler)
         )
         self.notify("on_assigned", partition, grant.checkpoint)
 
@@ -217,13 +232,13 @@ class LocalMember:
             return False
         held = self.session.holdings
         rows = self.session.to_commit()
-        done = sum(row.checkpoint - held[row.partition].committed.checkpoint for row in rows)
-        return done >= self.config.commit_records
+        before = sum(held[row.partition].committed.checkpoint for row in rows)
+        return sum(row.progress.checkpoint for row in rows) - before >= self.config.commit_records
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
+    def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """How far the work on a partition is."""
         work = self.works.get(partition)
-        return work.standing() if work is not None and work.epoch == epoch else None
+        return work.progress() if work is not None and work.epoch == epoch else None
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """How much waits for the handler."""
@@ -316,13 +331,13 @@ class LocalMember:
             raise ConsumerCrashed
         self.send_commit(rows)
 
-    def send_commit(self, rows: tuple[Progress, ...]) -> None:
+    def send_commit(self, rows: tuple[PartitionProgress, ...]) -> None:
         """Send a commit, whatever we may believe; what is refused is lost."""
         reply = self.group.ask(Commit(self.name, self.session.incarnation, rows))
         outcomes = reply.outcomes if reply is not None else (Outcome.FENCED,) * len(rows)
         self._drop(self.session.committed(rows, outcomes))
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome is Outcome.FENCED:
-                self.group.refused.append((row.partition, row.epoch, row.checkpoint))
+                self.group.refused.append((row.partition, row.epoch, row.progress.checkpoint))
             else:
-                self.group.queue.passed(self.group.name, row.partition, row.checkpoint)
+                self.group.queue.passed(self.group.name, row.partition, row.progress.checkpoint)

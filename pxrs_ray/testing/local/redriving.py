@@ -10,7 +10,7 @@ from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.testing.local.failed_messages import GivenUpMessage
 from pxrs_ray.testing.local.group import LocalGroup
 from pxrs_ray.testing.local.member import LocalMember
-from pxrs_ray.testing.local.work import CourseWork
+from pxrs_ray.testing.local.work import ScheduledWork
 
 
 def redrive(group: LocalGroup, key: bytes | None) -> int:
@@ -26,16 +26,16 @@ def redrive(group: LocalGroup, key: bytes | None) -> int:
         partition, of_key = place
         found = [m for m in group.members if partition in m.works and not m.cut_off]
         work = found[0].works[partition] if found else None
-        if not isinstance(work, CourseWork) or not isinstance(work.course, KeyLanes):
+        if not isinstance(work, ScheduledWork) or not isinstance(work.scheduler, KeyLanes):
             continue
         while parked[place] and _goes_through(found[0], work, parked[place]):
             passed += 1
-        if not parked[place] and (of_key is None or work.course.unpark(of_key)):
+        if not parked[place] and (of_key is None or work.scheduler.unpark(of_key)):
             del parked[place]
     return passed
 
 
-def _goes_through(member: LocalMember, work: CourseWork, entries: list[GivenUpMessage]) -> bool:
+def _goes_through(member: LocalMember, work: ScheduledWork, entries: list[GivenUpMessage]) -> bool:
     first = entries[0]
     shared = replace(work.shared, attempt=first.attempts + 1)
     raised = member.call(Delivery(first.message, shared), [first.message])

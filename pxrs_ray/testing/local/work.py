@@ -1,4 +1,4 @@
-"""What works one partition for one member: `InOrderWork` and `CourseWork`, one call at a time.
+"""What works one partition for one member: `InOrderWork` and `ScheduledWork`, one call at a time.
 
 Rules of this file, those of the workers on Ray. A message that fails is tried again before any
 other of its partition (in order), or of its key (courses). Attempts are counted across hand-overs.
@@ -17,16 +17,17 @@ from typing import Protocol
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.scheduling import (
     handler_timeout_ms,
-    item_of,
+    items_of,
+    message_of,
     retry_rules,
     tenant_header,
 )
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.model import Grant, Message, Offset
+from pxrs_ray.model import Grant, Message, Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryAfter, after_failure
-from pxrs_ray.processing.scheduler import Item, Standing, Task, Work, WorkScheduler
+from pxrs_ray.processing.scheduler import Item, Task, Work, WorkScheduler
 from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
 from pxrs_ray.supervision.restart_rules import told
 
@@ -101,7 +102,7 @@ class PartitionWork(ABC):
         """As `step`."""
 
     @abstractmethod
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """How far it is."""
 
     @abstractmethod
@@ -126,14 +127,14 @@ class InOrderWork(PartitionWork):
         self._parts: deque[Batch] = deque()
         self.batch_ended = False
 
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """How far it is; the attempts are those of the message that is next."""
         if self._next >= self._known_end:
-            return Standing(self._next, self._attempts)
+            return Progress(self._next, self._attempts)
         later = {offset: n for offset, n in self._failing.items() if offset > self._next}
         detail = encode_detail(DoneRanges(self._next), later, self._suspicion.above(self._next))
         attempts = max(self._attempts, self._failing.get(self._next, 0))
-        return Standing(self._next, attempts, detail)
+        return Progress(self._next, attempts, detail)
 
     def due_ms(self) -> int | None:
         """When the message that failed is tried again."""
@@ -221,8 +222,8 @@ class InOrderWork(PartitionWork):
         self.batch_ended = not self._parts
 
 
-class CourseWork(PartitionWork):
-    """As a course says: key by key, or pack by pack. Tasks that may run at once run in turn."""
+class ScheduledWork(PartitionWork):
+    """As a scheduler says: key by key, or pack by pack. Tasks that may run at once run in turn."""
 
     def __init__(
         self,
@@ -230,18 +231,18 @@ class CourseWork(PartitionWork):
         shared: DeliveryContext,
         config: GroupConfig,
         caller: Caller,
-        course: WorkScheduler,
+        scheduler: WorkScheduler,
     ) -> None:
         super().__init__(grant, shared, config, caller)
-        self.course = course
+        self.scheduler = scheduler
         self._tenant_header = tenant_header(config.processing)
         self._began_ms = caller.now_ms()
         # Taken, and not begun yet: what killed its process is left alone for a while.
         self._task: Task | None = None
 
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """How far it is; what is done above the checkpoint is in the detail."""
-        return self.course.standing()
+        return self.scheduler.progress()
 
     def due_ms(self) -> int | None:
         """When a pause is over."""
@@ -249,20 +250,20 @@ class CourseWork(PartitionWork):
             return None
         if self._task is not None:
             return self._pause_ends_ms(self._task)
-        return self.course.due_ms()
+        return self.scheduler.due_ms()
 
     def _step(self) -> bool:
-        while self._batches and self.course.has_room():
+        while self._batches and self.scheduler.has_room():
             taken = self._popped()
             if isinstance(taken, int):
-                self.course.skip(taken)
+                self.scheduler.skip(taken)
             else:
-                self.course.offer([item_of(m, self._tenant_header) for m in taken])
+                self.scheduler.offer(items_of(taken, self._tenant_header))
         now_ms = self._caller.now_ms()
-        self.course.expire(now_ms)
+        self.scheduler.expire(now_ms)
         self._look_for_a_stop()
         if self._task is None and not self.stopped_by:
-            self._task = next(iter(self.course.take(now_ms, 1)), None)
+            self._task = next(iter(self.scheduler.take(now_ms, 1)), None)
         task = self._task
         if task is None or self._pause_ends_ms(task) > now_ms:
             return False
@@ -280,27 +281,27 @@ class CourseWork(PartitionWork):
             return
         if task.work is not Work.HANDLE:
             policy = FailurePolicy(self._config.failure_policy)
-            messages = [item.message for item in task.items]
+            messages = [message_of(item, self.partition) for item in task.items]
             error = task.item.error
             self._caller.give_up(self.shared, task.attempt, error, policy, messages)
-            self.course.ended(task, None, self._caller.now_ms())
+            self.scheduler.ended(task, None, self._caller.now_ms())
             return
         shared = replace(self.shared, attempt=task.attempt)
-        message = task.item.message
+        message = message_of(task.item, self.partition)
         timeout_ms = handler_timeout_ms(self._config.processing)
         if timeout_ms is not None:
             task.due_ms = self._caller.now_ms() + timeout_ms
         raised = self._caller.call(Delivery(message, shared), [message])
         now_ms = self._caller.now_ms()
-        self.course.expire(now_ms)
+        self.scheduler.expire(now_ms)
         if raised is not None and not shared.title():
             return  # our time was over: no word on the message
-        self.course.ended(task, None if raised is None else told(raised), now_ms)
+        self.scheduler.ended(task, None if raised is None else told(raised), now_ms)
 
     def _look_for_a_stop(self) -> None:
-        item: Item | None = self.course.stopped_by
+        item: Item | None = self.scheduler.stopped_by
         if item is not None and not self.stopped_by:
             self.stopped_by = item.error
-            self._caller.give_up(
-                self.shared, item.attempts, item.error, FailurePolicy.STOP, [item.message]
-            )
+            message = message_of(item, self.partition)
+            policy = FailurePolicy.STOP
+            self._caller.give_up(self.shared, item.attempts, item.error, policy, [message])

@@ -15,6 +15,7 @@ from pxrs_ray.actors.buffer.partition_client import PartitionClient
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.topology.disk_survey import SurveyedNode
+from tests.hosts.inside import pace
 from tests.hosts.inside.witness import Witness
 
 
@@ -53,6 +54,25 @@ def deploy(
 def start(name: str, notes: str, consumers: int, work_s: float, **options: Any) -> None:
     """Start the group with witnesses as handlers; `options` are Ray's for the consumers."""
     Topology(name).group("g").start(Witness(notes, work_s), consumers=consumers, **options)
+
+
+def start_pace(name: str, kind: str, notes: str, host: str) -> None:
+    """Start one consumer on a host, with one of the handlers of `inside.pace`."""
+    handler = getattr(pace, kind)(notes)
+    given = {"num_cpus": 0.1, "resources": {host: 1}}
+    Topology(name).group("g").start(handler, consumers=1, **given)
+
+
+def links(name: str) -> dict[int, list[int]]:
+    """Of each buffer: the connections of other nodes, and the calls that came over them."""
+    found = Topology(name).buffer_stats()
+    return {index: [stats.links, stats.link_calls] for index, stats in found.items()}
+
+
+def set_link_ports(name: str, ports: str) -> None:
+    """Change the option on the running topology."""
+    topology = Topology(name)
+    topology.apply(topology.config.changed(link_ports=ports))
 
 
 def stop(name: str) -> None:

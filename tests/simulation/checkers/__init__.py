@@ -13,6 +13,7 @@ from tests.simulation.checkers.base import Checker as Checker
 from tests.simulation.checkers.base import Violation as Violation
 from tests.simulation.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
 from tests.simulation.checkers.leases import LeaseBinds
+from tests.simulation.checkers.logs import LogsKeep
 from tests.simulation.checkers.messages import (
     AppendedOnce,
     CheckpointsCovered,
@@ -24,6 +25,7 @@ from tests.simulation.checkers.messages import (
 from tests.simulation.checkers.movement import LeastMovement, OnlyWithReason, PromptDeadlines
 from tests.simulation.checkers.outage import OutageMovesNobody, RefusalsHold
 from tests.simulation.checkers.ownership import CheckpointsHold, ConsumerObeys, OneOwner, OneReader
+from tests.simulation.checkers.pauses import PausesWhenAway
 from tests.simulation.checkers.rest import ComesToRest, NothingFails
 from tests.simulation.history import History
 
@@ -39,6 +41,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     DurableReplies,
     AppendedOnce,
     NothingLost,
+    LogsKeep,
     CheckpointsCovered,
     InOrder,
     KeysInOrder,
@@ -48,6 +51,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     PromptDeadlines,
     OutageMovesNobody,
     RefusalsHold,
+    PausesWhenAway,
     ComesToRest,
 )
 

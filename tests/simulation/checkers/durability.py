@@ -122,13 +122,14 @@ class DurableReplies(Checker):
             if outcome is Outcome.FENCED:
                 continue
             stored = self._stored.get((row.partition, row.epoch), -1)
-            if outcome is Outcome.APPLIED and stored < row.checkpoint:
+            if outcome is Outcome.APPLIED and stored < row.progress.checkpoint:
                 self.broken(event.at_ms, f"{event.member} was told of {row}, stored is {stored}")
             if event.released and self._epoch.get(row.partition, 0) <= row.epoch:
                 self.broken(event.at_ms, f"{event.member} was told of the release of {row}")
             epoch, promised = self._promised.get(row.partition, (0, 0))
             if row.epoch >= epoch:
-                self._promised[row.partition] = (epoch, max(promised, row.checkpoint))
+                at_least = max(promised, row.progress.checkpoint)
+                self._promised[row.partition] = (epoch, at_least)
 
     def on_told(self, event: Told) -> None:
         """An assignment that leaves must be durable: the join, every claim, every checkpoint."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pxrs_ray.group.events import Commit, Heartbeat, Join, Leave, Prepared, Release
 from pxrs_ray.model import Generation, Incarnation, MemberId
 from tests.simulation.checkers.base import Checker
-from tests.simulation.history import Begun, Decided
+from tests.simulation.history import Asked, Begun, Decided
 
 Who = tuple[MemberId, Incarnation]
 
+UNDER_A_LEASE = ("fetch", "Commit", "Release")
+
 
 class LeaseBinds(Checker):
-    """No member begins a message when its lease is over by the reckoning of the last coordinator
-    that heard it. So two owners never work at once for longer than a lease.
+    """No member begins a message, reads, commits or releases when its lease is over by the
+    reckoning of the last coordinator that heard it. So two owners never work at once for longer
+    than a lease.
 
     A history that does not tell when the coordinator heard whom is not judged.
     """
@@ -40,7 +43,12 @@ class LeaseBinds(Checker):
                 until_ms = max(until_ms, before[1])
             self._until_ms[who] = (event.generation, until_ms)
 
-    def on_begun(self, event: Begun) -> None:
+    def on_asked(self, event: Asked) -> None:
+        """Asking for what only a lease allows is like beginning."""
+        if event.what in UNDER_A_LEASE:
+            self.on_begun(event)
+
+    def on_begun(self, event: Begun | Asked) -> None:
         """Compare with the clock of the coordinator that heard it last."""
         lease = self._until_ms.get((event.member, event.incarnation))
         if lease is None:

@@ -21,8 +21,10 @@ class AppendedOnce(Checker):
         super().__init__()
         self._ends: dict[PartitionId, Offset] = {}
         self._where: dict[str, tuple[PartitionId, Offset]] = {}
-        self._sequences: dict[tuple[str, PartitionId], tuple[int, int]] = {}
+        self._sequences: dict[tuple[str, PartitionId], tuple[int, int, Offset]] = {}
         self._home: dict[bytes, PartitionId] = {}
+        # A log that fails just then is read only when it is open again.
+        self._unseen: dict[str, Acknowledged] = {}
 
     def on_appended(self, event: Appended) -> None:
         """Compare with everything that was appended before."""
@@ -33,19 +35,33 @@ class AppendedOnce(Checker):
         if event.message in self._where:
             self.broken(event.at_ms, f"{event} is at {self._where[event.message]} already")
         self._where[event.message] = (event.partition, event.offset)
+        if event.message in self._unseen:
+            self.on_acknowledged(self._unseen.pop(event.message))
         source = (event.producer, event.partition)
-        epoch, sequence = self._sequences.get(source, (-1, -1))
-        in_line = sequence + 1 if event.producer_epoch == epoch else 0
-        if event.producer_epoch < epoch or event.sequence != in_line:
+        epoch, sequence, offset = self._sequences.get(source, (-1, -1, -1))
+        if event.within:  # behind the one before it, of the same frame
+            in_line = (epoch, sequence, offset + 1)
+        elif event.producer_epoch > epoch:
+            in_line = (event.producer_epoch, 0, event.offset)
+        else:
+            in_line = (epoch, sequence + 1, event.offset)
+        if (event.producer_epoch, event.sequence, event.offset) != in_line:
             self.broken(event.at_ms, f"{event} came after epoch {epoch}, sequence {sequence}")
-        self._sequences[source] = (event.producer_epoch, event.sequence)
+        self._sequences[source] = (event.producer_epoch, event.sequence, event.offset)
         if self._home.setdefault(event.key, event.partition) != event.partition:
             self.broken(event.at_ms, f"{event}: its key lives in {self._home[event.key]}")
 
     def on_acknowledged(self, event: Acknowledged) -> None:
-        """What a producer is told is where it is told."""
-        if self._where.get(event.message) != (event.partition, event.offset):
+        """What a producer is told is where it is told, or will be."""
+        if event.message not in self._where:
+            self._unseen[event.message] = event
+        elif self._where.get(event.message) != (event.partition, event.offset):
             self.broken(event.at_ms, f"{event}, and it is at {self._where.get(event.message)}")
+
+    def on_ended(self, event: Ended) -> None:
+        """By now it is there."""
+        for told in self._unseen.values():
+            self.broken(event.at_ms, f"{told}, and it is nowhere")
 
 
 class NothingLost(Checker):
@@ -211,7 +227,8 @@ class DoneOnce(Checker):
         """From here on nobody later may do these again."""
         for row, outcome in zip(event.rows, event.outcomes, strict=True):
             if outcome is Outcome.APPLIED and row.epoch >= self._reset.get(row.partition, 0):
-                self._acknowledged.setdefault(row.partition, {})[row.epoch] = row.checkpoint
+                of_partition = self._acknowledged.setdefault(row.partition, {})
+                of_partition[row.epoch] = row.progress.checkpoint
 
     def on_processed(self, event: Processed) -> None:
         """Compare with what was handed back and acknowledged."""

@@ -175,8 +175,8 @@ class LeastMovement(Checker):
     def on_decided(self, event: Decided) -> None:
         """Count what moves."""
         retargeted = event.event is None or isinstance(event.event, _RETARGETING)
-        if event.assignor != "sticky" or not self._partitions:
-            return
+        if event.assignor != "sticky" or not self._partitions or not event.target_before:
+            return  # what nobody has cannot be taken away
         if not retargeted and event.target == event.target_before:
             return
         moved = sum(
@@ -234,7 +234,7 @@ def _is_sent(decided: Decided, record: Write) -> bool:
     if not isinstance(event, Commit | Release):
         return False
     return (event.member, event.incarnation) == (record.owner, record.incarnation) and any(
-        (row.partition, row.epoch, row.checkpoint)
+        (row.partition, row.epoch, row.progress.checkpoint)
         == (record.partition, record.epoch, record.checkpoint)
         for row in event.rows
     )

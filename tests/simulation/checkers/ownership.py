@@ -17,8 +17,10 @@ from tests.simulation.checkers.base import Checker
 from tests.simulation.history import (
     Answered,
     Appended,
+    Asked,
     Begun,
     Fetched,
+    Harmed,
     Led,
     Obeyed,
     Processed,
@@ -36,6 +38,10 @@ class OneReader(Checker):
         super().__init__()
         self._newest: dict[PartitionId, Epoch] = {}
         self._reader: dict[Reign, Owner] = {}
+
+    def on_harmed(self, _: Harmed) -> None:
+        """What a power cut makes a log forget, the coordinator knows."""
+        self._newest.clear()
 
     def on_fetched(self, event: Fetched) -> None:
         """Compare with what was served before."""
@@ -146,6 +152,8 @@ class CheckpointsHold(Checker):
 class ConsumerObeys(Checker):
     """A consumer takes assignments in their order, and stops what is not granted any more.
 
+    It says of those that it is to prepare that it has, and reads nothing while it is paused.
+
     A message that a handler is busy with when its partition is lost is still finished: each that
     was seen to begin before, and one where nobody notes what begins.
     """
@@ -155,6 +163,8 @@ class ConsumerObeys(Checker):
         self._in_hand: set[tuple[Owner, PartitionId, Epoch, Offset]] = set()
         self._seen: dict[Owner, tuple[int, int]] = {}
         self._granted: dict[Owner, dict[PartitionId, Epoch]] = {}
+        self._preparing: dict[Owner, set[PartitionId]] = {}
+        self._paused: dict[Owner, bool] = {}
         self._finished_late: set[tuple[Owner, PartitionId, Epoch]] = set()
 
     def on_obeyed(self, event: Obeyed) -> None:
@@ -166,6 +176,17 @@ class ConsumerObeys(Checker):
             self.broken(event.at_ms, f"{owner} took {order} after {self._seen[owner]}")
         self._seen[owner] = order
         self._granted[owner] = {grant.partition: grant.epoch for grant in told.grants}
+        self._preparing[owner] = {grant.partition for grant in told.preparing}
+        self._paused[owner] = told.paused
+
+    def on_asked(self, event: Asked) -> None:
+        """Only what comes is prepared, and a group that is paused reads nothing."""
+        owner = (event.member, event.incarnation)
+        preparing = self._preparing.get(owner, set())
+        if event.what == "Prepared" and not preparing.issuperset(event.partitions):
+            self.broken(event.at_ms, f"{event}: it is to prepare {preparing}")
+        if event.what == "fetch" and self._paused.get(owner, False):
+            self.broken(event.at_ms, f"{event}: its group is paused")
 
     def on_begun(self, event: Begun) -> None:
         """Nothing is begun of what is lost."""

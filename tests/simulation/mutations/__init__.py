@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
+from tests.simulation.mutations.buffers import BUFFERS
 from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.leases import LEASES
+from tests.simulation.mutations.linking import LINKING
 from tests.simulation.mutations.liveness import LIVENESS
+from tests.simulation.mutations.member import MEMBER
 from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
 
@@ -27,7 +31,11 @@ MUTATIONS = (
     *CONTROL,
     *COORDINATING,
     *WORKERS,
+    *LINKING,
     *LIVENESS,
     *LEASES,
+    *MEMBER,
     *OUTSIDE,
+    *RUNTIME,
+    *BUFFERS,
 )

@@ -39,39 +39,6 @@ COORDINATING: tuple[Mutation, ...] = (
         ),
     ),
     Mutation(
-        "SystemExit and its like are faults of one group",
-        (
-            Change(
-                "actors/coordinator/group_supervision.py",
-                "    except BaseException as error:\n        task",
-                "    except Exception as error:\n        task",
-            ),
-        ),
-        tests=(f"{FAULTS}::test_one_fault_fails_one_group_which_heals[shell.led-SystemExit]",),
-    ),
-    Mutation(
-        "a group that is loaded again begins with an empty queue of records",
-        (
-            Change(
-                "actors/coordinator/group_runtime.py",
-                "        self.queue = WriteQueue()\n        self._trim_at",
-                "        self._trim_at",
-            ),
-        ),
-        tests=(f"{FAULTS}::test_one_fault_fails_one_group_which_heals[store.write-RuntimeError]",),
-    ),
-    Mutation(
-        "who waits for what was forgotten is answered anew",
-        (
-            Change(
-                "actors/coordinator/group_runtime.py",
-                "            lambda: self._afterwards.let_go(_Interrupted()),\n",
-                "            lambda: None,\n",
-            ),
-        ),
-        tests=(f"{FAULTS}::test_a_group_that_failed_says_so_and_the_others_do_not[memory]",),
-    ),
-    Mutation(
         "passing trouble of a start is tried again",
         (Change("actors/coordinator/startup.py", "or not passes(error)", "or True"),),
         tests=(f"{START}::test_passing_trouble_heals_by_itself_while_everybody_waits",),

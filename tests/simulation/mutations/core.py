@@ -120,8 +120,8 @@ CORE = (
         (
             Change(
                 "group/rebalance.py",
-                "draft.revoke(row.partition)",
-                'draft.release(row.partition, "taken")',
+                "builder.revoke(row.partition)",
+                'builder.release(row.partition, "taken")',
             ),
         ),
         ("OnlyWithReason",),
@@ -154,7 +154,7 @@ CORE = (
         "checkpoints only rise (core)",
         (
             Change(
-                "group/group_coordinator.py", "if row.checkpoint < stored.checkpoint:", "if False:"
+                "group/group_coordinator.py", "if done.checkpoint < stored.checkpoint:", "if False:"
             ),
             Change(
                 "group/group_state.py",
@@ -171,10 +171,10 @@ CORE = (
         (
             Change(
                 "group/group_coordinator.py",
-                "retarget(draft)\n        draft.finish_leaving()",
+                "retarget(builder)\n        builder.finish_leaving()",
                 "self.state.target.clear()\n"
-                "        retarget(draft)\n"
-                "        draft.finish_leaving()",
+                "        retarget(builder)\n"
+                "        builder.finish_leaving()",
             ),
         ),
         ("LeastMovement",),

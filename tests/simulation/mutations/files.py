@@ -28,6 +28,15 @@ FILES = (
         note="the log's own failure stands before it: both are gone",
     ),
     _noticed(
+        "what memory gave back to a log is synced at once",
+        "test_log_mends.py::test_what_memory_gave_back_survives_a_power_cut_without_another_append",
+        Change(
+            "log/log_manager.py",
+            "                log.sync()  # it was acknowledged",
+            "                #",
+        ),
+    ),
+    _noticed(
         "what no sync vouches for is written again",
         "test_log_mends.py::test_what_a_failed_sync_left_in_memory_alone_is_written_again",
         Change(
@@ -94,7 +103,7 @@ FILES = (
             "        except ZeroDivisionError as error:\n            self._check_range(offset)",
         ),
         Change(
-            "actors/buffer/log_reader.py",
+            "log/buffer_calls.py",
             "except Exception as raised:",
             "except PxrsError as raised:",
         ),

@@ -10,6 +10,7 @@ _CUT = "tests/actors/test_lease_in_process.py::"
 _WORKS = f"{_CUT}test_a_cut_member_begins_and_reads_nothing_beyond_its_lease"
 _OUTLIVES = f"{_CUT}test_a_call_that_outlives_the_lease_fails_nothing_and_writes_nothing"
 SILENT_MEMBERS = ("consumer_freeze=10", "consumer_cut=10")
+_BETWEEN = "tests/actors/test_message_path.py::test_between_two_messages_of_a_batch_nothing_begins_"
 
 LEASES = (
     Mutation(
@@ -46,33 +47,70 @@ LEASES = (
         (
             Change(
                 "actors/consumer/lease_view.py",
-                "while time.monotonic() > self._begin_until_s:",
-                "while self._begin_until_s < 0:",
+                "while time.monotonic() > self.begin_until_s:",
+                "while self.begin_until_s < 0:",
             ),
         ),
         tests=(f"{_WORKS}[in order]",),
     ),
     Mutation(
+        "a handler's next message of the same batch asks for the lease too",
+        (
+            Change(
+                "actors/consumer/sequential_worker.py",
+                "if now_s() > lease.begin_until_s or self._is_ending or offset < known_end:",
+                "if self._is_ending or offset < known_end:",
+            ),
+        ),
+        tests=(f"{_BETWEEN}when_the_lease_is_over[plain]",),
+    ),
+    Mutation(
+        "a handler's next message of the same batch is not begun when its worker stops",
+        (
+            Change(
+                "actors/consumer/sequential_worker.py",
+                "if at_s > lease.begin_until_s or self._is_ending or offset < known_end:",
+                "if at_s > lease.begin_until_s or offset < known_end:",
+            ),
+        ),
+        tests=(f"{_BETWEEN}after_a_stop[async]",),
+    ),
+    Mutation(
+        "a message that somebody keeps is not filled with another",
+        (
+            Change(
+                "consumer/delivery.py",
+                "next_one if references(next_one) == _OURS_ALONE else make(Delivery)",
+                "next_one",
+            ),
+        ),
+        tests=(
+            "tests/actors/test_message_path.py::"
+            "test_whoever_keeps_a_message_in_any_way_keeps_that_message",
+        ),
+    ),
+    Mutation(
         "an answer counts from when its question left",
         (
             Change(
-                "actors/consumer/group_member.py",
-                "self.lease.answered(sent_s, reply.lease_ms / 1_000)",
-                "self.lease.answered(time.monotonic(), reply.lease_ms / 1_000)",
+                "consumer/member_machine.py",
+                "self.lease.answered(ask.sent_s, reply.lease_ms / 1_000)",
+                "self.lease.answered(now_s, reply.lease_ms / 1_000)",
+            ),
+        ),
+        ("LeaseBinds",),
+        SILENT_MEMBERS,
+    ),
+    Mutation(
+        "who carries a heartbeat says when it left",
+        (
+            Change(
+                "consumer/member_machine.py",
+                "return Ask(self.session, request, now_s, self.lease.length_s / 2, hold_ms)",
+                "return Ask(self.session, request, now_s + 9, self.lease.length_s / 2, hold_ms)",
             ),
         ),
         tests=(f"{_CUT}test_an_answer_that_comes_late_gives_no_more_than_its_question_asked_for",),
-    ),
-    Mutation(
-        "a heartbeat that waits renews no lease",
-        (
-            Change(
-                "actors/coordinator/group_runtime.py",
-                "look = partial(self.core.news, heartbeat, reply.lease_ms)",
-                "look = partial(self.core.handle, heartbeat, self._clock.now())",
-            ),
-        ),
-        tests=(f"{_HOST}test_a_heartbeat_that_waits_renews_no_lease_meanwhile",),
     ),
     Mutation(
         "a member without a lease is answered at once",
@@ -106,16 +144,5 @@ LEASES = (
             ),
         ),
         tests=("tests/actors/test_lease.py::test_a_block_whose_lease_ends_in_it_is_not_committed",),
-    ),
-    Mutation(
-        "who is refused is not told to be heard while the registry is away",
-        (
-            Change(
-                "actors/coordinator/group_runtime.py",
-                'raise DeadlineExceeded(f"{refused}; that waits: {error}") from None',
-                "raise",
-            ),
-        ),
-        tests=(f"{_CUT}test_a_refusal_that_waits_for_the_registry_renews_no_lease",),
     ),
 )

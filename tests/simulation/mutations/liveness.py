@@ -23,15 +23,6 @@ LIVENESS = (
         tests=(f"{_AWAY}test_a_heartbeat_is_answered_from_memory_while_writes_wait",),
     ),
     Mutation(
-        "time does not count while a group's records wait",
-        (
-            Change(
-                "actors/coordinator/group_runtime.py", "return bool(waits) or", "return False and"
-            ),
-        ),
-        tests=(f"{_LIVE}[refuses]",),
-    ),
-    Mutation(
         "a change in a known outage is refused",
         (
             Change(

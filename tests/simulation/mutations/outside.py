@@ -82,6 +82,17 @@ OUTSIDE = (
         tests=("tests/actors/test_forks.py",),
     ),
     Mutation(
+        "signals wait while a process forks",
+        (
+            Change(
+                "supervision/forks.py",
+                "    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)\n",
+                "    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, ())\n",
+            ),
+        ),
+        tests=("tests/actors/test_forks.py",),
+    ),
+    Mutation(
         "a child of a handler that comes back ends",
         (Change("supervision/forks.py", "    if not in_child:\n        return\n", "    return\n"),),
         tests=("tests/actors/test_forks.py",),

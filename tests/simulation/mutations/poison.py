@@ -11,7 +11,13 @@ _RECORDS = ("tests/unit/test_source_records.py",)
 POISON = (
     Mutation(
         "what is in hand is written before the handler is called",
-        (Change("actors/consumer/sequential_worker.py", "words[at] = message.offset", "pass"),),
+        (
+            Change(
+                "actors/consumer/sequential_worker.py",
+                "as its end the next message.\n            words[at] = offset\n",
+                "as its end the next message.\n",
+            ),
+        ),
         tests=_NET,
     ),
     Mutation(

@@ -105,6 +105,42 @@ PRODUCING = (
         FORM,
     ),
     _unit(
+        "what is held for a busy buffer keeps its order",
+        "producer/outbox.py",
+        "        if held is None:\n            if not self._sender.gathers(buffer):",
+        "        if held is None or not self._sender.gathers(buffer):\n"
+        "            if not self._sender.gathers(buffer):",
+        "test_outbox.py",
+    ),
+    _unit(
+        "each who sent hears of its own messages in a frame of several",
+        "producer/outbox.py",
+        "base = None if base is None else base + start",
+        "base = None if base is None else base",
+        "test_outbox.py",
+    ),
+    _unit(
+        "messages of one frame were given at about its date",
+        "producer/outbox.py",
+        "apart_ms <= DATED_TOGETHER_MS",
+        "apart_ms >= 0",
+        "test_outbox.py",
+    ),
+    _unit(
+        "a body that is not written as Arrow does is left to Arrow",
+        "data/plain_rows.py",
+        "if found[5:17] != places[:-1] or not found[1] == places[-1] == size - _HEAD.size:",
+        "if False:",
+        "test_plain_rows.py",
+    ),
+    _unit(
+        "a client has one line",
+        "actors/buffer/buffer_link.py",
+        "            if self.socket is not None:  # one was made meanwhile",
+        "            if False:",
+        "test_one_line.py",
+    ),
+    _unit(
         "deadlines follow the monotonic clock",
         "clock.py",
         "return time.monotonic_ns() // 1_000_000",

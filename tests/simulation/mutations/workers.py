@@ -12,9 +12,71 @@ SUPERVISOR = (
     "tests/actors/test_supervisor_in_process.py::test_who_died_is_replaced_whatever_that_meets"
 )
 THREADS = "tests/actors/test_every_thread.py::"
+WRITER = "tests/unit/test_log_writer.py::"
 READING = "tests/actors/test_reading_in_process.py::"
+CALLERS = "tests/actors/test_callers.py::"
 
 WORKERS = (
+    Mutation(
+        "a long call among short ones does not hold up the others",
+        (
+            Change(
+                "actors/consumer/parallel_worker.py",
+                "            self._callers.engage_all()\n",
+                "            pass\n",
+            ),
+        ),
+        tests=(f"{CALLERS}test_a_long_call_among_short_ones_holds_up_its_key_only",),
+    ),
+    Mutation(
+        "who gives up what is left to others has them watched",
+        (
+            Change(
+                "actors/consumer/callers.py",
+                "if self.todo or self._stopping.is_set():",
+                "if self._stopping.is_set():",
+            ),
+        ),
+        tests=(f"{CALLERS}test_who_gives_up_what_is_left_to_others_has_them_watched",),
+    ),
+    Mutation(
+        "a call's time begins when it does",
+        (
+            Change(
+                "actors/consumer/parallel_worker.py",
+                "                    task.due_ms = None\n",
+                "                    pass\n",
+            ),
+        ),
+        tests=(f"{CALLERS}test_a_call_has_its_whole_time_however_long_it_waited_to_begin",),
+    ),
+    Mutation(
+        "nothing that was taken begins beyond the lease",
+        (
+            Change(
+                "actors/consumer/callers.py",
+                "if plain and at_s <= lease.begin_until_s and not",
+                "if plain and not",
+            ),
+        ),
+        tests=(f"{CALLERS}test_nothing_begins_beyond_the_lease_and_all_goes_on_under_the_next",),
+    ),
+    Mutation(
+        "nothing that was taken is awaited beyond the lease",
+        (
+            Change(
+                "actors/consumer/loop_callers.py",
+                "if at_s > self._lease.begin_until_s or self._stopping",
+                "if self._stopping",
+            ),
+        ),
+        tests=(f"{CALLERS}test_nothing_begins_beyond_the_lease_and_all_goes_on_under_the_next",),
+    ),
+    Mutation(
+        "a fault in a caller's turn ends its worker",
+        (Change("actors/consumer/callers.py", "        self._work.fail(error)\n", ""),),
+        tests=(f"{CALLERS}test_a_fault_of_ours_in_a_turn_ends_the_worker_and_says_so",),
+    ),
     Mutation(
         "a worker that ends for another configuration begins again",
         (
@@ -76,7 +138,7 @@ WORKERS = (
         (
             Change(
                 "processing/packs.py",
-                "self._gaps.room_for([i.offset for i in islice(self._waiting, most)], chars)",
+                "self._noted().room_for([i.offset for i in islice(self._waiting, most)], chars)",
                 "min(most, len(self._waiting))",
             ),
         ),
@@ -86,9 +148,9 @@ WORKERS = (
         "a partition that cannot be read rests alone",
         (
             Change(
-                "actors/consumer/fetcher.py",
-                "except Exception as error:  # whatever it is, it is of one of them",
-                "except AssertionError as error:",
+                "consumer/fetch_plan.py",
+                "alone = sorted(fetch.positions, reverse=True)",
+                "alone = []",
             ),
         ),
         tests=(f"{READING}test_a_partition_that_cannot_be_read_holds_up_itself_alone_and_heals",),
@@ -151,6 +213,63 @@ WORKERS = (
             ),
         ),
         tests=(f"{THREADS}test_a_writer_answers_every_job_and_goes_on[at once-ValueError]",),
+    ),
+    Mutation(
+        "a fetch that waits ends when its lane is woken",
+        (
+            Change(
+                "actors/consumer/lane_wake.py", "            self.ends()\n", "            pass\n"
+            ),
+        ),
+        tests=("tests/unit/test_fetcher.py",),
+    ),
+    Mutation(
+        "a job that runs at once overtakes none that was given before",
+        (
+            Change(
+                "actors/buffer/log_writer.py",
+                "if self._busy or self._jobs or self._closed",
+                "if self._closed",
+            ),
+        ),
+        tests=(f"{WRITER}test_what_runs_at_once_overtakes_nothing_that_was_given_before",),
+    ),
+    Mutation(
+        "what must be synced before it is acknowledged does not run at once",
+        (
+            Change(
+                "actors/buffer/log_writer.py",
+                "        if any(log.limits.durability is Durability.ALWAYS for log in logs):\n"
+                "            return False\n",
+                "",
+            ),
+        ),
+        tests=(f"{WRITER}test_much_and_what_must_be_synced_first_do_not_run_at_once",),
+    ),
+    Mutation(
+        "what ran at once is synced too",
+        (
+            Change(
+                "actors/buffer/log_writer.py",
+                "            self._sync_soon(logs)\n            self._tell(before)",
+                "            self._tell(before)",
+            ),
+        ),
+        tests=(f"{WRITER}test_little_runs_at_once_and_is_synced_later",),
+    ),
+    Mutation(
+        "a change during a look at files is looked at after it",
+        (
+            Change(
+                "actors/buffer/long_poll.py",
+                "elif self._changed or self._is_over:",
+                "elif self._is_over:",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_held_call.py::"
+            "test_what_changes_during_a_look_that_takes_long_is_looked_at_after_it",
+        ),
     ),
     Mutation(
         "a pulse is answered again when there are descriptors",

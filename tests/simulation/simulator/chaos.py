@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
 from pxrs_ray.group.events import Configure, Died, Rebalance, Seek
 from pxrs_ray.testing.faults import Faults
-from tests.simulation.history import RegistryAway
+from tests.simulation.history import Harmed, RegistryAway, Struck
 from tests.simulation.simulator.cluster import Cluster
 from tests.simulation.simulator.consumer import ConsumerProcess
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.scenario import Network
-from tests.simulation.simulator.world import Process
+from tests.simulation.simulator.world import Action, Process
 
 MEMBERS_MAX = 6
 
@@ -20,11 +21,19 @@ MEMBERS_MAX = 6
 class Chaos:
     """Breaks things until it is told to heal them all."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, seed: int, chosen: frozenset[int] | None = None) -> None:
+        """Of the faults of this seed, by number, only the `chosen` ones happen (None: all)."""
         self.cluster = cluster
         self.world = cluster.world
         self.counts: dict[str, int] = {}
-        self._dice = cluster.world.random
+        self.struck: list[int] = []
+        self._seed = seed
+        self._chosen = chosen
+        # When which fault comes is drawn of dice of its own, and each fault has its own: one that
+        # is left out changes no other.
+        self._plan = random.Random(f"chaos {seed}")
+        self._dice = self._plan
+        self._number = 0
         self._over = False
         weights = self.world.scenario.weights
         self._names = [name for name, weight in weights.items() if weight > 0]
@@ -40,7 +49,10 @@ class Chaos:
         self._set_down(False)
         cluster.store.faults = Faults()
         cluster.store.deliver_late()
-        for process in (*cluster.coordinators, *cluster.consumers, *cluster.producers):
+        if cluster.log.disk.mend():
+            cluster.log.restart(0)
+        cluster.log.disk.failing, cluster.log.disk.full, cluster.log.slow = 0.0, False, False
+        for process in (*cluster.coordinators, *cluster.consumers, *cluster.producers, cluster.log):
             process.cut_from.clear()
             process.thaw()
         # Two of a name would fence each other for ever: the older one ends, as a node's would.
@@ -65,12 +77,20 @@ class Chaos:
     def _next(self) -> None:
         if self._over or not self._names:
             return
-        (name,) = self._dice.choices(self._names, self._weights)
-        fault: Callable[[], None] = getattr(self, name)
-        self.counts[name] = self.counts.get(name, 0) + 1
-        fault()
-        delay_ms = 1 + int(self._dice.expovariate(1 / self.world.scenario.fault_interval_ms))
+        (name,) = self._plan.choices(self._names, self._weights)
+        delay_ms = 1 + int(self._plan.expovariate(1 / self.world.scenario.fault_interval_ms))
+        self._number += 1
+        if self._chosen is None or self._number in self._chosen:
+            self._strike(name)
         self.world.at(delay_ms, self._next)
+
+    def _strike(self, name: str) -> None:
+        self._dice = random.Random(f"fault {self._seed} {self._number}")
+        self.counts[name] = self.counts.get(name, 0) + 1
+        self.struck.append(self._number)
+        self.world.record(Struck(self.world.now_ms, self._number, name))
+        fault: Callable[[], None] = getattr(self, name)
+        fault()
 
     # --- consumers ------------------------------------------------------------------------------
 
@@ -111,9 +131,7 @@ class Chaos:
         """The coordinator is told of a death that did not happen."""
         consumer = self._consumer()
         if consumer is not None:
-            self.cluster.tell_coordinators(
-                Died(consumer.name, consumer.session.incarnation, "seems dead")
-            )
+            self.cluster.tell_coordinators(Died(consumer.name, consumer.incarnation, "seems dead"))
 
     def twin(self) -> None:
         """A frozen process is replaced, and thaws."""
@@ -126,7 +144,7 @@ class Chaos:
         """A handler takes very long."""
         consumer = self._consumer()
         if consumer is not None:
-            consumer.hang_ms = self._dice.randint(500, 5_000)
+            consumer.work.hang_ms = self._dice.randint(500, 5_000)
 
     def leave(self) -> None:
         """A member goes, in good order."""
@@ -150,12 +168,17 @@ class Chaos:
         """The coordinator stands still; perhaps somebody starts another one."""
         coordinator = self.cluster.newest_coordinator()
         self._freeze(coordinator)
-        if self.world.chance(0.5):
+        if self._dice.random() < 0.5:
             self.cluster.start_coordinator()
 
     def second_coordinator(self) -> None:
         """A second coordinator starts beside a living one."""
         self.cluster.start_coordinator()
+
+    def group_fault(self) -> None:
+        """Something of the group fails inside a coordinator: it goes on from the store."""
+        coordinator = self.cluster.newest_coordinator()
+        coordinator.run(coordinator.break_group)
 
     def store_outage(self) -> None:
         """The store answers nothing for a while."""
@@ -221,17 +244,68 @@ class Chaos:
         """A producer is killed, and its successor starts with a higher epoch."""
         number = self._dice.randrange(len(self.cluster.producers))
         old = self.cluster.producers[number]
-        if self.world.chance(0.5):
+        if self._dice.random() < 0.5:
             old.crash()
         else:
             self._freeze(old)
         self.cluster.producers[number] = ProducerProcess(
-            self.world, self.cluster.log, old.name, old.epoch + 1
+            self.world, self.cluster.log, old.name, old.number + 1
         )
 
     def log_restart(self) -> None:
         """The buffer's process ends and comes back."""
-        self.cluster.log.restart()
+        self.cluster.log.restart(self._dice.randint(0, 400))
+
+    def log_freeze(self) -> None:
+        """The buffer's process stands still, for less or more than its lease."""
+        self._freeze(self.cluster.log)
+
+    def power_cut(self) -> None:
+        """The buffer's machine loses its power, where what was acknowledged survives that."""
+        scenario = self.world.scenario
+        power = scenario.worn or scenario.durability == "always"
+        self.world.record(Harmed(self.world.now_ms, "power", scenario.worn))
+        self.cluster.log.restart(self._dice.randint(20, 400), power=power)
+
+    def disk_trouble(self) -> None:
+        """Reads, writes and syncs of the buffer's disk fail for a while, some or most."""
+        self._trouble("failing", self._dice.choice((0.1, 0.7)), 0.0)
+
+    def disk_full(self) -> None:
+        """The buffer's disk takes nothing more for a while."""
+        self._trouble("full", True, False)
+
+    def _trouble(self, name: str, bad: object, good: object) -> None:
+        disk = self.cluster.log.disk
+        setattr(disk, name, bad)
+        self.world.at(self._dice.randint(50, 1_500), lambda: setattr(disk, name, good))
+
+    def disk_rot(self) -> None:
+        """A byte on the buffer's disk is another one; it is found when somebody reads it."""
+        self.cluster.log.disk.rot()
+
+    def disk_slow(self) -> None:
+        """The buffer's disk takes its time."""
+        buffer = self.cluster.log
+        buffer.slow = True
+        self.world.at(self._dice.randint(200, 1_500), lambda: setattr(buffer, "slow", False))
+
+    def older_disk(self) -> None:
+        """The buffer comes back with its disk as it was a while ago."""
+        buffer = self.cluster.log
+        if not self.world.scenario.worn:
+            return
+        kept = buffer.disk.kept()
+
+        def back() -> None:
+            self.world.record(Harmed(self.world.now_ms, "an older disk", True))
+            buffer.restart(self._dice.randint(0, 400))
+            buffer.disk.restore(kept)
+
+        self.world.at(self._dice.randint(100, 2_000), self._unless_over(back))
+
+    def _unless_over(self, action: Action) -> Action:
+        return lambda: None if self._over else action()
 
     def _configure(self, change: Configure) -> None:
         """Configure, and keep what was taken for later coordinators, as the real shell does."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from pxrs_ray.group.events import Died, Dismiss, Event
 from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, PartitionId
 from pxrs_ray.testing.faults import FaultyStore
 from tests.settings import group_settings
 from tests.simulation.history import Ended
+from tests.simulation.simulator.buffer import BufferProcess
 from tests.simulation.simulator.consumer import ConsumerProcess
 from tests.simulation.simulator.coordinator import CoordinatorProcess
-from tests.simulation.simulator.log import LogProcess
+from tests.simulation.simulator.keeper import KeeperProcess
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.store import GROUP, RecordingStore
 from tests.simulation.simulator.world import Action, Process, World, send
@@ -25,7 +25,7 @@ class Cluster(Process):
 
     role = "cluster"
 
-    def __init__(self, world: World, seed: int, folder: Path) -> None:
+    def __init__(self, world: World, seed: int) -> None:
         super().__init__(world, "cluster")
         scenario = world.scenario
         self.settings = group_settings(
@@ -35,7 +35,8 @@ class Cluster(Process):
         )
         self.registry = RecordingStore(world)
         self.store = FaultyStore(self.registry, seed)
-        self.log = LogProcess(world, folder)
+        self.log = BufferProcess(world, seed)
+        self.keeper = KeeperProcess(self)
         self.coordinators: list[CoordinatorProcess] = []
         self.consumers: list[ConsumerProcess] = []
         self.producers: list[ProducerProcess] = []
@@ -47,7 +48,7 @@ class Cluster(Process):
         for _ in range(scenario.members):
             self.add_member()
         for number in range(scenario.producers):
-            self.producers.append(ProducerProcess(world, self.log, f"producer-{number}", 0))
+            self.producers.append(ProducerProcess(world, self.log, f"producer-{number}", 1))
         self.every(SUPERVISE_MS, self._supervise)
 
     # --- who is who -----------------------------------------------------------------------------
@@ -103,7 +104,7 @@ class Cluster(Process):
         """End a consumer process; perhaps somebody notices."""
         consumer.crash()
         if self.world.chance(self.world.scenario.death_noticed):
-            self.tell_coordinators(Died(consumer.name, consumer.session.incarnation, "killed"))
+            self.tell_coordinators(Died(consumer.name, consumer.incarnation, "killed"))
 
     def tell_coordinators(self, event: Event) -> None:
         """Let every coordinator know; nobody waits for an answer."""
@@ -121,8 +122,23 @@ class Cluster(Process):
                 self.start_consumer(member)
 
     def close(self) -> None:
-        """Give back what the run held."""
-        self.log.close()
+        """Give back what the run held.
+
+        Processes know one another, and themselves: that is cut here, for whatever a run leaves to
+        the garbage collector costs as much as the run.
+        """
+        self.log.life = None
+        for consumer in self.consumers:
+            vars(consumer.machine).clear()
+        for process in (
+            *self.coordinators,
+            *self.consumers,
+            *self.producers,
+            self.log,
+            self.keeper,
+            self,
+        ):
+            vars(process).clear()
 
     # --- effects of coordinators ----------------------------------------------------------------
 
@@ -135,11 +151,15 @@ class Cluster(Process):
         if self.world.chance(self.world.scenario.dismiss_lost):
             return
         for consumer in self.consumers:
-            session = consumer.session
-            if (session.member, session.incarnation) == (effect.member, effect.incarnation):
+            if (consumer.name, consumer.incarnation) == (effect.member, effect.incarnation):
                 send(source, consumer, consumer.crash)
 
     # --- the end --------------------------------------------------------------------------------
+
+    def _leading(self) -> CoordinatorProcess | None:
+        """Who leads: the newest process may have come first, and be none the wiser while idle."""
+        alive = [c for c in self.coordinators if c.alive and c.core is not None]
+        return max(alive, key=lambda c: c.runtime.core.state.generation, default=None)
 
     def ended(self) -> Ended:
         """Where everything stands; `pending` is empty when nothing waits for anything."""
@@ -147,15 +167,19 @@ class Cluster(Process):
         rows = snapshot.partitions if snapshot else ()
         ends = {p: self.log.end(p) for p in range(self.world.scenario.partitions)}
         live = self.live_consumers()
-        members = sorted((c.name, c.session.incarnation) for c in live if c.joined)
+        members = sorted((c.name, c.incarnation) for c in live if c.joined)
         pending = [f"{p.name} has unsent messages" for p in self.producers if not p.idle()]
-        core = self.newest_coordinator().core
-        if core is None:
+        pending.extend(f"{c.name} has not left" for c in live if c.leaving)
+        if not self.log.is_well():
+            pending.append("the buffer does not serve every log")
+        leading = self._leading()
+        if leading is None:
             pending.append("nobody leads")
         else:
+            core = leading.runtime.core
             pending.extend(f"partition {p} is asked back" for p in core.state.revoking)
             pending.extend(f"partition {p} waits for its next owner" for p in core.state.preparing)
-            if self.newest_coordinator().queue.durable != core.records_emitted:
+            if leading.queue.durable != core.records_emitted:
                 pending.append("records wait for the store")
             if core.state.members.keys() != {name for name, _ in members}:
                 pending.append(f"members are {sorted(core.state.members)}")

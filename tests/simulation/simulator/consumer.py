@@ -1,51 +1,71 @@
-"""One consumer process: the real `ConsumerSession` in the shell that the Ray actor is.
+"""One consumer process: the real `MemberMachine`, over a network that does what it likes.
 
-Rules of this file, the same as the real shell's. Heartbeats, which wait for assignments, go on
-while handlers run; one worker a partition handles one message at a time; what was handled is
-committed by interval; a partition that drains is released when its worker has stopped. When its
-lease is over, by its own clock, nothing is begun, read or committed until it is answered again. A
-process that is told it is no member drops everything and joins again as a new incarnation.
+Rules of this file, the same as `GroupMember`'s: what the machine asks is carried, what is answered
+is fed in, its effects are carried out, and nothing is decided. An answer that comes after its time
+is fed in too: no real one is, but nothing may come of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.scheduling import lane_rules
-from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError
-from pxrs_ray.group.events import (
-    Assignment,
-    Commit,
-    Event,
-    Heartbeat,
-    Join,
-    Leave,
-    Prepared,
-    Release,
-    Reply,
+from pxrs_ray.consumer.member_effects import (
+    Ask,
+    BeginWork,
+    DrainWork,
+    DropWork,
+    Effect,
+    Fetch,
+    JoinAgain,
+    Joined,
+    LeaseRenewed,
+    MemberEnded,
+    MemberLane,
+    MemberOptions,
+    Prepare,
+    ReportFenced,
+    Rest,
+    RoundOver,
+    SkipTo,
+    TakeIn,
+    WakeLane,
 )
-from pxrs_ray.group.member_lease import MemberLease
-from pxrs_ray.model import Epoch, Grant, Member, PartitionId
-from pxrs_ray.processing.key_ordered import KeyLanes
-from pxrs_ray.processing.scheduler import Item, Standing, Task
-from tests.simulation.history import Begun, Failed, Obeyed, Processed
-from tests.simulation.simulator.coordinator import Respond
-from tests.simulation.simulator.log import WAIT_MS, Line, Served
-from tests.simulation.simulator.worker import Worker
-from tests.simulation.simulator.world import Action, Process, call
+from pxrs_ray.consumer.member_machine import MemberMachine
+from pxrs_ray.consumer.session import ConsumerSession
+from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, Fenced, PxrsError
+from pxrs_ray.group.events import Commit, Heartbeat, Join, Prepared, Release, Reply
+from pxrs_ray.model import Epoch, Incarnation, Member, Offset, PartitionId
+from tests.simulation.history import Asked, Failed, Obeyed, Unserved
+from tests.simulation.simulator.buffer import WAIT_MS, Found
+from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
+from tests.simulation.simulator.reading import part_of
+from tests.simulation.simulator.worker import QUEUED_MAX, Work, Worker
+from tests.simulation.simulator.world import Process, call
 
 if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
 
-BUFFERED_MAX = 12
-LANES = lane_rules(GroupConfig(queue="q", attempts_max=0, backoff_ms=5, backoff_ms_max=50))
 ANSWER_MS = 150
-IDLE_MS = 60
+# How often a worker waits until what it has done is committed.
+COMMITS_NOW = 0.02
+READING = int(MemberLane.FETCH)
+COMMITTING = int(MemberLane.COMMIT)
+LANES = tuple(MemberLane)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """So much of a partition was done when somebody began to wait for a round of commits."""
+
+    round: int
+    session: ConsumerSession
+    partition: PartitionId
+    epoch: Epoch
+    checkpoint: Offset
 
 
 class ConsumerProcess(Process):
@@ -58,340 +78,314 @@ class ConsumerProcess(Process):
         self.cluster = cluster
         self.member = member
         self.coordinator = cluster.find_coordinator()
-        self.session: ConsumerSession
-        self.workers: dict[PartitionId, Worker]
-        self.joined = False
-        self.leaving = False
-        self.hang_ms = 0
-        self._releasing = False
-        self._begin_anew()
         scenario = self.world.scenario
-        self.repeat(self._heartbeat, scenario.lease_ms // 2, 1)
-        self.every(scenario.commit_interval_ms, self._commit)
-        self.repeat(self._fetch, 2 * WAIT_MS, 5)
+        self.work = Work(
+            self, self._may_begin, self._stopped, self._done, self._room, self._changed
+        )
+        self.machine = MemberMachine(
+            ConsumerSession(self.name, 0, self.work),
+            self.work,
+            MemberOptions(scenario.commit_interval_ms / 1_000, QUEUED_MAX // 2),
+            1,
+            scenario.lease_ms / 1_000,
+        )
+        # Which incarnation it is, or asks to be. It joins as one does that has lost its membership.
+        self.incarnation: Incarnation = cluster.next_incarnation(self.name)
+        self.machine.lost = True
+        # What is under way on each lane, and how often it was looked at.
+        self._asked: list[Ask | Fetch | None] = [None] * (READING + 1)
+        self._looks = [0] * (READING + 1)
+        self._woken: dict[int, None] = {}
+        # When commits were to be looked at, where nothing has changed for them since the last look.
+        self._commits_s: float | None = None
+        self._carrying = False
+        self._promises: list[Promise] = []
+        self.leaving = False
+        for lane in range(READING + 1):
+            self._look(lane)
+        self._carry_out()
 
-    # --- membership -----------------------------------------------------------------------------
+    @property
+    def joined(self) -> bool:
+        """Whether it is a member, as far as it knows."""
+        return not self.machine.lost
 
     def leave(self) -> None:
         """Hand everything back and end."""
         self.leaving = True
-        session = self.session
-        if session.leaving:
-            return
-        if self.joined:
-            self._ask(Leave(self.name, session.incarnation), lambda _: None)
-        # Until it is told that it leaves: the word may be lost.
-        self.after(ANSWER_MS, self.leave)
+        self.machine.leave("left")
+        self._carry_out()
 
-    def _begin_anew(self) -> None:
-        incarnation = self.cluster.next_incarnation(self.name)
-        self.member = replace(self.member, incarnation=incarnation)
-        self.session = ConsumerSession(self.name, incarnation, self)
-        self.workers = {}
-        self.joined = False
-        self.lease = MemberLease(self.world.scenario.lease_ms / 1_000)
+    def _now_s(self) -> float:
+        return self.monotonic_ms() / 1_000
 
-    def _is_over(self) -> bool:
-        return self.lease.is_over(self.now().monotonic_ms / 1_000)
+    # --- lanes ------------------------------------------------------------------------------------
 
-    def _heard(self, lease_ms: int, sent_ms: int) -> None:
-        """What left at `sent_ms` was answered, and obeyed; what waited for that goes on."""
-        was_over = self._is_over()
-        self.lease.answered(sent_ms / 1_000, lease_ms / 1_000)
-        if was_over and not self._is_over():
-            for worker in list(self.workers.values()):
-                self._work(worker)
-            self._release()
-
-    def _heartbeat(self, done: Action) -> None:
-        """Join, or renew the lease with one request that is answered when there is news for us."""
-        session, coordinator = self.session, self.coordinator
-        sent_ms = self.now().monotonic_ms
-        event: Heartbeat | Join = Join((self.member,))
-        if self.joined:
-            event = Heartbeat(self.name, session.incarnation, session.seen)
-        answered = False
-
-        def ask(respond: Respond) -> None:
-            if isinstance(event, Heartbeat):
-                coordinator.heartbeat(event, wait_ms, respond)
-            else:
-                coordinator.receive(event, respond)
-
-        def known(answer: Reply | PxrsError) -> None:
-            nonlocal answered
-            answered = True
-            if session is self.session:
-                if isinstance(answer, Reply):
-                    self.joined = True
-                    self._obey(answer.assignment)
-                    if isinstance(event, Heartbeat):
-                        self._heard(answer.lease_ms, sent_ms)
-                else:
-                    self._refused(answer)
-            done()
-
-        def give_up() -> None:
-            if not answered:
-                self.coordinator = self.cluster.find_coordinator()
-
-        wait_ms = int(self.lease.wait_s(sent_ms / 1_000) * 1_000)
-        call(self, coordinator, ask, known)
-        self.after(self.world.scenario.lease_ms // 2 - 1, give_up)
-
-    def _refused(self, error: PxrsError) -> None:
-        """We are no member any more, or never became one; or we asked one that leads no more."""
-        if isinstance(error, CoordinatorDeposed):
-            self.coordinator = self.cluster.newest_coordinator()
-            return
-        if not isinstance(error, Fenced):
-            self.world.record(Failed(self.world.now_ms, f"{self.name} was refused", repr(error)))
-            return
-        self.session.drop_all()
-        if self.leaving or (self.cluster.is_replaced(self) and self.world.chance(0.5)):
-            self.crash()
+    def _look(self, lane: int) -> None:
+        """Carry what is next on this lane."""
+        self._looks[lane] += 1
+        now_s, machine = self._now_s(), self.machine
+        rounds = machine.progress.rounds
+        if lane == COMMITTING:
+            self._commits_s = None
+        found: Ask | Fetch | Rest
+        if lane == READING:
+            found = machine.next_fetch(0, now_s)
         else:
-            self._begin_anew()
-
-    def _obey(self, assignment: Assignment | None) -> None:
-        session = self.session
-        if assignment is None:
+            found = machine.next(LANES[lane], now_s)
+        if isinstance(found, Rest):
+            self._asked[lane] = None
+            if found.until_s is None:
+                return
+            if lane == COMMITTING and machine.progress.rounds > rounds:
+                # It has found nothing, and would again after every interval: see `_changed`.
+                self._commits_s, self.work.changed = found.until_s, False
+            else:
+                self._look_later(lane, found.until_s - now_s)
             return
-        seen = session.seen
-        changes = session.assign(assignment)
-        if session.seen == seen and changes == SessionChanges():
+        self._asked[lane] = found
+        if isinstance(found, Fetch):
+            self._fetch(found)
+        else:
+            self._ask(found, lane)
+
+    def _look_later(self, lane: int, wait_s: float) -> None:
+        wait_ms = max(1, math.ceil(wait_s * 1_000))
+        self.after(wait_ms, partial(self._look_again, lane, self._looks[lane]))
+
+    def _changed(self) -> None:
+        """There may be something to commit: look when that was due anyway."""
+        if self._commits_s is not None:
+            wait_s, self._commits_s = self._commits_s - self._now_s(), None
+            interval_s = self.machine.options.commit_interval_s
+            self._look_later(COMMITTING, wait_s if wait_s > 0 else wait_s % interval_s)
+
+    def _look_again(self, lane: int, look: int) -> None:
+        """Look, unless that was done meanwhile."""
+        if look == self._looks[lane]:
+            self._look(lane)
+            self._carry_out()
+
+    def _over(self, lane: int, asked: Ask | Fetch) -> None:
+        """What was asked is over: do what is next, and what follows from it."""
+        if asked is self._asked[lane]:
+            self._look(lane)
+        self._carry_out()
+
+    def _wake(self, lane: int) -> None:
+        asked = self._asked[lane]
+        if isinstance(asked, Ask):
             return
-        self.world.record(Obeyed(self.world.now_ms, assignment))
-        self._drop(changes)
-        for grant in changes.preparing:
-            self._prepare(session, grant.partition)
-        for grant in changes.started:
-            self.workers[grant.partition] = self._worker(grant)
-        for partition in changes.draining:
-            worker = self.workers.get(partition)
-            if worker is not None:
-                worker.stopping = True
-                if not worker.busy:
-                    session.stopped(partition, worker.epoch)
-        for worker in list(self.workers.values()):
-            self._work(worker)
-        self._release()
+        if asked is not None:
+            if not asked.wait_ms:
+                return
+            self.machine.fetch_unanswered(asked, self._now_s())
+        self._look(lane)
 
-    def _worker(self, grant: Grant) -> Worker:
-        standing = Standing(grant.checkpoint, grant.attempts, grant.detail)
-        course = KeyLanes(standing, LANES) if self.world.scenario.lanes else None
-        return Worker(grant.partition, grant.epoch, standing, course=course)
+    # --- asking the coordinator -------------------------------------------------------------------
 
-    def _prepare(self, session: ConsumerSession, partition: PartitionId) -> None:
-        """Load for a while, and say so: once only, for a lost word is what the deadline is for."""
+    def _ask(self, ask: Ask, lane: int) -> None:
+        if isinstance(ask.request, JoinAgain) and self.incarnation == ask.request.lost:
+            self.incarnation = self.cluster.next_incarnation(self.name)
+        self._send(ask, partial(self._known, ask, lane, self.incarnation), self.coordinator)
+        wait_ms = ANSWER_MS if ask.wait_s is None else int(ask.wait_s * 1_000)
+        self.after(wait_ms, partial(self._give_up, ask, lane))
 
-        def ready() -> None:
-            if session is self.session and partition in session.preparing:
-                event = Prepared(self.name, session.incarnation, (partition,))
-                self._ask(event, lambda _: None)
-
-        self.after(self.world.random.choice((5, 100, 900)), ready)
-
-    def _drop(self, changes: SessionChanges) -> None:
-        for partition in changes.dropped:
-            self.workers.pop(partition, None)
-
-    # --- messages -------------------------------------------------------------------------------
-
-    def _fetch(self, done: Action) -> None:
-        session, log = self.session, self.cluster.log
-        positions = {} if self._is_over() else session.to_fetch(BUFFERED_MAX)
-        if not positions:
-            self.after(IDLE_MS, done)
+    def _known(
+        self, ask: Ask, lane: int, incarnation: Incarnation, answer: Reply | PxrsError
+    ) -> None:
+        if isinstance(ask.request, JoinAgain) and incarnation != self.incarnation:
             return
+        if isinstance(answer, CoordinatorDeposed):
+            # As a client does: it asks whoever leads now, as long as there is time.
+            self.coordinator = self.cluster.newest_coordinator()
+            if ask is self._asked[lane]:
+                self._send(ask, partial(self._known, ask, lane, incarnation), self.coordinator)
+            return
+        if isinstance(ask.request, JoinAgain) and isinstance(answer, Fenced):
+            self._refused_to_join(ask)
+        else:
+            self._told(ask, answer)
+        self._over(lane, ask)
 
-        def known(served: Served) -> None:
-            if session is self.session and not self._is_over():
-                for partition, (epoch, lines) in served.items():
-                    self._take_in(partition, epoch, lines)
-            done()
+    def _give_up(self, ask: Ask, lane: int) -> None:
+        if ask is self._asked[lane]:
+            self.coordinator = self.cluster.find_coordinator()
+            self._told(ask, DeadlineExceeded("not heard"))
+            self._over(lane, ask)
 
+    def _send(
+        self,
+        ask: Ask,
+        known: Callable[[Reply | PxrsError], None],
+        coordinator: CoordinatorProcess,
+    ) -> None:
+        request, join = ask.request, None
+        if isinstance(request, JoinAgain):
+            join = Join((replace(self.member, incarnation=self.incarnation),))
+        elif isinstance(request, Commit | Release):
+            partitions = tuple(row.partition for row in request.rows)
+            self._record_asked(request.incarnation, type(request).__name__, partitions)
+        elif isinstance(request, Prepared):
+            self._record_asked(request.incarnation, "Prepared", request.partitions)
+
+        def handle(respond: Respond) -> None:
+            if isinstance(request, Heartbeat):
+                coordinator.heartbeat(request, ask.hold_ms, respond)
+            elif isinstance(request, ReportFenced):
+                coordinator.report_fenced(respond)
+            elif isinstance(request, JoinAgain):
+                assert join is not None
+                coordinator.receive(join, respond)
+            else:
+                coordinator.receive(request, respond)
+
+        call(self, coordinator, handle, known)
+
+    def _told(self, ask: Ask, answer: Reply | PxrsError) -> None:
+        """Feed it in; what it makes of it is carried out by who calls."""
+        machine, now_s, request = self.machine, self._now_s(), ask.request
+        if isinstance(answer, PxrsError):
+            if not machine.refused(ask, answer, now_s):
+                text = f"{self.name} was refused"
+                self.world.record(Failed(self.world.now_ms, text, repr(answer)))
+            return
+        session, seen = machine.session, machine.session.seen
+        if isinstance(request, JoinAgain):
+            machine.answered(ask, Joined(self.incarnation, answer.assignment), now_s)
+        elif isinstance(request, Commit):
+            machine.answered(ask, answer.outcomes, now_s)
+        else:
+            machine.answered(ask, answer, now_s)
+        changed = machine.session is not session or machine.session.seen != seen
+        if changed and machine.session.seen != (0, 0):
+            assert answer.assignment is not None
+            self.world.record(Obeyed(self.world.now_ms, answer.assignment))
+
+    def _refused_to_join(self, ask: Ask) -> None:
+        """It is too old to join; another one may have taken its place."""
+        if self.joined or ask.session is not self.machine.session:
+            return
+        if self.cluster.is_replaced(self) and self.world.chance(0.5):
+            self._told(ask, Fenced("it was replaced"))
+        else:
+            self.incarnation = self.cluster.next_incarnation(self.name)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _fetch(self, fetch: Fetch) -> None:
+        log, incarnation = self.cluster.log, fetch.session.incarnation
+        self._record_asked(incarnation, "fetch", tuple(fetch.positions))
         call(
             self,
             log,
-            lambda respond: log.fetch(self.name, session.incarnation, positions, respond),
-            known,
+            lambda respond: log.fetch(self.name, incarnation, fetch.positions, respond),
+            partial(self._served, fetch),
         )
+        # A line that is broken is noticed after a while.
+        self.after(2 * WAIT_MS, partial(self._unserved, fetch))
 
-    def progress(self, partition: PartitionId, epoch: Epoch) -> Standing | None:
-        """How far the work is: what the session asks."""
-        worker = self.workers.get(partition)
-        return worker.standing() if worker is not None and worker.epoch == epoch else None
-
-    def queued_bytes(self, partition: PartitionId) -> int:
-        """What waits for the handler; a message here is one byte."""
-        worker = self.workers.get(partition)
-        return len(worker.lines) if worker is not None else 0
-
-    def _take_in(self, partition: PartitionId, epoch: Epoch, lines: list[Line]) -> None:
-        if self.session.fetched(partition, epoch, lines[0].offset, len(lines)):
-            worker = self.workers[partition]
-            worker.lines.extend(lines)
-            self._work(worker)
-
-    def _work(self, worker: Worker) -> None:
-        if self._is_over():
+    def _served(self, fetch: Fetch, found: Found) -> None:
+        if found is None:
+            self._unserved(fetch)
             return
-        if worker.course is not None:
-            self._work_lanes(worker, worker.course)
-            return
-        if worker.busy or worker.stopping or not worker.lines or self.session.paused:
-            return
-        worker.busy = 1
-        line, session = worker.lines.popleft(), self.session
-        self._begun(session, worker, line)
-        self.after(self._takes_ms(), lambda: self._handled(session, worker, line))
+        parts = [part_of(part, fetch.positions) for part in found]
+        self.machine.fetched(fetch, parts, self._now_s())
+        self._over(READING, fetch)
 
-    def _takes_ms(self) -> int:
-        takes_ms = self.world.random.randint(1, 12)
-        if self.world.chance(0.01):
-            takes_ms = self.world.random.randint(50, 1_000)
-        if self.hang_ms:
-            takes_ms, self.hang_ms = self.hang_ms, 0
-        return takes_ms
+    def _unserved(self, fetch: Fetch) -> None:
+        if fetch is self._asked[READING]:
+            incarnation = fetch.session.incarnation
+            self.world.record(Unserved(self.world.now_ms, self.name, incarnation))
+            self.machine.fetch_away(fetch, self._now_s())
+            self._over(READING, fetch)
 
-    def _work_lanes(self, worker: Worker, course: KeyLanes) -> None:
-        """Begin what may begin beside each other: one message a key."""
-        if (
-            worker.stopping
-            or self.session.paused
-            or self.workers.get(worker.partition) is not worker
-        ):
-            return
-        while worker.lines and course.has_room():
-            line = worker.lines.popleft()
-            course.offer([Item(line.offset, line.key, message=line, size_bytes=1)])
-        now_ms, session = self.world.now_ms, self.session
-        for task in course.take(now_ms, self.world.scenario.lanes - worker.busy):
-            worker.busy += 1
-            self._begun(session, worker, task.item.message)
-            done = partial(self._handled_in_lane, session, worker, course, task)
-            self.after(self._takes_ms(), done)
-        due_ms = course.due_ms()
-        if due_ms is not None:
-            self.after(max(1, due_ms - now_ms), lambda: self._work(worker))
-
-    def _handled_in_lane(
-        self, session: ConsumerSession, worker: Worker, course: KeyLanes, task: Task
+    def _record_asked(
+        self, incarnation: Incarnation, what: str, partitions: tuple[PartitionId, ...]
     ) -> None:
-        worker.busy -= 1
-        line = task.item.message
-        failed = self.world.chance(0.03)
-        if not failed:
-            self._record(session, worker, line)
-        course.ended(task, "failed" if failed else None, self.world.now_ms)
-        self._go_on(session, worker)
+        asked = Asked(self.world.now_ms, self.name, incarnation, what, partitions)
+        self.world.record(asked)
 
-    def _handled(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
-        """The handler is done: its side effects have happened, whoever owns the partition now."""
-        worker.busy = 0
-        if self.world.chance(0.03):
-            worker.lines.appendleft(line)
-            worker.at = Standing(line.offset, worker.at.attempts + 1)
-        else:
-            self._record(session, worker, line)
-            worker.at = Standing(line.offset + 1)
-        self._go_on(session, worker)
+    # --- effects ----------------------------------------------------------------------------------
 
-    def _begun(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
-        self.world.record(
-            Begun(
-                self.world.now_ms,
-                worker.partition,
-                worker.epoch,
-                self.name,
-                session.incarnation,
-                line.offset,
-            )
-        )
-
-    def _record(self, session: ConsumerSession, worker: Worker, line: Line) -> None:
-        self.world.record(
-            Processed(
-                self.world.now_ms,
-                worker.partition,
-                worker.epoch,
-                self.name,
-                session.incarnation,
-                line.offset,
-                line.key,
-                line.message,
-            )
-        )
-
-    def _go_on(self, session: ConsumerSession, worker: Worker) -> None:
-        if self.workers.get(worker.partition) is not worker:
+    def _carry_out(self) -> None:
+        """Do what the machine wants done here, and look at the lanes that it wakes."""
+        if self._carrying:
             return
-        if not worker.stopping:
-            self._work(worker)
-        elif not worker.busy:
-            session.stopped(worker.partition, worker.epoch)
-            self._release()
+        self._carrying = True
+        try:
+            while True:
+                while (effect := self.machine.take_effect()) is not None:
+                    if isinstance(effect, WakeLane):
+                        self._woken[effect.lane] = None
+                    else:
+                        self._do(effect)
+                if not self._woken or not self.alive:
+                    return
+                lane = next(iter(self._woken))
+                del self._woken[lane]
+                self._wake(lane)
+        finally:
+            self._carrying = False
 
-    # --- progress -------------------------------------------------------------------------------
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case TakeIn():
+                self.work.take_in(effect.partition, effect.epoch, effect.batch.lines)
+            case SkipTo():
+                self.work.skip(effect.partition, effect.epoch, effect.to)
+            case LeaseRenewed():
+                self.work.leased()
+            case RoundOver():
+                self._check_promises()
+            case BeginWork():
+                self.work.begin(self.machine.session, effect.grant)
+            case DrainWork():
+                self.work.drain(effect.partition)
+            case DropWork():
+                self.work.drop(effect.partition)
+            case Prepare():
+                loads_ms = self.world.random.choice((5, 100, 900))
+                self.after(loads_ms, partial(self._prepared, effect.grant.partition))
+            case MemberEnded():
+                self.crash()
 
-    def _commit(self) -> None:
-        session = self.session
-        rows = session.to_commit()
-        if not rows or not self.joined or self._is_over():
-            return
+    def _prepared(self, partition: PartitionId) -> None:
+        """It is loaded, whoever we are by now."""
+        ask = self.machine.prepared(partition, self._now_s())
+        if ask is not None:
+            self._send(ask, lambda _: None, self.coordinator)
 
-        def known(answer: Reply | PxrsError) -> None:
-            if session is not self.session:
-                return
-            if isinstance(answer, Reply):
-                self._drop(session.committed(rows, answer.outcomes))
-            else:
-                self._refused(answer)
+    # --- what workers say -------------------------------------------------------------------------
 
-        self._ask(Commit(self.name, session.incarnation, rows), known)
+    def _may_begin(self) -> bool:
+        return not self.machine.lease.is_over(self._now_s())
 
-    def _release(self) -> None:
-        session = self.session
-        rows = session.to_release()
-        if not rows or self._releasing or self._is_over():
-            return
-        self._releasing = True
+    def _stopped(self, worker: Worker) -> None:
+        self.machine.stopped(worker.partition, worker.epoch, self._now_s())
+        self._carry_out()
 
-        def known(answer: Reply | PxrsError) -> None:
-            if session is not self.session:
-                return
-            if isinstance(answer, Reply):
-                session.released(rows)
-                for row in rows:
-                    worker = self.workers.get(row.partition)
-                    if worker is not None and worker.epoch == row.epoch:
-                        del self.workers[row.partition]
-            else:
-                self._refused(answer)
+    def _done(self, worker: Worker) -> None:
+        """A message is done; now and then its worker waits until that is committed."""
+        if worker.session is self.machine.session and self.world.chance(COMMITS_NOW):
+            wanted = self.machine.progress.commit_all()
+            done = worker.progress().checkpoint
+            promise = Promise(wanted, worker.session, worker.partition, worker.epoch, done)
+            self._promises.append(promise)
+            self._carry_out()
 
-        def again() -> None:
-            self._releasing = False
-            self._release()
+    def _room(self) -> None:
+        self.machine.wake_reading()
+        self._carry_out()
 
-        self._ask(Release(self.name, session.incarnation, rows), known)
-        self.after(ANSWER_MS, again)
-
-    # --- calls ----------------------------------------------------------------------------------
-
-    def _ask(self, event: Event, on_answer: Callable[[Reply | PxrsError], None]) -> None:
-        """Send an event to the coordinator we know; ask who it is now, if there is no answer."""
-        coordinator = self.coordinator
-        answered = False
-
-        def known(answer: Reply | PxrsError) -> None:
-            nonlocal answered
-            answered = True
-            on_answer(answer)
-
-        def give_up() -> None:
-            if not answered:
-                self.coordinator = self.cluster.find_coordinator()
-
-        call(self, coordinator, lambda respond: coordinator.receive(event, respond), known)
-        self.after(ANSWER_MS, give_up)
+    def _check_promises(self) -> None:
+        """What somebody waited for is committed, or lost."""
+        rounds, session = self.machine.progress.rounds, self.machine.session
+        for promise in [one for one in self._promises if one.round <= rounds]:
+            self._promises.remove(promise)
+            held = session.holdings.get(promise.partition)
+            if promise.session is not session or held is None or held.epoch != promise.epoch:
+                continue
+            if held.committed.checkpoint < promise.checkpoint:
+                text = f"{self.name}: round {rounds} is over, and {held} is behind {promise}"
+                self.world.record(Failed(self.world.now_ms, "a round of commits", text))

@@ -1,29 +1,18 @@
-"""One incarnation of the coordinator: the real core in the shell that the Ray actor is.
+"""One incarnation of the coordinator: the `GroupRuntime` that ships, over a simulated store.
 
-Rules of this file, the same as the real shell's. A decision's records go to the `WriteQueue`; one
-batch is written at a time, and repeated until its outcome is known; whatever a decision says to
-anybody waits until `durable` has reached its `after`. A refusal is settled by reading again.
+Rules of this file. Nothing is decided here. Requests, answers of the store and time are brought to
+the runtime, and what it leaves is carried over the network. What it takes, answers and decides is
+written down.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pxrs_ray.errors import (
-    CoordinatorDeposed,
-    Fenced,
-    NotFound,
-    PxrsError,
-    StoreUnavailable,
-    UnknownMember,
-    UsageError,
-)
-from pxrs_ray.group.decision import refusal_after
+from pxrs_ray.clock import Instant
+from pxrs_ray.errors import CoordinatorDeposed, PxrsError, StoreUnavailable, UnknownMember
 from pxrs_ray.group.events import (
-    AssignmentChanged,
     Commit,
     Decision,
     Dismiss,
@@ -34,16 +23,30 @@ from pxrs_ray.group.events import (
     Prepared,
     Release,
     Reply,
-    Tick,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.group.group_runtime import GroupRuntime
+from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.group.rebalance import sharing_members
-from pxrs_ray.group.write_queue import WriteBatch, WriteQueue, check_stored
-from pxrs_ray.model import MemberId, Outcome, PartitionId, Snapshot
-from pxrs_ray.supervision.registry_watch import RegistryWatch, notice_ms
+from pxrs_ray.group.runtime_effects import (
+    Deposed,
+    Faulted,
+    GroupAnswer,
+    LeadAgain,
+    LoadAgain,
+    Output,
+    Refusal,
+    RenewLeases,
+    StoreCall,
+    TrimHistory,
+    WriteRecords,
+)
+from pxrs_ray.group.write_queue import WriteQueue
+from pxrs_ray.model import MemberId, PartitionId, Snapshot
+from pxrs_ray.supervision.registry_watch import RegistryWatch
 from tests.simulation.history import Answered, Decided, Failed, Refused, Told
 from tests.simulation.simulator.store import GROUP, store_call
-from tests.simulation.simulator.world import Action, Process
+from tests.simulation.simulator.world import Process, once
 
 if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
@@ -51,7 +54,13 @@ if TYPE_CHECKING:
 Respond = Callable[[Reply | PxrsError], None]
 
 RETRY_MS = 30
-WRITE_DEADLINE_MS = 250
+# A store's driver gives a call up after so long, and what became of it is not known.
+CALL_DEADLINE_MS = 250
+HISTORY_KEEP = 40
+
+
+class BrokenOnPurpose(Exception):
+    """Something of the group failed that chaos made fail."""
 
 
 class CoordinatorProcess(Process):
@@ -62,15 +71,24 @@ class CoordinatorProcess(Process):
     def __init__(self, cluster: Cluster, number: int) -> None:
         super().__init__(cluster.world, f"coordinator-{number}")
         self.cluster = cluster
-        self.core: GroupCoordinator | None = None
-        self.queue = WriteQueue()
+        self.leads = False
         self._registry = RegistryWatch()
-        self._waiting: deque[tuple[int, Action]] = deque()
-        self._heartbeats: dict[MemberId, list[Action]] = {}
-        self._attempt = 0
+        self.runtime = GroupRuntime(GROUP, self._registry, HISTORY_KEEP, self._recorded)
+        self.runtime.writer.batch_records_max = self.world.scenario.write_records_max
+        self._alarm_ms: int | None = None
         self._lead()
 
-    # --- starting -------------------------------------------------------------------------------
+    @property
+    def core(self) -> GroupCoordinator | None:
+        """Who decides; None until this process leads."""
+        return self.runtime.core if self.leads else None
+
+    @property
+    def queue(self) -> WriteQueue:
+        """What is decided and not durable."""
+        return self.runtime.queue
+
+    # --- starting ---------------------------------------------------------------------------------
 
     def _lead(self) -> None:
         store, scenario = self.cluster.store, self.world.scenario
@@ -85,183 +103,66 @@ class CoordinatorProcess(Process):
         if isinstance(answer, PxrsError):
             self.after(RETRY_MS, self._lead)
             return
-        self.core = GroupCoordinator(answer, self.cluster.settings, self.now())
-        self._decide(None, lambda core: core.start(self.now()))
-        self.every(max(10, self.world.scenario.lease_ms // 10), self._tick)
-        self.every(self.world.scenario.lease_ms, self._renew)
+        self.leads = True
+        self.runtime.begin(answer, self.cluster.settings, self.now())
+        self._carry_out()
 
-    def _tick(self) -> None:
-        now_ms, notice = self.now().monotonic_ms, notice_ms(self.cluster.settings.lease_ms)
-        tick = Tick(registry_away=self._registry.away_ms(now_ms, notice) is not None)
-        self._decide(tick, lambda core: core.handle(tick, self.now()))
+    def _recorded(
+        self, snapshot: Snapshot, settings: GroupSettings, now: Instant
+    ) -> GroupCoordinator:
+        return _Recorded(self, snapshot, settings, now)
 
-    def _heard_store(self, answer: object) -> None:
-        """Learn from how a call has ended whether the registry is there."""
-        if isinstance(answer, StoreUnavailable):
-            self._registry.failed(self.now().monotonic_ms)
-        else:
-            self._registry.answered()
-
-    def _renew(self) -> None:
-        """Keep the store's leases. One that may not any more has been replaced, and ends."""
-        core, store = self.core, self.cluster.store
-        assert core is not None
-        generation = core.state.generation
-        members = [(s.member.member, s.member.incarnation) for s in core.state.members.values()]
-
-        def known(answer: list[Outcome] | PxrsError) -> None:
-            self._heard_store(answer)
-            if isinstance(answer, list) and (not members or Outcome.FENCED in answer):
-                store_call(self, lambda: store.load(GROUP), look, 1)
-
-        def look(answer: Snapshot | PxrsError | None) -> None:
-            if isinstance(answer, Snapshot) and answer.generation > generation:
-                self.crash()
-
-        store_call(
-            self,
-            lambda: store.renew(GROUP, generation, members, core.settings.lease_ms),
-            known,
-            self.world.scenario.write_latency_ms,
-        )
-
-    # --- events ---------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     def receive(self, event: Event, respond: Respond) -> None:
         """Decide `event`; the reply leaves when what it rests on is durable."""
-        if self.core is None:
-            return
-        decision = self._decide(event, lambda core: core.handle(event, self.now()), respond)
-        if decision is None:
-            return
-        reply = decision.reply
-        assert reply is not None
-        self._later(decision.after, lambda: self._answer(event, reply, respond))
+        if self.leads:
+            self.runtime.submit(event, (event, respond), self.now())
+            self._carry_out()
+
+    def report_fenced(self, respond: Respond) -> None:
+        """A member says that logs have refused it. They are right: no registry is lost here."""
+        if self.core is not None:
+            respond(Reply(self.core.state.generation))
 
     def heartbeat(self, heartbeat: Heartbeat, wait_ms: int, respond: Respond) -> None:
-        """Renew a lease; answer when the member has an assignment that it has not seen.
+        """Renew a lease; answer when the member has an assignment that it has not seen."""
+        if self.leads:
+            self.runtime.heartbeat(heartbeat, wait_ms, (heartbeat, respond), self.now())
+            self._carry_out()
 
-        After `wait_ms` it is answered without one, also where the newest is not durable.
-        """
-        core = self.core
-        if core is None:
-            return
-        decision = self._decide(heartbeat, lambda core: core.handle(heartbeat, self.now()), respond)
-        if decision is None:
-            return
-        assert decision.reply is not None
-        heard = replace(decision.reply, assignment=None)
-        answered = False
+    def break_group(self) -> None:
+        """Something of the group fails: it is loaded again."""
+        if self.leads:
+            self.runtime.failed(BrokenOnPurpose(), self.now())
+            self._carry_out()
 
-        def answer(reply: Reply) -> None:
-            nonlocal answered
-            if not answered:
-                answered = True
-                self._answer(heartbeat, reply, respond)
+    # --- what the runtime wants done --------------------------------------------------------------
 
-        def take(reply: Reply, after: int) -> None:
-            if reply.assignment is not None:
-                self._later(after, lambda: answer(reply))
-            else:
-                self._heartbeats.setdefault(heartbeat.member, []).append(look)
+    def _carry_out(self) -> None:
+        outputs = self.runtime.outputs
+        while outputs and self.alive:
+            self._do(outputs.pop(0))
+        self._set_alarm()
 
-        def look() -> None:
-            if answered:
-                return
-            try:
-                news = core.news(heartbeat, heard.lease_ms)
-            except Fenced as refused:
-                self._refuse(heartbeat, refused, respond)
-                return
-            assert news.reply is not None
-            take(news.reply, news.after)
-
-        take(decision.reply, decision.after)
-        self.after(wait_ms, lambda: answer(heard))
-
-    def _decide(
-        self,
-        event: Event | None,
-        decide: Callable[[GroupCoordinator], Decision],
-        respond: Respond | None = None,
-    ) -> Decision | None:
-        """Let the core decide; what it refuses goes back, what it never should raise is recorded.
-
-        A crash of the core is a crash of the process, as with a real one.
-        """
-        core = self.core
-        assert core is not None
-        before = _expected_owners(core)
-        try:
-            decision = decide(core)
-        except (Fenced, UsageError, NotFound) as refused:
-            if respond is None:
-                raise
-            self._refuse(event, refused, respond)
-            return None
-        except (AssertionError, PxrsError) as error:
-            self.fail(f"handling {event}", error)
-            return None
-        self._record(event, decision, before)
-        self.queue.push(decision.records)
-        if decision.effects:
-            self._later(decision.after, lambda: self._carry_out(decision))
-        self._write_next()
-        return decision
-
-    def _refuse(self, event: Event | None, refused: PxrsError, respond: Respond) -> None:
-        """A refusal rests on what was decided before, as an answer does."""
-        core = self.core
-        assert core is not None
-
-        def tell() -> None:
-            if isinstance(refused, UnknownMember):
-                assert isinstance(event, Heartbeat | Commit | Release | Prepared | Leave)
-                self.world.record(
-                    Refused(
-                        self.world.now_ms, core.state.generation, event.member, event.incarnation
-                    )
-                )
-            respond(refused)
-
-        self._later(refusal_after(refused, core.records_emitted), tell)
-
-    def _record(
-        self, event: Event | None, decision: Decision, before: dict[PartitionId, MemberId]
-    ) -> None:
-        core, now = self.core, self.now()
-        assert core is not None
-        self.world.record(
-            Decided(
-                self.world.now_ms,
-                now.monotonic_ms,
-                core.state.generation,
-                event,
-                decision.records,
-                tuple(sharing_members(core.state)),
-                core.settings.assignor,
-                before,
-                dict(core.state.target),
-                frozenset(core.state.revoking),
-                frozenset(core.state.seeks),
-                core.settings.lease_ms,
-                core.settings.revoke_deadline_ms,
-            )
-        )
-
-    def fail(self, where: str, error: BaseException) -> None:
-        """Record what should never happen, and end."""
-        text = f"{type(error).__name__}: {error}"
-        self.world.record(Failed(self.world.now_ms, f"{self.name} {where}", text))
-        self.crash()
-
-    # --- what leaves ----------------------------------------------------------------------------
-
-    def _later(self, after: int, do: Action) -> None:
-        if after <= self.queue.durable:
-            do()
-        else:
-            self._waiting.append((after, do))
+    def _do(self, output: Output) -> None:
+        match output:
+            case GroupAnswer((event, respond), reply):
+                assert reply is not None
+                self._answer(event, reply, respond)
+            case Refusal((event, respond), error):
+                self._refuse(event, error, respond)
+            case FenceReaders(epochs):
+                self.cluster.fence(self, epochs)
+            case Dismiss():
+                self.cluster.dismiss(self, output)
+            case Deposed():
+                self.crash()
+            # A store that is away while a broken group is loaded again makes that fail too.
+            case Faulted(error) if not isinstance(error, BrokenOnPurpose | StoreUnavailable):
+                self.fail("in its group", error)
+            case WriteRecords() | LoadAgain() | LeadAgain() | RenewLeases() | TrimHistory():
+                self._call(output)
 
     def _answer(self, event: Event, reply: Reply, respond: Respond) -> None:
         if isinstance(event, Commit | Release):
@@ -280,86 +181,133 @@ class CoordinatorProcess(Process):
             self.world.record(Told(self.world.now_ms, reply.assignment))
         respond(reply)
 
-    def _carry_out(self, decision: Decision) -> None:
-        for effect in decision.effects:
-            match effect:
-                case FenceReaders():
-                    self.cluster.fence(self, effect.epochs)
-                case Dismiss():
-                    self.cluster.dismiss(self, effect)
-                    self._wake(effect.member)
-                case AssignmentChanged():
-                    self._wake(effect.member)
+    def _refuse(self, event: Event, error: BaseException, respond: Respond) -> None:
+        if isinstance(error, UnknownMember):
+            assert isinstance(event, Heartbeat | Commit | Release | Prepared | Leave)
+            generation = self.runtime.core.state.generation
+            self.world.record(
+                Refused(self.world.now_ms, generation, event.member, event.incarnation)
+            )
+        assert isinstance(error, PxrsError), f"{event} was refused with {error!r}"
+        respond(error.with_traceback(None))  # with it, it would keep everybody
 
-    def _wake(self, member: MemberId) -> None:
-        for look in self._heartbeats.pop(member, []):
-            look()
+    def fail(self, where: str, error: BaseException) -> None:
+        """Record what should never happen, and end."""
+        text = f"{type(error).__name__}: {error}"
+        self.world.record(Failed(self.world.now_ms, f"{self.name} {where}", text))
+        self.crash()
 
-    # --- the store ------------------------------------------------------------------------------
+    # --- the store --------------------------------------------------------------------------------
 
-    def _write_next(self) -> None:
-        batch = self.queue.take(self.world.scenario.write_records_max)
-        if batch is not None:
-            self._write(batch)
-
-    def _write(self, batch: WriteBatch) -> None:
-        """Write until the outcome is known; a late answer to an earlier try is not waited for."""
-        core, store = self.core, self.cluster.store
-        assert core is not None
-        generation = core.state.generation
-        self._attempt += 1
-        attempt = self._attempt
+    def _call(self, call: StoreCall) -> None:
+        """Make a call of the store; it has one answer, at its deadline if no other came."""
         self._registry.asked(self.now().monotonic_ms)
+        answer: list[Any] = []
 
-        def known(answer: list[Outcome] | PxrsError) -> None:
-            if attempt != self._attempt:
-                return
-            self._heard_store(answer)
-            if isinstance(answer, StoreUnavailable):
-                self._attempt += 1
-                self.after(RETRY_MS, lambda: self._write(batch))
-            elif isinstance(answer, PxrsError):
-                self.fail("writing", answer)
-            elif all(outcome is Outcome.APPLIED for outcome in answer):
-                self._written()
-            else:
-                self._read_again(batch)
+        def tell() -> None:
+            self._heard_store(answer[0])
+            self.runtime.answered(call, answer[0], self.now())
+            self._carry_out()
 
-        store_call(
-            self,
-            lambda: store.write(GROUP, generation, batch.records),
-            known,
-            self.world.scenario.write_latency_ms,
+        tell_once = once(tell)
+
+        def known(given: Any) -> None:
+            answer.append(given)
+            tell_once()
+
+        store_call(self, self._made(call), known, self.world.scenario.write_latency_ms)
+        self.after(CALL_DEADLINE_MS, lambda: known(StoreUnavailable("no answer in time")))
+
+    def _made(self, call: StoreCall) -> Callable[[], Any]:
+        store = self.cluster.store
+        match call:
+            case WriteRecords(generation, batch):
+                return lambda: store.write(GROUP, generation, batch.records)
+            case LoadAgain():
+                return lambda: store.load(GROUP)
+            case LeadAgain():
+                return self._lead_again
+            case RenewLeases(generation, members, lease_ms):
+                return lambda: store.renew(GROUP, generation, members, lease_ms)
+            case TrimHistory(generation, keep):
+                return lambda: store.trim_changes(GROUP, generation, keep)
+
+    def _lead_again(self) -> Snapshot:
+        """As the shell does: unless a newer coordinator leads."""
+        generation = self.runtime.core.state.generation
+        found = self.cluster.store.load(GROUP)
+        if found is not None and found.generation > generation:
+            raise CoordinatorDeposed("a newer coordinator leads")
+        return self.cluster.store.lead(GROUP, self.world.scenario.partitions, self.name)
+
+    def _heard_store(self, answer: object) -> None:
+        """Learn from how a call has ended whether the registry is there."""
+        if isinstance(answer, StoreUnavailable):
+            self._registry.failed(self.now().monotonic_ms)
+        else:
+            self._registry.answered()
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _set_alarm(self) -> None:
+        wake_ms = self.runtime.wake_ms()
+        if wake_ms is None or (self._alarm_ms is not None and self._alarm_ms <= wake_ms):
+            return
+        self._alarm_ms = wake_ms
+        self.after(max(1, wake_ms - self.now().monotonic_ms), lambda: self._wake(wake_ms))
+
+    def _wake(self, alarm_ms: int) -> None:
+        if self._alarm_ms == alarm_ms:
+            self._alarm_ms = None
+            self.runtime.wake(self.now())
+            self._carry_out()
+
+
+class _Recorded(GroupCoordinator):
+    """A coordinator whose decisions are written down, with what they were measured against."""
+
+    def __init__(
+        self, process: CoordinatorProcess, snapshot: Snapshot, settings: GroupSettings, now: Instant
+    ) -> None:
+        super().__init__(snapshot, settings, now)
+        self._process = process
+
+    def start(self, now: Instant) -> Decision:
+        before = _expected_owners(self)
+        return self._record(None, super().start(now), before, now)
+
+    def handle(self, event: Event, now: Instant) -> Decision:
+        # Neither moves anything, and they are most of what comes.
+        moves = not isinstance(event, Commit | Heartbeat)
+        before = _expected_owners(self) if moves else {}
+        return self._record(event, super().handle(event, now), before, now)
+
+    def _record(
+        self,
+        event: Event | None,
+        decision: Decision,
+        before: dict[PartitionId, MemberId],
+        now: Instant,
+    ) -> Decision:
+        world = self._process.world
+        world.record(
+            Decided(
+                world.now_ms,
+                now.monotonic_ms,
+                self.state.generation,
+                event,
+                decision.records,
+                tuple(sharing_members(self.state)),
+                self.settings.assignor,
+                before,
+                dict(self.state.target),
+                frozenset(self.state.revoking),
+                frozenset(self.state.seeks),
+                self.settings.lease_ms,
+                self.settings.revoke_deadline_ms,
+            )
         )
-        self.after(WRITE_DEADLINE_MS, lambda: known(StoreUnavailable("no answer in time")))
-
-    def _read_again(self, batch: WriteBatch) -> None:
-        core, store = self.core, self.cluster.store
-        assert core is not None
-        generation = core.state.generation
-        self._attempt += 1
-
-        def known(answer: Snapshot | PxrsError | None) -> None:
-            if isinstance(answer, PxrsError):
-                self.after(RETRY_MS, lambda: self._read_again(batch))
-                return
-            try:
-                check_stored(batch, answer, generation)
-            except CoordinatorDeposed:
-                self.crash()
-            except PxrsError as error:
-                self.fail("reading again", error)
-            else:
-                self._written()
-
-        store_call(self, lambda: store.load(GROUP), known, self.world.scenario.write_latency_ms)
-
-    def _written(self) -> None:
-        self._attempt += 1
-        self.queue.done()
-        while self._waiting and self._waiting[0][0] <= self.queue.durable:
-            self._waiting.popleft()[1]()
-        self._write_next()
+        return decision
 
 
 def _expected_owners(core: GroupCoordinator) -> dict[PartitionId, MemberId]:

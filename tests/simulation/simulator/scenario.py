@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pxrs_ray.errors import UsageError
+
+_KINDS: dict[Any, Callable[[float], Any]] = {
+    "int": int,
+    "bool": bool,
+    "str": lambda number: "always" if number else "interval",
+}
 
 FAULTS = {
     "consumer_crash": 3.0,
@@ -31,6 +37,14 @@ FAULTS = {
     "rebalance": 0.5,
     "producer_crash": 1.0,
     "log_restart": 0.7,
+    "group_fault": 0.7,
+    "power_cut": 0.7,
+    "disk_trouble": 0.7,
+    "disk_full": 0.5,
+    "disk_slow": 0.5,
+    "older_disk": 0.3,
+    "log_freeze": 0.5,
+    "disk_rot": 0.5,
 }
 """Every fault, and its weight against the others."""
 
@@ -51,6 +65,9 @@ class Scenario:
 
     `stale_name` is how often a client that looks the coordinator up finds an older one. Above 0,
     `lanes` is how many messages of a partition are in work at once, each key in order.
+
+    With `durability` "always" what is acknowledged survives a power cut. A `worn` disk loses what
+    was acknowledged: it comes back older, and power cuts befall also what is synced later.
     """
 
     partitions: int = 4
@@ -73,6 +90,11 @@ class Scenario:
     stale_name: float = 0.2
     lanes: int = 0
     death_noticed: float = 0.5
+    durability: str = "interval"
+    worn: bool = False
+    segment_bytes: int = 1 << 20
+    hot_bytes: int = 1 << 20
+    append_timeout_ms: int = 30_000
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
 
@@ -111,8 +133,19 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
         weights={name: weight for name, weight in FAULTS.items() if dice.random() < 0.6},
         # Of dice of its own: other seeds' runs stay what they were.
         lanes=random.Random(f"lanes {seed}").choice((0, 0, 4)),
+        **_draw_disk(random.Random(f"disk {seed}")),
     )
     return _override(drawn, overrides or {})
+
+
+def _draw_disk(dice: random.Random) -> dict[str, Any]:
+    return {
+        "durability": dice.choice(("interval", "always")),
+        "worn": dice.random() < 0.15,
+        "segment_bytes": dice.choice((6_000, 1 << 20)),
+        "hot_bytes": dice.choice((1_500, 1 << 20)),
+        "append_timeout_ms": dice.choice((1_500, 30_000)),
+    }
 
 
 def _override(scenario: Scenario, overrides: Mapping[str, float]) -> Scenario:
@@ -123,7 +156,7 @@ def _override(scenario: Scenario, overrides: Mapping[str, float]) -> Scenario:
     weights = dict(scenario.weights)
     for name, value in overrides.items():
         if name in plain:
-            changes[name] = value if plain[name] == "float" else int(value)
+            changes[name] = value if plain[name] == "float" else _KINDS[plain[name]](value)
         elif name in network:
             network_changes[name] = value if network[name] == "float" else int(value)
         elif name in FAULTS:

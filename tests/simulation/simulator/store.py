@@ -83,7 +83,10 @@ def store_call(
         try:
             answer = do()
         except PxrsError as error:
-            answer = error
-        process.after(world.random.randint(0, latency_ms), lambda: on_answer(answer))
+            answer = error.with_traceback(None)  # it would keep this very frame
+        process.after(takes_ms(), lambda: on_answer(answer))
 
-    world.at(world.random.randint(0, latency_ms), arrive)
+    def takes_ms() -> int:
+        return int(world.random.random() * (latency_ms + 1))
+
+    world.at(takes_ms(), arrive)

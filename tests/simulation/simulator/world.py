@@ -6,9 +6,10 @@ last event. Nothing here knows what PXRS is.
 
 from __future__ import annotations
 
-import heapq
 import random
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from pxrs_ray.clock import Instant
@@ -27,34 +28,52 @@ class World:
 
     def __init__(self, seed: int, scenario: Scenario) -> None:
         self.random = random.Random(f"world {seed}")
+        self.roll = self.random.random
         self.scenario = scenario
         self.network: Network = scenario.network
         self.now_ms = 0
         self.wall_offset_ms = EPOCH_MS
         self.history: list[HistoryEvent] = []
-        self._due: list[tuple[int, int, Action]] = []
-        self._scheduled = 0
+        self.record = self.history.append
+        self._numbers = 0
+        # By the moment at which it is due: a run has a few events a millisecond.
+        self._due: defaultdict[int, list[tuple[Process | None, Action]]] = defaultdict(list)
 
-    def at(self, delay_ms: int, action: Action) -> None:
-        """Do `action` in `delay_ms`; things due at the same moment happen in order of asking."""
-        self._scheduled += 1
-        heapq.heappush(self._due, (self.now_ms + delay_ms, self._scheduled, action))
+    def at(self, delay_ms: int, action: Action, whose: Process | None = None) -> None:
+        """Do `action` in `delay_ms`, as the process `whose` it is.
+
+        Things that are due at the same moment happen in the order in which they were asked for.
+        """
+        self._due[self.now_ms + delay_ms].append((whose, action))
 
     def run_until(self, end_ms: int) -> None:
         """Let time pass until `end_ms`."""
         due = self._due
-        while due and due[0][0] <= end_ms:
-            self.now_ms, _, action = heapq.heappop(due)
-            action()
+        for now_ms in range(self.now_ms, end_ms + 1):
+            if now_ms not in due:
+                continue
+            self.now_ms = now_ms
+            # It may grow while it is walked through.
+            for whose, action in due[now_ms]:
+                if whose is None or (whose.alive and not whose.frozen):
+                    action()
+                elif whose.alive:
+                    whose.missed.append(action)
+            del due[now_ms]
         self.now_ms = end_ms
+
+    def number(self) -> int:
+        """A number that nobody else of this run gets."""
+        self._numbers += 1
+        return self._numbers
+
+    def close(self) -> None:
+        """Forget everything: what was still to come holds every process of the run."""
+        vars(self).clear()
 
     def chance(self, share: float) -> bool:
         """True for about this share of the calls."""
-        return share > 0 and self.random.random() < share
-
-    def record(self, event: HistoryEvent) -> None:
-        """Write down what happened."""
-        self.history.append(event)
+        return share > 0 and self.roll() < share
 
 
 class Process:
@@ -76,7 +95,9 @@ class Process:
         # Of dice of its own: other draws stay what they were.
         drift = random.Random(f"drift {name} {self._clock_base_ms}")
         self._clock_rate = drift.uniform(1 - DRIFT_PART, 1 + DRIFT_PART)
-        self._missed: list[Action] = []
+        self.missed: list[Action] = []
+        self._now_at = (-1, -1)
+        self._now = Instant(0, 0)
 
     def now(self) -> Instant:
         """The time by this process's clocks.
@@ -84,45 +105,40 @@ class Process:
         Each host counts its monotonic time from elsewhere, and a little faster or slower.
         """
         world = self.world
-        monotonic_ms = self._clock_base_ms + int(world.now_ms * self._clock_rate)
-        return Instant(monotonic_ms, world.now_ms + world.wall_offset_ms)
+        at = (world.now_ms, world.wall_offset_ms)
+        if at != self._now_at:
+            self._now_at, self._now = at, Instant(self.monotonic_ms(), sum(at))
+        return self._now
+
+    def monotonic_ms(self) -> int:
+        """The time by this process's monotonic clock."""
+        return self._clock_base_ms + int(self.world.now_ms * self._clock_rate)
 
     def run(self, action: Action) -> None:
         """Do `action` as this process: now, at the thaw, or never."""
         if not self.alive:
             return
         if self.frozen:
-            self._missed.append(action)
+            self.missed.append(action)
         else:
             action()
 
     def after(self, delay_ms: int, action: Action) -> None:
         """Do `action` as this process in `delay_ms`."""
-        self.world.at(delay_ms, lambda: self.run(action))
+        self.world.at(delay_ms, action, self)
 
     def every(self, interval_ms: int, action: Action) -> None:
         """Do `action` now and in every `interval_ms` again."""
+        self.run(partial(self._do_again, interval_ms, action))
 
-        def again() -> None:
-            action()
-            self.after(interval_ms, again)
-
-        self.run(again)
-
-    def repeat(self, begin: Callable[[Action], None], wait_ms: int, pause_ms: int) -> None:
-        """Do `begin` over and over, one at a time, each ended by its answer or after `wait_ms`."""
-
-        def again() -> None:
-            done = once(lambda: self.after(pause_ms, again))
-            begin(done)
-            self.after(wait_ms, done)
-
-        self.run(again)
+    def _do_again(self, interval_ms: int, action: Action) -> None:
+        action()
+        self.after(interval_ms, partial(self._do_again, interval_ms, action))
 
     def crash(self) -> None:
         """End at once; nothing is cleaned up."""
         self.alive = False
-        self._missed.clear()
+        self.missed.clear()
 
     def freeze(self) -> None:
         """Stand still."""
@@ -131,24 +147,25 @@ class Process:
     def thaw(self) -> None:
         """Go on, first with everything that was missed."""
         self.frozen = False
-        missed, self._missed = self._missed, []
+        missed, self.missed = self.missed, []
         for action in missed:
             self.run(action)
 
 
 def send(source: Process, target: Process, action: Action) -> None:
     """Have `action` done at `target`: perhaps late, perhaps twice, perhaps never."""
-    world = source.world
+    world, roll = source.world, source.world.roll
     network = world.network
     if target.role in source.cut_from or source.role in target.cut_from:
         return
-    if world.chance(network.lost):
+    if network.lost > 0 and roll() < network.lost:
         return
-    for _ in range(2 if world.chance(network.doubled) else 1):
-        delay_ms = world.random.randint(1, 3)
-        if world.chance(network.slow):
-            delay_ms = world.random.randint(1, network.slow_ms_max)
-        world.at(delay_ms, lambda: target.run(action))
+    for _ in range(2 if network.doubled > 0 and roll() < network.doubled else 1):
+        # `randint` takes five times as long, and is asked for every call and answer.
+        delay_ms = 1 + int(roll() * 3)
+        if network.slow > 0 and roll() < network.slow:
+            delay_ms = 1 + int(roll() * network.slow_ms_max)
+        world.at(delay_ms, action, target)
 
 
 def call(

@@ -24,7 +24,7 @@ class Ran:
 
 
 def drive(
-    course: WorkScheduler,
+    scheduler: WorkScheduler,
     items: Sequence[Item],
     script: Script,
     room: int = 10_000,
@@ -33,7 +33,7 @@ def drive(
 ) -> Ran:
     """Run until nothing is left to do, or `until_ms`; calls that are late run on beside the rest.
 
-    Offers as the course has room. Everything that falls on one moment happens in a fixed order:
+    Offers as the scheduler has room. Everything that falls on one moment happens in a fixed order:
     calls end first, then time runs out, then new calls begin.
     """
     ran, attempts, waiting = Ran(), dict[int, int](), list(reversed(items))
@@ -45,13 +45,13 @@ def drive(
             busy -= not task.over
             if not task.over:
                 ran.ended.append((ran.now_ms, task.item.offset))
-            course.ended(task, error, ran.now_ms)
-            check(course)
-        late = course.expire(ran.now_ms)
+            scheduler.ended(task, error, ran.now_ms)
+            check(scheduler)
+        late = scheduler.expire(ran.now_ms)
         busy -= sum(task.over for task in late)
-        while waiting and course.has_room():
-            course.offer([waiting.pop()])
-        for task in course.take(ran.now_ms, room - busy):
+        while waiting and scheduler.has_room():
+            scheduler.offer([waiting.pop()])
+        for task in scheduler.take(ran.now_ms, room - busy):
             busy += 1
             count += 1
             took, error = 0, None
@@ -65,9 +65,9 @@ def drive(
             else:
                 ran.parked.extend(item.offset for item in task.items)
             heappush(running, (ran.now_ms + took, count, task, error))
-        check(course)
+        check(scheduler)
         moments = [at for at, _, task, _ in running if not task.over]
-        due_ms = course.due_ms()
+        due_ms = scheduler.due_ms()
         if due_ms is not None:
             moments.append(due_ms)
         if not moments:

@@ -1,0 +1,192 @@
+"""`BufferLink`: one caller's connection to one buffer, made where it is worth it, and made anew.
+
+Rules of this file. Where a buffer listens is asked through Ray, which says who is who; so is the
+ticket that a connection needs. Until there is a connection, and whenever there is none, calls go
+through Ray. What could not be made, or broke soon, is tried again after a pause that grows, and
+differs between processes: so a buffer that comes back is not asked by all of them at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from concurrent.futures import Future
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from pxrs_ray.actors.buffer import local_socket, tcp_socket
+from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
+from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.backoff import Backoff
+from pxrs_ray.data.link_messages import VERSION
+from pxrs_ray.data.link_tls import TlsStream, tls_files
+from pxrs_ray.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from pxrs_ray.data.link_door import LinkOffer
+
+logger = logging.getLogger(__name__)
+
+# Who makes a few calls only is served well enough by Ray.
+CALLS_BEFORE_A_SOCKET = 3
+ASK_AGAIN_S = 10.0
+PAUSE_FIRST_S = 0.5
+PAUSE_MOST_S = 30.0
+# A connection that lived for so long was a good one: it is made anew at once.
+GOOD_S = 10.0
+
+
+class LinkWay(Enum):
+    """Where a connection goes, and what it carries."""
+
+    HERE = "on this node"
+    SMALL = "to another node"
+    MUCH = "to another node, for what is large"
+
+
+class BufferLink:
+    """See the rules at the head of this file. Any thread may use it, unless `hears` is a loop."""
+
+    def __init__(
+        self, handle: Any, hears: AnswerPoll | asyncio.AbstractEventLoop | None, way: LinkWay
+    ) -> None:
+        self.elsewhere = False
+        self.socket: SocketClient | None = None
+        # What is made, and waits for its event loop.
+        self._coming: socket.socket | None = None
+        self._handle = handle
+        self._hears = hears
+        self._way = way
+        self._lock = threading.RLock()  # a forgotten client may be ended in the middle of a call
+        self._closed = self._asking = False
+        self._calls = 0
+        self._ask_at_s = 0.0
+        self._backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
+
+    def line(self) -> SocketClient | None:
+        """The connection, once there is one; until then calls go through Ray."""
+        line = self.socket
+        if line is not None and not line.broken:
+            if line.welcome:
+                return line
+            line.check_welcome_in_time()
+            return None
+        if self._closed or self._hears is None:
+            return None
+        with self._lock:
+            if line is not None and self.socket is line:
+                self.socket = None
+                self._rest_after(line)
+            self._calls += 1
+            now_s = time.monotonic()
+            if self.socket is not None:  # one was made meanwhile
+                return None
+            if self._asking or self._calls <= CALLS_BEFORE_A_SOCKET or now_s < self._ask_at_s:
+                return None
+            self._asking = True
+        try:
+            self._ask().future().add_done_callback(self._told)
+        except Exception:  # noqa: BLE001 - the call that comes now meets the same
+            self._none()
+        return None
+
+    def _ask(self) -> Any:
+        if self._way is LinkWay.HERE:
+            return self._handle.line.remote()
+        return self._handle.line.remote(True, self._way is LinkWay.MUCH)
+
+    def _rest_after(self, line: SocketClient) -> None:
+        """With the lock held: `line` has broken."""
+        self.elsewhere = False  # who is started anew may be nearer
+        if line.welcome and time.monotonic() - line.since_s >= GOOD_S:
+            self._backoff.worked()
+        elif self._way is not LinkWay.HERE:
+            self._ask_at_s = time.monotonic() + _jittered(self._backoff.failed())
+
+    def _told(self, done: Future[LinkOffer | None]) -> None:
+        """The buffer has said where it listens. Called on a thread of Ray's: nothing waits."""
+        offer = done.result() if done.exception() is None else None
+        try:
+            connected = self._connected(offer)
+        except Exception as error:  # noqa: BLE001 - Ray carries the calls, whatever it is
+            logger.warning("no link %s: %s", self._way.value, error)
+            connected = None
+        if offer is None or connected is None:
+            self.elsewhere = self._way is LinkWay.HERE and done.exception() is None
+            self._none()
+        elif self._hears is None or isinstance(self._hears, AnswerPoll):
+            self.take(connected, offer)
+        else:
+            with self._lock:
+                if self._closed:
+                    connected.close()
+                    return
+                self._coming = connected
+            try:
+                self._hears.call_soon_threadsafe(self.take, connected, offer)
+            except RuntimeError:  # the loop is closed: nobody will take it
+                connected.close()
+
+    def _connected(self, offer: LinkOffer | None) -> socket.socket | None:
+        if offer is None:
+            return None
+        if offer.version != VERSION:
+            logger.warning(
+                "a buffer speaks version %d of links and this process %d: calls go through Ray",
+                offer.version,
+                VERSION,
+            )
+            return None
+        if self._way is LinkWay.HERE:
+            return local_socket.connect(offer.address)
+        if (tls_files(os.environ) is None) != (not offer.fingerprint):
+            raise ProtocolError("one end uses TLS and the other does not: see RAY_USE_TLS of both")
+        return tcp_socket.begin_to_connect(offer.address)
+
+    def _none(self) -> None:
+        self._ask_at_s = time.monotonic() + _jittered(ASK_AGAIN_S)
+        self._asking = False
+
+    def take(self, connected: socket.socket, offer: LinkOffer) -> None:
+        """Go on with a connection that is made, or being made."""
+        with self._lock:
+            self._asking, self._coming = False, None
+            if self._closed or self._hears is None:  # closed meanwhile
+                connected.close()
+                return
+            try:
+                tls = self._tls(offer)
+                much = self._way is LinkWay.MUCH
+                self.socket = SocketClient(connected, offer, self._hears, tls, much=much)
+            except OSError as error:
+                logger.warning("no link %s: %s", self._way.value, error)
+                connected.close()
+                self._ask_at_s = time.monotonic() + ASK_AGAIN_S
+
+    @staticmethod
+    def _tls(offer: LinkOffer) -> TlsStream | None:
+        files = tls_files(os.environ) if offer.fingerprint else None
+        if files is None:
+            return None
+        context = files.context(server_side=False)
+        return TlsStream(context, server_side=False, fingerprint=offer.fingerprint)
+
+    def close(self) -> None:
+        """End the connection; calls that are made after this go through Ray."""
+        with self._lock:
+            self._closed = True
+            line, self.socket = self.socket, None
+            coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.close()
+        if line is not None:
+            line.close()
+
+
+def _jittered(pause_s: float) -> float:
+    return pause_s * random.uniform(0.75, 1.25)

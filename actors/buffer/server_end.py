@@ -1,0 +1,185 @@
+"""`ServerEnd`: a buffer's end of one connection.
+
+Rules of this file. Until the greeting is whole and right, nothing else is kept or answered. From
+then on so many calls are under way as there is room for, for themselves and for their answers; more
+is not read. An end that takes no answers for too long is hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pxrs_ray.actors.buffer import local_socket, tcp_socket
+from pxrs_ray.actors.buffer.link_calls import LinkCalls
+from pxrs_ray.data import link_messages
+from pxrs_ray.data.link_door import GREETING_BYTES
+from pxrs_ray.data.link_messages import CALLS, MUCH_CALLS, LinkKind, LinkMessage, LinkReader
+from pxrs_ray.data.link_tls import TlsStream
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.buffer.socket_server import SocketServer
+
+# Unanswered calls of one connection, and what they and their answers may weigh. It may be exceeded
+# by one call.
+CALLS_MAX = 1_000
+CALLS_BYTES_MAX = 16 << 20
+STRANGERS_MAX = 256
+GREETING_WAIT_S = 5.0
+SILENT_S = 10.0
+# What goes in answer over a connection: that does not carry much, and that does.
+REPLIES_BYTES_MAX = REPLY_BYTES_MAX, MUCH_REPLY_BYTES_MAX = 256 << 10, 7 << 20
+
+_ANSWERS: dict[LinkKind, Callable[..., bytes]] = {
+    LinkKind.APPEND: link_messages.appended_answer,
+    LinkKind.FETCH: link_messages.fetched_answer,
+}
+
+
+class ServerEnd(asyncio.Protocol):
+    """See the rules at the head of this file."""
+
+    def __init__(
+        self,
+        server: SocketServer,
+        methods: Mapping[str, Callable[..., Any]],
+        *,
+        network: bool = False,
+    ) -> None:
+        self.network = network
+        self._server = server
+        self._methods = methods
+        self._tls: TlsStream | None = None
+        self._greeting: bytearray | None = bytearray()
+        self._reader = LinkReader({})
+        self._much = False
+        self._waiting: deque[LinkMessage] = deque()
+        self._calls = LinkCalls(self._say, self._breathe)
+        self._stuck = False
+        self._transport: asyncio.Transport
+        self._limit: asyncio.TimerHandle
+
+    @property
+    def stranger(self) -> bool:
+        """Whether it is not known yet who this is."""
+        return self._greeting is not None
+
+    def connection_made(self, transport: Any) -> None:
+        """See `asyncio.Protocol`, as of the methods below that it has."""
+        self._transport = transport
+        strangers = self._server.strangers(network=self.network)
+        self._server.ends.add(self)
+        self._limit = asyncio.get_running_loop().call_later(GREETING_WAIT_S, self.hang_up)
+        if strangers >= STRANGERS_MAX:
+            self._server.counts["strangers_refused"] += 1
+            self.hang_up()
+        elif not self.network:
+            if not local_socket.is_ours(transport.get_extra_info("socket")):
+                self.hang_up()
+        else:
+            tcp_socket.tune(transport.get_extra_info("socket"))
+            if self._server.context is not None:
+                self._tls = TlsStream(self._server.context, server_side=True)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget it; calls under way run to their end."""
+        self._limit.cancel()
+        self._waiting.clear()
+        self._server.counts["links"] -= self.network and not self.stranger
+        self._server.ends.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come; whatever is wrong with it ends this connection alone."""
+        try:
+            if self._tls is not None:
+                data, said = self._tls.received(data)
+                if said:
+                    self._transport.write(said)
+            if self._greeting is not None:
+                data = self._meet(self._greeting, data)
+            for message in self._reader.feed(data) if data else ():
+                if message.kind is LinkKind.PING:
+                    self._say(link_messages.pong(message.number))
+                else:
+                    self._waiting.append(message)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this connection alone ends
+            self._server.counts["strangers_refused"] += self.stranger
+            self._server.tell("hung up on a caller: %s", error)
+            self.hang_up()
+            return
+        self._breathe()
+
+    def _meet(self, begun: bytearray, data: bytes) -> bytes:
+        missing = GREETING_BYTES - len(begun)
+        begun += data[:missing]
+        if len(begun) < GREETING_BYTES:
+            return b""
+        admit, now_s = self._server.tickets.admit, time.monotonic()
+        proof, self._much = admit(bytes(begun), now_s, network=self.network)
+        self._say(proof)
+        self._limit.cancel()
+        self._greeting = None
+        self._server.counts["links"] += self.network
+        self._reader = LinkReader(MUCH_CALLS if self._much else CALLS)
+        return data[missing:]
+
+    def _begin(self, message: LinkMessage) -> None:
+        kind = message.kind
+        method = "fetch_much" if self._much and kind is LinkKind.FETCH else kind.name.lower()
+        self._server.counts["link_calls"] += self.network
+        self._calls.make(
+            message.number,
+            self._methods[method],
+            message.content,
+            _ANSWERS[kind],
+            self._weight(message),
+            changes=kind is LinkKind.APPEND,
+        )
+
+    def _weight(self, message: LinkMessage) -> int:
+        """What it holds, or may be answered with."""
+        if message.kind is LinkKind.APPEND:
+            return sum(len(frame[2]) for frame in message.content[1])
+        most = MUCH_REPLY_BYTES_MAX if self._much else REPLY_BYTES_MAX
+        return int(min(message.content[3], most))
+
+    @property
+    def _full(self) -> bool:
+        calls = self._calls
+        many = calls.under_way >= CALLS_MAX or calls.size_bytes >= CALLS_BYTES_MAX
+        return many or self._stuck
+
+    def _breathe(self) -> None:
+        """Begin what waits, and read on, where there is room for more calls and their answers."""
+        if self._transport.is_closing():
+            return
+        while self._waiting and not self._full:
+            self._begin(self._waiting.popleft())
+        if self._full:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """The other end takes no answers now."""
+        self._stuck = True
+        self._limit.cancel()
+        self._limit = asyncio.get_running_loop().call_later(SILENT_S, self.hang_up)
+        self._breathe()
+
+    def resume_writing(self) -> None:
+        """It takes answers again."""
+        self._stuck = False
+        self._limit.cancel()
+        self._breathe()
+
+    def _say(self, said: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(said if self._tls is None else self._tls.sealed(said))
+
+    def hang_up(self) -> None:
+        """End the line; calls under way run to their end and are not answered."""
+        self._transport.abort()

@@ -1,0 +1,149 @@
+"""What users would run instead, on the same work in the same run: see `peers`.
+
+A rate is from the first send to the last acknowledgement, with order and number checked. A peer
+that is not here is told in a line and left out.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import bench_path
+from tests.benchmarks.dataplane import PAYLOAD_BYTES, cluster
+from tests.benchmarks.harness import LeftOut, figure, figures
+from tests.benchmarks.peers import BATCH, SERVED, SHARDS, library
+from tests.servers import ServiceMissing
+
+MESSAGES = 200_000
+OURS = 5_000_000
+WAIT_S = 180.0
+
+
+class Checked:
+    """A handler that sees that the messages of its shard come in order, each once."""
+
+    def __init__(self, shard: int) -> None:
+        self._next = shard
+
+    def __call__(self, payload: bytes) -> None:
+        """Look at the number that the payload begins with."""
+        assert int.from_bytes(payload[:8], "big") == self._next, "out of order"
+        self._next += SHARDS
+
+
+def payloads(messages: int) -> Iterator[tuple[int, bytes]]:
+    """Shard and payload of each message; a payload begins with its number."""
+    fill = bytes(PAYLOAD_BYTES - 8)
+    for number in range(messages):
+        yield number % SHARDS, number.to_bytes(8, "big") + fill
+
+
+def _receive(name: str, url: str, libraries: str, shard: int, ready: Any) -> None:
+    """In a process of its own."""
+    sys.path.append(libraries)
+    peer = SERVED[name][1](url)
+    ready.wait()
+    peer.receive(shard, MESSAGES // SHARDS, Checked(shard))
+
+
+def served_per_s(name: str) -> float:
+    """Messages a second through one of the servers. Raises ServiceMissing where it is not here."""
+    make, client, module, package = SERVED[name]
+    context = multiprocessing.get_context("spawn")
+    with ExitStack() as until_done:
+        libraries = until_done.enter_context(tempfile.TemporaryDirectory(prefix="pxrs-peers-"))
+        library(module, package, Path(libraries))
+        server = until_done.enter_context(make())
+        client(server.url).prepare()
+        ready = context.Barrier(SHARDS + 1)
+        told = [(name, server.url, libraries, shard, ready) for shard in range(SHARDS)]
+        receivers = [context.Process(target=_receive, args=each, daemon=True) for each in told]
+        for receiver in receivers:
+            receiver.start()
+        sender = client(server.url)
+        ready.wait(WAIT_S)
+        began_s = time.perf_counter()
+        sender.send(payloads(MESSAGES))
+        for receiver in receivers:
+            receiver.join(WAIT_S)
+        took_s = time.perf_counter() - began_s
+        ended = [receiver.exitcode for receiver in receivers]
+        for receiver in receivers:
+            receiver.kill()
+        assert ended == [0] * SHARDS, f"receivers of {name} ended with {ended}"
+        return MESSAGES / took_s
+
+
+def ray_queue_per_s() -> float:
+    """Messages a second through one `ray.util.queue` a shard, in batches."""
+    import ray
+    from ray.util.queue import Queue
+
+    def receive(queue: Any, shard: int) -> None:
+        handle, done = Checked(shard), 0
+        while done < MESSAGES // SHARDS:
+            for payload in queue.get_nowait_batch(min(BATCH, queue.qsize())):
+                handle(payload)
+                done += 1
+
+    with cluster():
+        options = {"num_cpus": 0}
+        queues = [Queue(actor_options=options) for _ in range(SHARDS)]
+        task = ray.remote(num_cpus=0)(receive)
+        coming = [task.remote(queue, shard) for shard, queue in enumerate(queues)]
+        began_s = time.perf_counter()
+        every = list(payloads(MESSAGES))
+        for at in range(0, MESSAGES, BATCH):
+            for shard, queue in enumerate(queues):
+                queue.put_nowait_batch([p for of, p in every[at : at + BATCH] if of == shard])
+        ray.get(coming, timeout=WAIT_S)
+        took_s = time.perf_counter() - began_s
+        for queue in queues:
+            queue.shutdown(force=True)
+        return MESSAGES / took_s
+
+
+_best: dict[str, float] = {}
+
+
+def _measure(name: str, rate: Callable[[], float]) -> None:
+    """Declare the figure of one peer."""
+
+    def run() -> float:
+        try:
+            _best[name] = rate()
+        except ServiceMissing as missing:
+            raise LeftOut(str(missing)) from None
+        return _best[name]
+
+    run.__doc__ = f"What {name} does."
+    figure(f"peers.{name}_msgs_per_s", unit="msg/s", runs=1, warmups=0)(run)
+
+
+for _name in SERVED:
+    _measure(_name, partial(served_per_s, _name))
+_measure("ray_queue", ray_queue_per_s)
+
+
+@figures(
+    {"peers.pxrs_msgs_per_s": "msg/s", "peers.pxrs_ratio_to_best": "times"},
+    runs=1,
+    setup=bench_path.topology,
+)
+def ours(topology: Any) -> dict[str, float]:
+    """Ours, with a handler of one message, and how many times the best of the others that is."""
+    if not _best:
+        raise LeftOut("no peer was measured in this run")
+    rate = bench_path.handled_per_s(topology, bench_path.look_at, OURS)
+    return {
+        "peers.pxrs_msgs_per_s": rate,
+        "peers.pxrs_ratio_to_best": rate / max(_best.values()),
+    }

@@ -1,0 +1,95 @@
+"""How fast messages go between hosts: handlers that measure, and producers on a host.
+
+python -m tests.hosts.inside.pace TOPOLOGY latency COUNT PER_SECOND
+python -m tests.hosts.inside.pace TOPOLOGY batches SECONDS
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pxrs_ray.consumer.delivery import Delivery
+from tests.hosts.inside.connecting import connect
+
+BATCH = 20_000
+PAYLOAD_BYTES = 100
+FLUSH_S = 60.0
+
+
+class Stopwatch:
+    """Notes how old each message is when it is handled; all hosts have one clock."""
+
+    def __init__(self, folder: str) -> None:
+        self._file = Path(folder) / "ages"
+
+    def handle(self, message: Delivery) -> None:
+        """The payload says when it was sent."""
+        age_s = time.monotonic() - float(message.payload or b"0")
+        with self._file.open("a") as file:
+            file.write(f"{age_s:.6f}\n")
+
+
+class Meter:
+    """Takes batches by column, and notes how many messages there were by when."""
+
+    handle = None
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def handle_batch(self, batch: Any) -> None:
+        """Look at all payloads at once."""
+        assert batch.batch.payloads.nbytes >= PAYLOAD_BYTES * len(batch)
+        with (self._folder / f"seen-{os.getpid()}").open("a") as file:
+            file.write(f"{time.monotonic():.6f} {len(batch)}\n")
+
+
+def latency(producer: Any, count: int, per_second: float) -> None:
+    """Send at an even pace."""
+    due_s = time.monotonic()
+    for number in range(count):
+        due_s += 1 / per_second
+        time.sleep(max(0.0, due_s - time.monotonic()))
+        producer.send(b"%d" % (number % 100), b"%.9f" % time.monotonic())
+
+
+def batches(producer: Any, seconds: float) -> int:
+    """Send columns as fast as they are taken; how many messages."""
+    import pyarrow as pa
+
+    keys = pa.array([b"%d" % (number % 1_000) for number in range(BATCH)], pa.binary())
+    payloads = pa.array([os.urandom(PAYLOAD_BYTES)] * BATCH, pa.binary())
+    sent, end_s = 0, time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        producer.send_batch(keys, payloads)
+        sent += BATCH
+    return sent
+
+
+def main() -> None:
+    """Do what the arguments say, and answer in one line."""
+    name, what, *numbers = sys.argv[1:]
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    connect()
+    from pxrs_ray.actors.client.topology import Topology
+
+    began_s = time.monotonic()
+    with Topology(name).producer("q") as producer:
+        if what == "latency":
+            latency(producer, int(numbers[0]), float(numbers[1]))
+            sent = int(numbers[0])
+        else:
+            sent = batches(producer, float(numbers[0]))
+        producer.flush(FLUSH_S)
+    told = {"sent": sent, "began_s": began_s, "ended_s": time.monotonic()}
+    print(json.dumps(told), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Guards of the log, of the buffer's calls and of the sender, which the simulator alone notices."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+# Syncs that fail, then power cuts, where what is acknowledged survives them.
+SYNCED = (
+    "durability=1",
+    "worn=0",
+    "disk_trouble=15",
+    "power_cut=15",
+    "log_restart=10",
+    "disk_slow=15",
+    "send_interval_ms=30",
+)
+TORN = ("durability=1", "worn=0", "power_cut=30", "segment_bytes=700")
+GIVEN_UP = ("append_timeout_ms=250", "slow=0.4", "slow_ms_max=600", "disk_slow=15", "worn=0")
+LIVES = ("producer_crash=15", "log_restart=10", "slow=0.3", "slow_ms_max=700", "worn=0")
+
+
+def _one(
+    guard: str,
+    file: str,
+    text: str,
+    instead: str,
+    *seen_by: str,
+    settings: tuple[str, ...] = ("worn=0",),
+    note: str = "",
+) -> Mutation:
+    return Mutation(guard, (Change(file, text, instead),), seen_by, settings, note)
+
+
+BUFFERS = (
+    _one(
+        "a frame that is there already is not appended again",
+        "log/partition_log.py",
+        "        repeat = self._producers.repeat(header)\n",
+        "        self._producers.expected(header.producer_id, 0)\n        repeat = None\n",
+        "AppendedOnce",
+        "NothingFails",
+    ),
+    _one(
+        "what frames tell of producers is known after a restart",
+        "log/log_opening.py",
+        "        producers.record(header, now_ms)\n    return since",
+        "        pass\n    return since",
+        "AppendedOnce",
+        "LogsKeep",
+        settings=("log_restart=15", "slow=0.3", "worn=0"),
+    ),
+    _one(
+        "a sync that failed fails for ever",
+        "log/segmented_log.py",
+        "                self._sync_error = error\n                raise",
+        "                raise",
+        "LogsKeep",
+        "AppendedOnce",
+        settings=SYNCED,
+    ),
+    _one(
+        "what a sync may have lost is written again",
+        "log/segmented_log.py",
+        "                self._write_again(fd, self.segments[-1], synced)\n",
+        "",
+        "LogsKeep",
+        "AppendedOnce",
+        settings=SYNCED,
+    ),
+    _one(
+        "a segment is synced before its successor",
+        "log/segmented_log.py",
+        "            self.sync(self._active.fd)\n",
+        "            pass\n",
+        "LogsKeep",
+        "AppendedOnce",
+        "NothingFails",
+        "ComesToRest",
+        settings=TORN,
+    ),
+    _one(
+        "a log that failed is opened anew",
+        "log/log_manager.py",
+        'return state == "failed" or (',
+        "return False or (",
+        "ComesToRest",
+        settings=("disk_trouble=20", "worn=0"),
+    ),
+    _one(
+        "what could not be synced is not acknowledged",
+        "log/buffer_calls.py",
+        "if log in unsynced and isinstance(self._answers[at], Appended):",
+        "if False:",
+        "LogsKeep",
+        "AppendedOnce",
+        settings=SYNCED,
+    ),
+    _one(
+        "who was fenced while a file was read gets nothing of it",
+        "log/buffer_calls.py",
+        "bytes_max=share)\n                fence.check(queue, group, partition, epoch)\n",
+        "bytes_max=share)\n",
+        "OneReader",
+        settings=("hot_bytes=1500", "disk_slow=20", "consumer_freeze=10", "join=10", "worn=0"),
+    ),
+    _one(
+        "a frame of a former life is refused",
+        "log/producer_fence.py",
+        "            if number < known.number:\n",
+        "            if number < 0:\n",
+        "AppendedOnce",
+        settings=LIVES,
+    ),
+    _one(
+        "the life of a producer is on disk before it sends",
+        "log/producer_fence.py",
+        "self._files.replace(self._path, GENERATIONS.encode(list(known.values())), sync=True)",
+        "pass",
+        "AppendedOnce",
+        settings=LIVES,
+    ),
+    _one(
+        "an older life of a producer never begins again",
+        "log/producer_fence.py",
+        "if number == 0 or (known is not None and number <= known.number):",
+        "if number == 0:",
+        "AppendedOnce",
+        settings=LIVES,
+    ),
+    _one(
+        "a new epoch follows what its producer has in the log",
+        "producer/sender.py",
+        "lane.follows = mark(heard.epoch, heard.next_sequence) if heard else mark(NOBODY, 0)",
+        "lane.follows = None",
+        "AppendedOnce",
+        settings=GIVEN_UP,
+    ),
+    _one(
+        "the log asks whom a new epoch follows",
+        "log/producer_state.py",
+        "if header.follows is not None and header.follows != stands:",
+        "if False:",
+        "AppendedOnce",
+        settings=GIVEN_UP,
+    ),
+    _one(
+        "frames that are numbered anew are of a new epoch",
+        "producer/sender.py",
+        "        lane.epoch += 1\n",
+        "",
+        "AppendedOnce",
+        "NothingFails",
+        settings=GIVEN_UP,
+    ),
+    _one(
+        "an older epoch of a producer is fenced",
+        "log/producer_state.py",
+        "if known is not None and header.producer_epoch < known.epoch:",
+        "if False:",
+        "AppendedOnce",
+        "NothingFails",
+        settings=GIVEN_UP,
+    ),
+)

@@ -1,0 +1,90 @@
+"""Every module of actors/: what it decides, and where that is simulated.
+
+Rules of this file. A module is in one table. `SHELLS` carry what a pure machine decides, and the
+simulator runs that machine. `DECIDE` still decide something themselves that no simulation of this
+folder runs as it ships: the text says what, and what stands in for it. That list only shrinks. All
+others carry, translate, show or set up, and decide nothing of a group, a log or a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SHELLS: Mapping[str, tuple[str, ...]] = {
+    "buffer/buffer_actor.py": ("log/log_manager.py",),
+    "buffer/lease_gate.py": ("log/lease_term.py",),
+    "buffer/log_ownership.py": ("log/read_fence.py", "log/log_manager.py"),
+    "buffer/message_calls.py": ("log/buffer_calls.py",),
+    "buffer/log_reader.py": ("log/buffer_calls.py", "log/refusals.py"),
+    "client/producer.py": ("producer/sender.py",),
+    "consumer/fetcher.py": ("consumer/fetch_plan.py",),
+    "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
+    "coordinator/leadership.py": ("log/lease_grants.py",),
+    "coordinator/member_api.py": ("group/group_coordinator.py",),
+    "coordinator/registry_actor.py": ("store/memory.py",),
+}
+
+DECIDE: Mapping[str, str] = {
+    # Imitated in the simulator.
+    "buffer/log_writer.py": "which jobs are written and synced together: buffer_lives.py",
+    "buffer/long_poll.py": "who is woken by a change, and when: buffer_lives.py",
+    "buffer/maintenance.py": "when a log is mended and retained: buffer_lives.py",
+    "client/producer_start.py": "when a producer begins a life: producer.py",
+    "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
+    "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
+    "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
+    "consumer/sequential_worker.py": "when a worker takes, begins and stops: worker.py",
+    "consumer/worker.py": "when a worker takes, begins and stops: worker.py",
+    "consumer/worker_pool.py": "which worker has a partition: worker.py",
+    "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
+    "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
+    "cluster/coordinator_client.py": "whom a client asks again, and for how long: consumer.py",
+    # In no simulation of this folder.
+    "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
+    "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
+    "buffer/call_failure.py": "what a failed call means",
+    "buffer/coordinator_recovery.py": "when a buffer starts a coordinator",
+    "buffer/partition_client.py": "when a tool's read or write is made again",
+    "buffer/server_end.py": "when a connection that is silent is ended",
+    "buffer/serving_state.py": "whether the disk is the right one",
+    "buffer/socket_client.py": "when a connection that is silent is given up",
+    "client/pulled_partitions.py": "what a pulling caller gets next, and what counts as done",
+    "client/tenants.py": "which queue a tenant's message goes to while it moves",
+    "cluster/watchdog.py": "which frozen process is ended",
+    "consumer/call_record.py": "what a handler had in hand when it died",
+    "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
+    "consumer/quarantine_log.py": "when what is put aside is durable",
+    "consumer/redrive.py": "which keys are given again, and in what order",
+    "consumer/source_fetcher.py": "what is read next of an external queue",
+    "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
+    "coordinator/bootstrap.py": "whether a registry may be created",
+    "coordinator/buffer_moves.py": "the steps of a move between disks",
+    "coordinator/buffer_start.py": "when a buffer of a name that runs elsewhere is ended",
+    "coordinator/buffer_slots.py": "which actor serves a slot",
+    "coordinator/commands.py": "whose command waits while the registry is away",
+    "coordinator/consumer_replicas.py": "how many consumers there are",
+    "coordinator/coordinator.py": "which groups are led, and when",
+    "coordinator/deletion.py": "the steps of a removal",
+    "coordinator/drain_watch.py": "when a node is emptied",
+    "coordinator/group_controller.py": "what of a group's effects is told again",
+    "coordinator/group_creation.py": "the steps of a creation",
+    "coordinator/home_controller.py": "where a slot's buffer is started",
+    "coordinator/known_ends.py": "when the ends of logs are kept",
+    "coordinator/log_witness.py": "when logs show that the registry was lost",
+    "coordinator/move_planner.py": "what a move would do",
+    "coordinator/new_group.py": "where a new group begins",
+    "coordinator/reconfiguration.py": "who takes over which option",
+    "coordinator/registry_witness.py": "when a registry has lost writes",
+    "coordinator/seeks.py": "which offset a seek means",
+    "coordinator/startup.py": "when something that failed to begin is tried again",
+    "coordinator/store_thread.py": "when a call of the store is given up",
+    "coordinator/tenant_router.py": "the steps of a tenant's move",
+}
+DECIDE_MAX = 52
+
+# They wait or try again, and decide nothing by it.
+CARRY = (
+    "buffer/shared_answers.py",
+    "coordinator/metrics.py",
+)

@@ -1,0 +1,301 @@
+"""One buffer: the logs, fences, lease and calls that ship, on a simulated disk.
+
+Rules of this file. `LogManager`, `ReadFence`, `LeaseTerm`, `AppendCall`, `FetchCall` and
+`read_parts` decide; here they are given time, a disk and a network, as `Buffer` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping
+from functools import partial
+
+from pxrs_ray.data.protocol import (
+    Appended,
+    BufferGrant,
+    Fetched,
+    OutFrame,
+    Position,
+    QueueSpec,
+    Refused,
+)
+from pxrs_ray.errors import LogError, PxrsError
+from pxrs_ray.log.buffer_calls import AppendCall, ColdRead, FetchCall, read_parts
+from pxrs_ray.log.log_view import FrameRun
+from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.producer_fence import Generation
+from pxrs_ray.model import Epoch, Incarnation, MemberId, Offset, PartitionId
+from pxrs_ray.supervision.passing_trouble import passes
+from tests.simulation import history
+from tests.simulation.simulator.buffer_lives import (
+    QUEUE,
+    SLOW_SYNC_MS,
+    BufferLives,
+    Job,
+    Life,
+    Poll,
+)
+from tests.simulation.simulator.frames import lines_in
+from tests.simulation.simulator.store import GROUP
+
+FETCH_BYTES = 4_000
+WAIT_MS = 300
+
+Answer = list[Appended | Refused] | None
+Found = list[Fetched | Refused] | None
+Parts = Generator[ColdRead, FrameRun, list[Fetched | Refused]]
+"""None: nobody is there."""
+
+
+class BufferProcess(BufferLives):
+    """See the rules at the head of this file."""
+
+    def ping(self, grant: BufferGrant) -> tuple[str, int, dict[PartitionId, Offset]] | None:
+        """Take what is granted; answer who this is, its clock, and how far its logs have come."""
+        life = self.life
+        if life is None:
+            return None
+        was_open, now_ms = self.is_open(life), self.monotonic_ms()
+        life.tenure.take(grant, now_ms)
+        if self.is_open(life) != was_open:
+            self.wake(life, list(life.polls))
+        left_ms = life.tenure.until_ms - now_ms
+        if left_ms > 0:
+            self.later(life, left_ms + left_ms // 16 + 1, self._lapse)
+        return life.incarnation, now_ms, dict(life.manager.known_ends().get(QUEUE, {}))
+
+    def _lapse(self, life: Life) -> None:
+        if not self.is_open(life):
+            self.wake(life, list(life.polls))
+
+    def open(
+        self,
+        spec: QueueSpec,
+        ends: Mapping[PartitionId, Offset],
+        make: bool,
+        respond: Callable[[bool], None],
+    ) -> None:
+        """Open the logs: see `Buffer.open`. Answers whether that worked."""
+        life = self.life
+        if life is None:
+            return
+        worked: list[bool] = []
+
+        def run() -> None:
+            try:
+                life.manager.open(spec, ends, self.wall_ms(), make=make)
+                worked.append(True)
+            except (PxrsError, OSError) as error:
+                if not passes(error):
+                    raise
+                worked.append(False)
+
+        def done(_: Mapping[PartitionLog, LogError]) -> None:
+            self.note_all(life)
+            self.wake(life, list(life.polls))
+            respond(worked[0])
+
+        self.write(life, Job(run, (), done))
+
+    def fence(self, epochs: Mapping[PartitionId, Epoch]) -> None:
+        """Refuse readers below these epochs from now on."""
+        if self.life is not None:
+            self.life.fence.fence(QUEUE, GROUP, epochs)
+            self.wake(self.life, list(epochs))
+
+    def begin_producer(
+        self, name: str, number: int, token: str, respond: Callable[[Generation | None], None]
+    ) -> None:
+        """Begin a life of a producer: see `Buffer.begin_producer`."""
+        life = self.life
+        if life is None or not self.is_open(life):
+            return
+        found: list[Generation | None] = []
+
+        def run() -> None:
+            try:
+                found.append(life.manager.producers.begin(QUEUE, name, number, token))
+            except (PxrsError, OSError) as error:
+                if not passes(error):
+                    raise
+
+        self.write(life, Job(run, (), lambda _: respond(found[0]) if found else None))
+
+    def passed(self, checkpoints: Mapping[PartitionId, Offset]) -> None:
+        """Note how far the group has come: see `Buffer.passed`."""
+        life = self.life
+        if life is None or not self.is_open(life):
+            return
+
+        def run() -> None:
+            for partition, offset in checkpoints.items():
+                try:
+                    life.manager.log(QUEUE, partition).passed(GROUP, offset)
+                except (PxrsError, OSError):
+                    return  # it is told again
+
+        self.write(life, Job(run, life.manager.all_logs(), lambda _: None))
+
+    # --- appending --------------------------------------------------------------------------------
+
+    def append(
+        self, frames: list[OutFrame], wait_ms: int, respond: Callable[[Answer], None]
+    ) -> None:
+        """Append frames: see `Buffer.append`."""
+        life = self.life
+        if life is None:
+            respond(None)
+            return
+        call = AppendCall(life.manager, life.counts, self.over, QUEUE, frames)
+        poll = self.poll({frame[0] for frame in frames}, wait_ms)
+        poll.look = partial(self._append_round, life, call, poll, respond)
+        self.enter(life, poll)
+        poll.look()
+
+    def _append_round(
+        self, life: Life, call: AppendCall, poll: Poll, respond: Callable[[Answer], None]
+    ) -> None:
+        final = self.world.now_ms >= poll.end_ms
+        poll.changed.clear()
+
+        def done(unsynced: Mapping[PartitionLog, LogError]) -> None:
+            call.end(unsynced, self.is_open(life), life.tenure.term)
+            judge()
+
+        def judge() -> None:
+            answer = call.answer(final)
+            if answer is None:
+                self.wait(life, poll)
+            else:
+                self.leave(life, poll)
+                _strip(answer)
+                respond(answer)
+
+        if not call.begin(self.is_open(life), life.tenure.term):
+            judge()
+        elif call.logs:
+            logs = dict.fromkeys(call.logs.values())
+            self.write(life, Job(lambda: call.run(self.wall_ms()), logs, done))
+        else:
+            done({})
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        member: MemberId,
+        incarnation: Incarnation,
+        positions: Mapping[PartitionId, Position],
+        respond: Callable[[Found], None],
+    ) -> None:
+        """Read several partitions: see `Buffer.fetch`."""
+        life = self.life
+        if life is None:
+            respond(None)
+            return
+        call = FetchCall(positions, self.over)
+        poll = self.poll(positions, WAIT_MS)
+        reader = (member, incarnation)
+        poll.look = partial(self._fetch_round, life, call, poll, reader, respond)
+        self.enter(life, poll)
+        poll.look()
+
+    def _fetch_round(
+        self,
+        life: Life,
+        call: FetchCall,
+        poll: Poll,
+        reader: tuple[MemberId, Incarnation],
+        respond: Callable[[Found], None],
+    ) -> None:
+        final = self.world.now_ms >= poll.end_ms
+        if poll.changed:
+            call.changed(list(poll.changed), self.is_open(life))
+            poll.changed.clear()
+        call.begin(final)
+        looked = call.look
+
+        def judge(found: list[Fetched | Refused]) -> None:
+            answer = call.end(found, self.is_open(life), final)
+            if answer is None:
+                self.wait(life, poll)
+                return
+            self.leave(life, poll)
+            _strip(answer)
+            for part in answer:
+                if isinstance(part, Fetched) and part.chunks:
+                    self._served(part, looked[part.partition], *reader)
+            respond(answer)
+
+        if not self.is_open(life):
+            judge([])
+            return
+        parts = read_parts(
+            life.manager, life.fence, life.counts, QUEUE, GROUP, looked, FETCH_BYTES, final
+        )
+
+        self._read_on(life, parts, lambda: next(parts), judge)
+
+    def _read_on(
+        self,
+        life: Life,
+        parts: Parts,
+        step: Callable[[], ColdRead],
+        judge: Callable[[list[Fetched | Refused]], None],
+    ) -> None:
+        """Read the next part; what is not in memory takes a while."""
+        try:
+            cold = step()
+        except StopIteration as read:
+            judge(read.value)
+            return
+
+        def read_cold(life: Life) -> None:
+            try:
+                run = cold()
+            except Exception as error:
+                thrown = error.with_traceback(None)
+                self._read_on(life, parts, lambda: parts.throw(thrown), judge)
+            else:
+                self._read_on(life, parts, lambda: parts.send(run), judge)
+
+        takes_ms = SLOW_SYNC_MS if self.slow else 1 + int(self.world.roll() * 3)
+        self.later(life, takes_ms, read_cold)
+
+    def _served(
+        self, part: Fetched, position: Position, member: MemberId, incarnation: Incarnation
+    ) -> None:
+        epoch, offset = position
+        now_ms, partition = self.world.now_ms, part.partition
+        self.world.record(
+            history.Fetched(now_ms, partition, epoch, member, incarnation, offset, part.next_offset)
+        )
+
+    def kept(self) -> list[history.Kept]:
+        """What each log holds, read as a reader would; [] while it is not well."""
+        if self.life is None or not self.is_well():
+            return []
+        found = []
+        for log in self.life.manager.all_logs():
+            messages, offset = {}, log.start_offset
+            while offset < log.visible_end:
+                run = log.read(offset)
+                messages.update({line.offset: line.message for line in lines_in(run.chunks, 0)})
+                offset = run.next_offset
+            found.append(history.Kept(self.world.now_ms, log.partition, log.start_offset, messages))
+        return found
+
+    def is_well(self) -> bool:
+        """Whether every log is served."""
+        life = self.life
+        if life is None or not self.is_open(life):
+            return False
+        logs = life.manager.all_logs()
+        return len(logs) == len(self.ends) and all(log.state == "open" for log in logs)
+
+
+def _strip(answer: Collection[Appended | Fetched | Refused]) -> None:
+    """An error that travels brings no traceback: it would keep everybody of the run."""
+    for part in answer:
+        if isinstance(part, Refused):
+            part.error.__traceback__ = None
+            part.error.__context__ = part.error.__cause__ = None

@@ -1,0 +1,263 @@
+"""`SimulatedDisk`: the files of a simulated machine, in memory, which fail as disks do.
+
+Rules of this file. What ships runs on it as on a real one: it is a `Files`. A power cut leaves what
+was synced, and of the rest any part of each write, in any order; of names those that were synced,
+or those that were there. A sync that fails is as bad as Linux makes it: what was written since the
+last one can still be read, and no later sync puts it on disk, unless it is written again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pxrs_ray.errors import LockHeld
+from pxrs_ray.files import Files
+
+PAGE_BYTES = 64
+FREE_BYTES = 1 << 40
+SEGMENT = ".seg"
+
+Change = tuple[int, bytes] | int
+"""A write at a position, or a new length."""
+
+
+@dataclass(slots=True, eq=False)
+class _Inode:
+    data: bytearray = field(default_factory=bytearray)
+    synced: bytearray = field(default_factory=bytearray)
+    # Since the last sync.
+    pending: list[Change] = field(default_factory=list)
+
+
+def _apply(data: bytearray, change: Change) -> None:
+    if isinstance(change, int):
+        del data[change:]
+        data.extend(bytes(change - len(data)))
+        return
+    position, piece = change
+    if position > len(data):
+        data.extend(bytes(position - len(data)))
+    data[position : position + len(piece)] = piece
+
+
+class SimulatedDisk(Files):
+    """See the rules at the head of this file.
+
+    `full` refuses what needs room; `failing` is the share of reads, writes and syncs that fail.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.full = False
+        self.failing = 0.0
+        self.boots = 0
+        self._dice = random.Random(f"disk {seed}")
+        self._names: dict[str, dict[str, _Inode]] = {}
+        self._synced: dict[str, dict[str, _Inode]] = {}
+        self._open: dict[int, _Inode] = {}
+        self._locked: dict[int, _Inode] = {}
+        self._opened = 0
+        self._rotten: list[tuple[_Inode, int, int]] = []
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def well(self) -> Iterator[None]:
+        """Nothing fails inside."""
+        failing, self.failing = self.failing, 0.0
+        try:
+            yield
+        finally:
+            self.failing = failing
+
+    def _fail(self, what: str, share: float = 1.0) -> None:
+        if self.failing and self._dice.random() < self.failing * share:
+            raise OSError(errno.EIO, f"{what} failed (simulated)")
+
+    def _need_room(self) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (simulated)")
+
+    def end_process(self) -> None:
+        """Whoever had files open is gone."""
+        self._open.clear()
+        self._locked.clear()
+
+    def cut_power(self) -> None:
+        """Leave what was synced, and anything of the rest."""
+        self.end_process()
+        self.boots += 1
+        for folder, now in self._names.items():
+            synced = self._synced.get(folder, {})
+            chosen = {name: self._dice.choice((now, synced)) for name in {**now, **synced}}
+            left = {name: where[name] for name, where in chosen.items() if name in where}
+            self._names[folder] = left
+            self._synced[folder] = dict(left)
+        for inode in {
+            id(i): i for folder in self._names.values() for i in folder.values()
+        }.values():
+            self._cut(inode)
+
+    def _cut(self, inode: _Inode) -> None:
+        if not inode.pending and inode.data == inode.synced:
+            return
+        kept, data = self._dice.choice((0.0, 0.5, 1.0)), bytearray(inode.synced)
+        for change in inode.pending:
+            if isinstance(change, int):
+                if self._dice.random() < kept:
+                    _apply(data, change)
+                continue
+            position, piece = change
+            for at in range(0, len(piece), PAGE_BYTES):
+                if self._dice.random() < kept:
+                    _apply(data, (position + at, piece[at : at + PAGE_BYTES]))
+        inode.data, inode.synced, inode.pending = data, data[:], []
+
+    def rot(self) -> None:
+        """Let a byte of a segment that is sealed be another one; `mend` brings it back."""
+        sealed = []
+        for names in self._names.values():
+            segments = sorted(name for name in names if name.endswith(SEGMENT))
+            sealed += [names[name] for name in segments[:-1] if names[name].data]
+        if sealed:
+            inode = self._dice.choice(sealed)
+            at = self._dice.randrange(len(inode.data))
+            self._rotten.append((inode, at, inode.data[at]))
+            inode.data[at] ^= 0xFF
+
+    def mend(self) -> bool:
+        """Bring the files back, as an operator does; False where none was damaged."""
+        rotten, self._rotten = self._rotten, []
+        for inode, at, byte in reversed(rotten):
+            if at < len(inode.data):
+                inode.data[at] = byte
+        return bool(rotten)
+
+    def kept(self) -> dict[str, dict[str, bytes]]:
+        """All of it, as it is."""
+        return {f: {n: bytes(i.data) for n, i in names.items()} for f, names in self._names.items()}
+
+    def restore(self, kept: dict[str, dict[str, bytes]]) -> None:
+        """Be what was `kept`, and on disk for sure."""
+        self.end_process()
+        self._names = {
+            folder: {name: _Inode(bytearray(data), bytearray(data)) for name, data in files.items()}
+            for folder, files in kept.items()
+        }
+        self._synced = {folder: dict(names) for folder, names in self._names.items()}
+
+    # --- Files ------------------------------------------------------------------------------------
+
+    def boot_id(self) -> str:
+        return f"boot-{self.boots}"
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        folder = self._folder(path)
+        inode = folder.get(path.name)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self._need_room()
+            inode = folder[path.name] = _Inode()
+        return self._opened_as(inode)
+
+    def open_to_read(self, path: Path) -> int:
+        return self.open(path)
+
+    def _opened_as(self, inode: _Inode) -> int:
+        self._opened += 1
+        self._open[self._opened] = inode
+        return self._opened
+
+    def _inode(self, fd: int) -> _Inode:
+        inode = self._open.get(fd)
+        if inode is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return inode
+
+    def close(self, fd: int) -> None:
+        self._open.pop(fd, None)
+        self._locked.pop(fd, None)
+
+    def length(self, fd: int) -> int:
+        return len(self._inode(fd).data)
+
+    def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
+        inode, piece = self._inode(fd), b"".join(pieces)
+        if position + len(piece) > len(inode.data):
+            self._need_room()
+        self._fail("a write")
+        _apply(inode.data, (position, piece))
+        inode.pending.append((position, piece))
+        return len(piece)
+
+    def read(self, fd: int, size: int, position: int) -> bytes:
+        self._fail("a read", 0.3)
+        return bytes(self._inode(fd).data[position : position + size])
+
+    def sync(self, fd: int) -> None:
+        inode = self._inode(fd)
+        if not inode.pending:
+            return
+        pending, inode.pending = inode.pending, []
+        self._fail("a sync")
+        for change in pending:
+            _apply(inode.synced, change)
+
+    def truncate(self, fd: int, size: int) -> None:
+        inode = self._inode(fd)
+        if len(inode.data) != size:
+            _apply(inode.data, size)
+            inode.pending.append(size)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._fail("a sync of names")
+        self._synced[str(folder)] = dict(self._names.get(str(folder), {}))
+
+    def _folder(self, path: Path) -> dict[str, _Inode]:
+        folder = self._names.get(str(path.parent))
+        if folder is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return folder
+
+    def rename(self, source: Path, target: Path) -> None:
+        if str(source) in self._names:
+            for kept in (self._names, self._synced):
+                for folder in [f for f in kept if Path(f).is_relative_to(source)]:
+                    kept[str(target / Path(folder).relative_to(source))] = kept.pop(folder)
+            return
+        self._folder(target)[target.name] = self._folder(source).pop(source.name)
+
+    def unlink(self, path: Path) -> None:
+        self._folder(path).pop(path.name, None)
+
+    def make_folder(self, folder: Path) -> None:
+        self._names.setdefault(str(folder), {})
+
+    def names(self, folder: Path, suffix: str) -> list[Path]:
+        found = self._names.get(str(folder), {})
+        return [folder / name for name in sorted(found) if name.endswith(suffix)]
+
+    def size_of(self, path: Path) -> int:
+        inode = self._folder(path).get(path.name)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return len(inode.data)
+
+    def free_bytes(self, folder: Path) -> int:
+        return 0 if self.full else FREE_BYTES
+
+    def lock(self, path: Path, wait_ms: int) -> int:
+        fd = self.open(path, create=True)
+        inode = self._inode(fd)
+        if any(held is inode for held in self._locked.values()):
+            self.close(fd)
+            raise LockHeld(f"{path.parent} is in use by another process")
+        self._locked[fd] = inode
+        return fd

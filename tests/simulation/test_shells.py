@@ -1,0 +1,64 @@
+"""No imitation is forgotten: what the simulator does not run as it ships is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pxrs_ray
+from tests.simulation import simulator
+from tests.simulation.shells import CARRY, DECIDE, DECIDE_MAX, SHELLS
+
+PACKAGE = Path(pxrs_ray.__file__).parent
+ACTORS = (PACKAGE / "actors").resolve()
+SIMULATOR = Path(simulator.__file__).parent
+# A loop with a pause, or a back-off, is where decisions hide.
+LOOP_WORDS = ("while True", "asyncio.sleep(", "Backoff(", "call_later(")
+
+
+def _loaded() -> set[str]:
+    """The modules of the product that a simulated run has in memory, as paths."""
+    program = (
+        "import sys, tests.simulation.simulator.run as r; r.run(1);"
+        "print('\\n'.join(sorted(m for m in sys.modules if m.startswith('pxrs_ray'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+    )
+    names = done.stdout.split()
+    return {name.removeprefix("pxrs_ray.").replace(".", "/") + ".py" for name in names}
+
+
+def test_the_simulator_runs_every_machine_that_a_shell_carries_and_no_actor() -> None:
+    loaded = _loaded()
+    machines = {machine for of_shell in SHELLS.values() for machine in of_shell}
+    assert machines <= loaded, machines - loaded
+    assert not [name for name in loaded if name.startswith("actors/")]
+
+
+def test_what_still_decides_in_actors_is_named_and_grows_no_more() -> None:
+    there = {str(path.relative_to(ACTORS)) for path in ACTORS.rglob("*.py")}
+    named = [*SHELLS, *DECIDE, *CARRY]
+    assert len(set(named)) == len(named)
+    assert set(named) <= there, set(named) - there
+    assert len(DECIDE) == DECIDE_MAX, "it shrinks: a module that decides belongs to a pure machine"
+
+
+def test_an_imitation_is_where_it_is_said_to_be() -> None:
+    files = {path.name for path in SIMULATOR.glob("*.py")}
+    told = [text.rpartition(": ")[2] for text in DECIDE.values() if text.endswith(".py")]
+    assert told
+    assert set(told) <= files
+
+
+def test_a_module_of_coordinators_or_buffers_that_waits_and_tries_again_is_named() -> None:
+    rooms = ("buffer", "consumer", "coordinator")
+    unnamed = [
+        str(path.relative_to(ACTORS))
+        for room in rooms
+        for path in sorted((ACTORS / room).glob("*.py"))
+        if any(word in path.read_text() for word in LOOP_WORDS)
+        and str(path.relative_to(ACTORS)) not in {*SHELLS, *DECIDE, *CARRY}
+    ]
+    assert not unnamed

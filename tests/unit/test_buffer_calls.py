@@ -1,0 +1,38 @@
+"""What a buffer decides on one call that reads, while files are read for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pxrs_ray.data.protocol import Fetched, QueueSpec, Refused
+from pxrs_ray.errors import Fenced
+from pxrs_ray.log.buffer_calls import read_parts
+from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.log.read_fence import ReadFence
+from tests.logs import NOW_MS, put
+from tests.settings import log_limits
+
+
+def test_who_is_fenced_while_a_file_is_read_for_another_partition_gets_nothing(
+    tmp_path: Path,
+) -> None:
+    manager = LogManager(tmp_path, 0, 1, NOW_MS)
+    manager.open(QueueSpec("q", 2, log_limits(hot_bytes_max=1)), {}, NOW_MS, make=True)
+    for partition in (0, 1):
+        for sequence in range(3):
+            put(manager.log("q", partition), sequence)
+    fence = ReadFence(tmp_path / "fence.jsonl")
+    positions = {0: (1, 2), 1: (1, 0)}  # the newest message is in memory, the oldest is not
+    parts = read_parts(manager, fence, Counter(), "q", "g", positions, 1 << 20, True)
+    cold = next(parts)
+    fence.fence("q", "g", {0: 2})
+    with pytest.raises(StopIteration) as read:
+        parts.send(cold())
+    hot, other = read.value.value
+    assert isinstance(hot, Refused) and isinstance(hot.error, Fenced)
+    assert isinstance(other, Fetched) and other.partition == 1
+    fence.close()
+    manager.close()

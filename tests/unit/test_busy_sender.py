@@ -1,0 +1,121 @@
+"""A thread that is busy between its sends takes the answers itself, and waits for no other one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors.buffer.socket_server import SocketServer
+from pxrs_ray.actors.client.producer import Producer
+from pxrs_ray.data.frame import unpack_header
+from pxrs_ray.data.protocol import Appended, OutFrame
+from pxrs_ray.partitioning import Partitioner
+from tests.settings import producer_limits
+
+WAIT_S = 20
+MESSAGES = 20
+
+
+class FakeLog:
+    """A buffer with one partition, on a loop and a thread of its own."""
+
+    def __init__(self) -> None:
+        self.messages = self.calls = 0
+        self.loop = asyncio.new_event_loop()
+        self.server = SocketServer({"append": self.append})
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    async def append(self, queue: str, frames: list[OutFrame], wait_ms: int) -> list[Appended]:
+        answers = []
+        for partition, header, _ in frames:
+            count = unpack_header(header).messages
+            answers.append(Appended(partition, self.messages, count))
+            self.messages += count
+        self.calls += 1
+        return answers
+
+    def on_loop(self, work: Any) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def handle(self) -> Any:
+        """As Ray's handle of the buffer: it carries the calls that come before there is a line."""
+        line = SimpleNamespace(remote=lambda: self._then(self.server.open()))
+        append = SimpleNamespace(remote=lambda *given: self._then(self.append(*given)))
+        return SimpleNamespace(line=line, append=append)
+
+    def _then(self, work: Any) -> Any:
+        coming = self.on_loop(work)
+        return SimpleNamespace(future=lambda: coming)
+
+    def close(self) -> None:
+        async def end() -> None:
+            self.server.close()
+
+        self.on_loop(end()).result(WAIT_S)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(WAIT_S)
+        self.loop.close()
+
+
+@pytest.fixture
+def log() -> Iterator[FakeLog]:
+    made = FakeLog()
+    yield made
+    made.close()
+
+
+def until(true: Any) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.001)
+
+
+def with_a_line(log: FakeLog) -> Producer:
+    producer = Producer("t", "q", 1, Partitioner(1), producer_limits(), handles={0: log.handle()})
+    while (line := producer._buffers.of(0)._here.socket) is None or not line.welcome:
+        producer.send(None, b"warm").result(WAIT_S)
+    return producer
+
+
+def test_sends_take_the_answers_when_the_producers_thread_gets_no_turn(log: FakeLog) -> None:
+    with with_a_line(log) as producer:
+        go_on, stands = threading.Event(), threading.Event()
+        wait = producer._answers.wait
+
+        def waits(timeout_s: float) -> Any:
+            stands.set()
+            go_on.wait(WAIT_S)
+            return wait(0)
+
+        producer._answers.wait = waits  # type: ignore[method-assign]
+        producer._answers.wake()
+        assert stands.wait(WAIT_S)
+        receipts, before = [], log.messages
+        for number in range(MESSAGES):
+            receipts.append(producer.send(None, b"%d" % number))
+            until(lambda: log.messages == before + len(receipts))
+        assert all(receipt.done() for receipt in receipts[:-1])
+        assert not receipts[-1].done(), "nobody took the last answer"
+        go_on.set()
+        assert receipts[-1].result(WAIT_S).offset == before + MESSAGES - 1
+
+
+def test_what_came_while_a_call_was_under_way_goes_when_it_is_answered(log: FakeLog) -> None:
+    with with_a_line(log) as producer:
+        calls, before, hold = log.calls, log.messages, threading.Event()
+        log.loop.call_soon_threadsafe(hold.wait, WAIT_S)
+        receipts = [producer.send(None, b"%d" % number) for number in range(MESSAGES)]
+        hold.set()
+        assert [receipt.result(WAIT_S).offset for receipt in receipts] == [
+            before + number for number in range(MESSAGES)
+        ]
+        assert log.calls == calls + 2, "the first at once, and the others together"

@@ -1,0 +1,64 @@
+"""What may be a handler, and whether it takes batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pxrs_ray.consumer.delivery import DeliveredBatch
+from pxrs_ray.consumer.handler_shape import check_fits, check_shape, shape_of, wants_batches
+from pxrs_ray.errors import HandlerError
+
+
+class OfMessages:
+    def handle(self, message: Any) -> None: ...
+
+
+class OfBatches:
+    def handle_batch(self, batch: Any) -> None: ...
+
+
+class Annotated:
+    def handle(self, batch: DeliveredBatch) -> None: ...
+
+
+class Neither:
+    pass
+
+
+def one(message: Any) -> None: ...
+
+
+def many(batch: DeliveredBatch) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "batches"),
+    [
+        (one, False),
+        (many, True),
+        (OfMessages, False),
+        (OfBatches, True),
+        (Annotated, True),
+        (OfMessages(), False),
+        (OfBatches(), True),
+        (Annotated(), True),
+    ],
+)
+def test_it_is_known_without_and_with_an_object(handler: Any, batches: bool) -> None:
+    check_shape(handler)
+    assert wants_batches(handler) == shape_of(handler).wants_batch == batches
+
+
+@pytest.mark.parametrize("handler", [Neither, Neither(), 7, "x"])
+def test_what_is_none_is_refused(handler: Any) -> None:
+    with pytest.raises(HandlerError, match="handle"):
+        check_shape(handler)
+
+
+def test_batches_are_for_ordered_processing() -> None:
+    check_fits("h", True, "ordered", "g")
+    check_fits("h", False, "by_key", "g")
+    with pytest.raises(HandlerError, match="takes batches, and the processing mode of group g"):
+        check_fits("h", True, "packs", "g")

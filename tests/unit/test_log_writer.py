@@ -1,0 +1,108 @@
+"""`LogWriter`: what runs at once, and what has to wait for its turn or for a sync."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pxrs_ray.actors.buffer.log_writer import AT_ONCE_BYTES_MAX, LogWriter
+from pxrs_ray.log.partition_log import PartitionLog
+from tests.actors.conditions import until
+from tests.logs import ALWAYS, NOW_MS, SMALL, open_log, wire
+
+WAIT_S = 10
+Use = Callable[[LogWriter, PartitionLog, list[PartitionLog]], Awaitable[None]]
+
+
+def use(folder: Path, test: Use, limits: Any = SMALL) -> None:
+    """Run a test with a writer, a log, and the logs that the writer has told of as changed."""
+    log = open_log(folder, limits)
+
+    async def run() -> None:
+        changed: list[PartitionLog] = []
+        writer = LogWriter(changed.append)
+        await asyncio.wait_for(test(writer, log, changed), WAIT_S)
+        await writer.close()
+
+    asyncio.run(run())
+    log.close()
+
+
+def appends(log: PartitionLog, sequence: int) -> Callable[[], Any]:
+    return lambda: log.append(*wire([b"x"], sequence), NOW_MS)
+
+
+def test_little_runs_at_once_and_is_synced_later(tmp_path: Path) -> None:
+    async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        for sequence in range(3):
+            assert writer.at_once(appends(log, sequence), {log}, 100)
+            assert log.end_offset == sequence + 1, "it did not wait for the event loop"
+            assert changed == [log] * (sequence + 1)
+        await until(lambda: log.durable_offset == 3)
+        await until(lambda: writer.syncs >= 1)
+
+    use(tmp_path, test)
+
+
+def test_what_runs_at_once_overtakes_nothing_that_was_given_before(tmp_path: Path) -> None:
+    async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        queued = asyncio.ensure_future(writer.do(appends(log, 0), {log}, 100))
+        await asyncio.sleep(0)
+        assert not writer.at_once(appends(log, 1), {log}, 100), "one is queued"
+        assert log.end_offset == 0
+        await queued
+        go_on = threading.Event()
+        running = asyncio.ensure_future(writer.do(lambda: go_on.wait(WAIT_S), {log}))
+        await until(lambda: writer._busy and not writer._jobs)
+        assert not writer.at_once(appends(log, 1), {log}, 100), "one is under way on the thread"
+        go_on.set()
+        await running
+        assert writer.at_once(appends(log, 1), {log}, 100)
+        assert log.end_offset == 2
+
+    use(tmp_path, test)
+
+
+def test_much_and_what_must_be_synced_first_do_not_run_at_once(tmp_path: Path) -> None:
+    async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        assert not writer.at_once(appends(log, 0), {log}, AT_ONCE_BYTES_MAX + 1)
+        assert log.end_offset == 0
+
+    use(tmp_path / "much", test)
+
+    async def synced(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        assert not writer.at_once(appends(log, 0), {log}, 100)
+        assert log.end_offset == 0
+
+    use(tmp_path / "always", synced, ALWAYS)
+
+
+def test_a_closed_writer_runs_nothing(tmp_path: Path) -> None:
+    async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        await writer.do(lambda: None, ())
+        writer._closed = True
+        assert not writer.at_once(appends(log, 0), {log}, 100)
+        assert log.end_offset == 0
+        writer._closed = False
+
+    use(tmp_path, test)
+
+
+def test_a_job_that_fails_is_its_callers_and_what_it_had_written_is_known(tmp_path: Path) -> None:
+    async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
+        def half() -> None:
+            appends(log, 0)()
+            raise KeyError("the other half")
+
+        with pytest.raises(KeyError):
+            writer.at_once(half, {log}, 100)
+        assert changed == [log]
+        await until(lambda: log.durable_offset == 1)
+        assert writer.at_once(appends(log, 1), {log}, 100)
+
+    use(tmp_path, test)
