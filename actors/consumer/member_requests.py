@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request, WhileAway
-from pxrs_ray.consumer.member_effects import MEMBER_WAIT_S
 from pxrs_ray.group.events import PartitionProgress
+from pxrs_ray.group.member_lease import MEMBER_WAIT_S
 from pxrs_ray.model import Progress
 
 if TYPE_CHECKING:

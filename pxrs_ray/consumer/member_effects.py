@@ -60,10 +60,6 @@ class ReportFenced:
     epochs: tuple[tuple[PartitionId, Epoch], ...]
 
 
-# As long as a request of a member may take, where nothing says how long.
-MEMBER_WAIT_S = 30.0
-
-
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Ask the coordinator, and wait so long at most (None: as long as such a request may take).

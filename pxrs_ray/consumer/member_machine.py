@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from pxrs_ray.consumer.fence_reports import FenceReports
 from pxrs_ray.consumer.fetch_plan import FetchPlan
 from pxrs_ray.consumer.member_effects import (
-    MEMBER_WAIT_S,
     Answer,
     Ask,
     BeginWork,
@@ -167,17 +166,14 @@ class MemberMachine:
         interval_s, is_over = self.options.commit_interval_s, self.lease.is_over(now_s)
         found = self.progress.next_commit(self.session, interval_s, is_over, now_s)
         self._committing = found if isinstance(found, Commit) else None
-        return self._ask_under_lease(found, now_s) if isinstance(found, Commit) else found
+        wait_s = self.lease.asking_s(now_s)
+        return Ask(self.session, found, now_s, wait_s) if isinstance(found, Commit) else found
 
     def _release(self, now_s: float) -> Ask | Rest:
         found = self.progress.next_release(self.session, self.lease.is_over(now_s), now_s)
         self._releasing = found if isinstance(found, Release) else None
-        return self._ask_under_lease(found, now_s) if isinstance(found, Release) else found
-
-    def _ask_under_lease(self, request: Commit | Release, now_s: float) -> Ask:
-        """Ask for what only a lease allows: who carries it asks nobody again when that is over."""
-        left_s = self.lease.until_s - now_s
-        return Ask(self.session, request, now_s, min(MEMBER_WAIT_S, left_s))
+        wait_s = self.lease.asking_s(now_s)
+        return Ask(self.session, found, now_s, wait_s) if isinstance(found, Release) else found
 
     def _heartbeat(self, now_s: float) -> Ask | Rest:
         """Always one request: it renews the lease, and is answered when there is news for us."""

@@ -49,9 +49,9 @@ MEMBER = (
         "what a lease allows is asked again no longer than it lasts",
         (
             Change(
-                _MEMBER,
-                "return Ask(self.session, request, now_s, min(MEMBER_WAIT_S, left_s))",
-                "return Ask(self.session, request, now_s)",
+                "group/member_lease.py",
+                "return min(MEMBER_WAIT_S, self.until_s - now_s)",
+                "return MEMBER_WAIT_S",
             ),
         ),
         tests=(
