@@ -391,11 +391,9 @@ class MemberMachine:
 
     def wake_reading(self, partitions: Sequence[PartitionId] | None = None) -> None:
         """What is to be fetched of these partitions (None: of all) has changed."""
-        buffers = range(self._lanes - MemberLane.FETCH)
-        chosen = (
-            buffers if partitions is None else {p % len(buffers) for p in partitions if buffers}
-        )
-        for buffer in sorted(chosen):
+        buffers = self._lanes - MemberLane.FETCH
+        wanted = range(buffers) if partitions is None else partitions if buffers else ()
+        for buffer in sorted({partition % buffers for partition in wanted}):
             self._wake(MemberLane.FETCH + buffer)
 
     def _wake(self, lane: int) -> None:
