@@ -174,9 +174,7 @@ class CoordinatorClient:
             if await self._try(tries, found, lambda actor: actor.alive.remote()) is not _NO_ANSWER:
                 return None
 
-    async def _try(
-        self, tries: RequestTries, do: LookUp | Make, make: Callable[[Any], Any]
-    ) -> Any:
+    async def _try(self, tries: RequestTries, do: LookUp | Make, make: Callable[[Any], Any]) -> Any:
         """Look the name up, or make the call; the answer, or _NO_ANSWER where `tries` goes on.
 
         Raises what the method raised.

@@ -4,8 +4,10 @@ Rules of this file. Every request is idempotent, so one whose answer was lost is
 its deadline. What the coordinator raised on purpose is an answer. That its process has ended or is
 not reached is none, and neither is the word of a coordinator that has been replaced: the name is
 looked up again. While names cannot be looked up, the last known actor is asked: it may still live.
-A request that was made and is not answered in its time is given up. Time is given in: the caller
-carries what `next` says and tells what came of it. Until then `next` is not called again.
+A request that was made and is not answered in its time is given up, and none is made after it:
+what a lease allows may no longer be allowed then. Who came without any time is heard once. Time is
+given in: the caller carries what `next` says and tells what came of it. Until then `next` is not
+called again.
 """
 
 from __future__ import annotations
@@ -63,11 +65,12 @@ class KnownCoordinator:
 class RequestTries:
     """One request of one client. See the rules at the head of this file."""
 
-    __slots__ = ("_backoff", "_end_s", "_fault", "_known", "_looked", "_rested")
+    __slots__ = ("_backoff", "_end_s", "_fault", "_in_time", "_known", "_looked", "_rested")
 
     def __init__(self, known: KnownCoordinator, now_s: float, wait_s: float) -> None:
         self._known = known
         self._end_s = now_s + wait_s
+        self._in_time = wait_s > 0
         self._backoff: Backoff | None = None
         self._fault: GivenUp | None = None
         self._rested = self._looked = False
@@ -77,7 +80,7 @@ class RequestTries:
         left_s = self._end_s - now_s
         fault = self._fault
         if fault is not None:
-            if fault.late or (left_s <= 0 and not self._rested):
+            if fault.late or left_s <= 0:
                 return fault
             if not self._rested:
                 self._rested = True
@@ -85,10 +88,11 @@ class RequestTries:
                     self._backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
                 return Pause(min(self._backoff.failed(), left_s))
             self._fault = None
-        known = self._known
-        if known.in_doubt and not self._looked:
+        if self._known.in_doubt and not self._looked:
             return LookUp(max(0.0, min(left_s, FIND_S)))
-        return Make(known.actor, max(0.0, left_s))
+        if self._in_time and left_s <= 0:
+            return GivenUp("its name was not found in time", late=False)
+        return Make(self._known.actor, max(0.0, left_s))
 
     # --- what came of it --------------------------------------------------------------------------
 

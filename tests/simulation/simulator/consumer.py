@@ -232,8 +232,7 @@ class ConsumerProcess(Process):
 
         if isinstance(request, Prepared):
             self._record_asked(request.incarnation, "Prepared", request.partitions)
-        wait_ms = ANSWER_MS if ask.wait_s is None else int(ask.wait_s * 1_000)
-        self.link.ask(wait_ms, make, known, unanswered, leaves)
+        self.link.ask(_wait_ms(ask), make, known, unanswered, leaves)
 
     def _told(self, ask: Ask, answer: Reply | PxrsError) -> None:
         """Feed it in; what it makes of it is carried out by who calls."""
@@ -382,3 +381,10 @@ class ConsumerProcess(Process):
             if held.committed.checkpoint < promise.checkpoint:
                 text = f"{self.name}: round {rounds} is over, and {held} is behind {promise}"
                 self.world.record(Failed(self.world.now_ms, "a round of commits", text))
+
+
+def _wait_ms(ask: Ask) -> int:
+    """For how long it is asked. No coordinator of a simulation takes as long as one may take."""
+    if isinstance(ask.request, Heartbeat) and ask.wait_s is not None:
+        return int(ask.wait_s * 1_000)
+    return ANSWER_MS if ask.wait_s is None else min(ANSWER_MS, int(ask.wait_s * 1_000))
