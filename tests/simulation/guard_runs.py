@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pxrs_ray
 from tests.simulation.mutations import Mutation
-from tests.simulation.simulator.run import run
+from tests.simulation.worlds import WORLDS, run_in
 
 PACKAGE = Path(pxrs_ray.__file__).parent
 ROOT = PACKAGE.parent
@@ -25,7 +25,8 @@ TIMEOUT_S = 240
 # one that who must notice has noticed; at the latest some runs after the first that fails.
 LOOK = """
 import json, sys
-from tests.simulation.simulator.run import run
+from importlib import import_module
+run = import_module(sys.argv[3]).run
 settings = {name: float(value) for name, _, value in (
     setting.partition("=") for setting in json.loads(sys.argv[1]))}
 wanted, seed, last = set(json.load(sys.stdin)), 0, int(sys.argv[2])
@@ -64,7 +65,7 @@ def missed(mutation: Mutation, folder: Path) -> str:
     settings = {
         name: float(value) for name, _, value in (s.partition("=") for s in mutation.settings)
     }
-    if run(verdict.seed, settings).violations():
+    if run_in(mutation.world, verdict.seed, settings).violations():
         return f"{mutation.guard}: the unharmed run {verdict.seed} is not sound either"
     return ""
 
@@ -131,8 +132,9 @@ def copy_package(folder: Path) -> None:
 
 def simulate(folder: Path, mutation: Mutation, runs: int) -> Verdict:
     """Simulate with the package that is in `folder`, until who must notice has noticed."""
+    module = WORLDS[mutation.world]
     done = subprocess.run(
-        [sys.executable, "-c", LOOK, json.dumps(mutation.settings), str(runs)],
+        [sys.executable, "-c", LOOK, json.dumps(mutation.settings), str(runs), module],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},
         input=json.dumps(mutation.seen_by),

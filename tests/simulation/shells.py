@@ -1,4 +1,4 @@
-"""Every module of actors/: what it decides, and where that is simulated.
+"""Every module of actors/ and spark/: what it decides, and where that is simulated.
 
 Rules of this file. A module is in one table. `SHELLS` carry what a pure machine decides, and the
 simulator runs that machine. `DECIDE` still decide something themselves that no simulation of this
@@ -88,3 +88,23 @@ CARRY = (
     "buffer/shared_answers.py",
     "coordinator/metrics.py",
 )
+
+SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
+    "appender.py": ("feed/feed_calls.py",),
+    "ledger.py": ("feed/facts.py",),
+    "routing.py": ("feed/partition_feed.py",),
+    "stream.py": ("feed/facts.py", "feed/feed_run.py"),
+    "through_raydp.py": ("feed/feed_round.py", "feed/feed_run.py"),
+    "write.py": ("feed/feed_run.py",),
+}
+"""The same for spark/, whose machines the world of feeds runs."""
+
+SPARK_DECIDE: Mapping[str, str] = {
+    # Spark and Ray themselves, played.
+    "python_workers.py": "which worker's error is told, when all are over: feed_driver.py",
+    "tasks.py": "how often a task is made again: feed_driver.py",
+    # In no simulation of this folder.
+    "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
+    "session.py": "when a session of Spark is there",
+}
+SPARK_DECIDE_MAX = 4
