@@ -8,6 +8,7 @@ is fed in too: no real one is, but nothing may come of it.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,6 +43,7 @@ from pxrs_ray.model import Epoch, Incarnation, Member, Offset, PartitionId
 from tests.simulation.history import Asked, Failed, Obeyed, Unserved
 from tests.simulation.simulator.buffer import WAIT_MS, Found
 from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
+from tests.simulation.simulator.puller import PullWork
 from tests.simulation.simulator.reading import part_of
 from tests.simulation.simulator.worker import QUEUED_MAX, Work, Worker
 from tests.simulation.simulator.world import Process, call
@@ -79,9 +81,15 @@ class ConsumerProcess(Process):
         self.member = member
         self.coordinator = cluster.find_coordinator()
         scenario = self.world.scenario
-        self.work = Work(
-            self, self._may_begin, self._stopped, self._done, self._room, self._changed
-        )
+        # Of dice of its own: other draws stay what they were.
+        dice = random.Random(f"pulls {self.name} {self._clock_base_ms}")
+        self.work: Work | PullWork
+        if dice.random() < scenario.pulling:
+            self.work = PullWork(self, self, QUEUED_MAX // 2, self._may_begin, self._changed)
+        else:
+            self.work = Work(
+                self, self._may_begin, self._stopped, self._done, self._room, self._changed
+            )
         self.machine = MemberMachine(
             ConsumerSession(self.name, 0, self.work),
             self.work,
@@ -103,7 +111,7 @@ class ConsumerProcess(Process):
         self.leaving = False
         for lane in range(READING + 1):
             self._look(lane)
-        self._carry_out()
+        self.carry_out()
 
     @property
     def joined(self) -> bool:
@@ -113,8 +121,11 @@ class ConsumerProcess(Process):
     def leave(self) -> None:
         """Hand everything back and end."""
         self.leaving = True
+        self.work.leave(self._leave)
+
+    def _leave(self) -> None:
         self.machine.leave("left")
-        self._carry_out()
+        self.carry_out()
 
     def _now_s(self) -> float:
         return self.monotonic_ms() / 1_000
@@ -164,13 +175,13 @@ class ConsumerProcess(Process):
         """Look, unless that was done meanwhile."""
         if look == self._looks[lane]:
             self._look(lane)
-            self._carry_out()
+            self.carry_out()
 
     def _over(self, lane: int, asked: Ask | Fetch) -> None:
         """What was asked is over: do what is next, and what follows from it."""
         if asked is self._asked[lane]:
             self._look(lane)
-        self._carry_out()
+        self.carry_out()
 
     def _wake(self, lane: int) -> None:
         asked = self._asked[lane]
@@ -308,7 +319,7 @@ class ConsumerProcess(Process):
 
     # --- effects ----------------------------------------------------------------------------------
 
-    def _carry_out(self) -> None:
+    def carry_out(self) -> None:
         """Do what the machine wants done here, and look at the lanes that it wakes."""
         if self._carrying:
             return
@@ -331,13 +342,15 @@ class ConsumerProcess(Process):
     def _do(self, effect: Effect) -> None:
         match effect:
             case TakeIn():
-                self.work.take_in(effect.partition, effect.epoch, effect.batch.lines)
+                batch, size_bytes = effect.batch, effect.size_bytes
+                self.work.take_in(effect.partition, effect.epoch, batch, size_bytes)
             case SkipTo():
                 self.work.skip(effect.partition, effect.epoch, effect.to)
             case LeaseRenewed():
                 self.work.leased()
             case RoundOver():
                 self._check_promises()
+                self.work.round_over()
             case BeginWork():
                 self.work.begin(self.machine.session, effect.grant)
             case DrainWork():
@@ -363,20 +376,26 @@ class ConsumerProcess(Process):
 
     def _stopped(self, worker: Worker) -> None:
         self.machine.stopped(worker.partition, worker.epoch, self._now_s())
-        self._carry_out()
+        self.carry_out()
 
     def _done(self, worker: Worker) -> None:
         """A message is done; now and then its worker waits until that is committed."""
         if worker.session is self.machine.session and self.world.chance(COMMITS_NOW):
             wanted = self.machine.progress.commit_all()
             done = worker.progress().checkpoint
-            promise = Promise(wanted, worker.session, worker.partition, worker.epoch, done)
-            self._promises.append(promise)
-            self._carry_out()
+            self.promise(wanted, worker.partition, worker.epoch, done)
+            self.carry_out()
+
+    def promise(
+        self, round_: int, partition: PartitionId, epoch: Epoch, checkpoint: Offset
+    ) -> None:
+        """When this round of commits is over, so much is committed, if it is still ours."""
+        session = self.machine.session
+        self._promises.append(Promise(round_, session, partition, epoch, checkpoint))
 
     def _room(self) -> None:
         self.machine.wake_reading()
-        self._carry_out()
+        self.carry_out()
 
     def _check_promises(self) -> None:
         """What somebody waited for is committed, or lost."""
