@@ -199,8 +199,7 @@ class ConsumerProcess(Process):
         if isinstance(ask.request, JoinAgain) and self.incarnation == ask.request.lost:
             self.incarnation = self.cluster.next_incarnation(self.name)
         self._send(ask, partial(self._known, ask, lane, self.incarnation), self.coordinator)
-        wait_ms = ANSWER_MS if ask.wait_s is None else int(ask.wait_s * 1_000)
-        self.after(wait_ms, partial(self._give_up, ask, lane))
+        self.after(_wait_ms(ask), partial(self._give_up, ask, lane))
 
     def _known(
         self, ask: Ask, lane: int, incarnation: Incarnation, answer: Reply | PxrsError
@@ -210,7 +209,8 @@ class ConsumerProcess(Process):
         if isinstance(answer, CoordinatorDeposed):
             # As a client does: it asks whoever leads now, as long as there is time.
             self.coordinator = self.cluster.newest_coordinator()
-            if ask is self._asked[lane]:
+            in_time = self._now_s() < ask.sent_s + _wait_ms(ask) / 1_000
+            if in_time and ask is self._asked[lane]:
                 self._send(ask, partial(self._known, ask, lane, incarnation), self.coordinator)
             return
         if isinstance(ask.request, JoinAgain) and isinstance(answer, Fenced):
@@ -408,3 +408,10 @@ class ConsumerProcess(Process):
             if held.committed.checkpoint < promise.checkpoint:
                 text = f"{self.name}: round {rounds} is over, and {held} is behind {promise}"
                 self.world.record(Failed(self.world.now_ms, "a round of commits", text))
+
+
+def _wait_ms(ask: Ask) -> int:
+    """For how long it is asked. No coordinator of a simulation takes as long as one may take."""
+    if isinstance(ask.request, Heartbeat) and ask.wait_s is not None:
+        return int(ask.wait_s * 1_000)
+    return ANSWER_MS if ask.wait_s is None else min(ANSWER_MS, int(ask.wait_s * 1_000))
