@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ from pxrs_ray.model import Epoch, Incarnation, Member, Offset, PartitionId
 from tests.simulation.history import Asked, Failed, Obeyed, Unserved
 from tests.simulation.simulator.buffer import WAIT_MS, Found
 from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
+from tests.simulation.simulator.promises import Promises
 from tests.simulation.simulator.puller import PullWork
 from tests.simulation.simulator.reading import part_of
 from tests.simulation.simulator.worker import QUEUED_MAX, Work, Worker
@@ -57,17 +58,6 @@ COMMITS_NOW = 0.02
 READING = int(MemberLane.FETCH)
 COMMITTING = int(MemberLane.COMMIT)
 LANES = tuple(MemberLane)
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """So much of a partition was done when somebody began to wait for a round of commits."""
-
-    round: int
-    session: ConsumerSession
-    partition: PartitionId
-    epoch: Epoch
-    checkpoint: Offset
 
 
 class ConsumerProcess(Process):
@@ -107,7 +97,7 @@ class ConsumerProcess(Process):
         # When commits were to be looked at, where nothing has changed for them since the last look.
         self._commits_s: float | None = None
         self._carrying = False
-        self._promises: list[Promise] = []
+        self._promises = Promises(self.world, self.name)
         self.leaving = False
         for lane in range(READING + 1):
             self._look(lane)
@@ -349,7 +339,7 @@ class ConsumerProcess(Process):
             case LeaseRenewed():
                 self.work.leased()
             case RoundOver():
-                self._check_promises()
+                self._promises.check(self.machine)
                 self.work.round_over()
             case BeginWork():
                 self.work.begin(self.machine.session, effect.grant)
@@ -390,24 +380,11 @@ class ConsumerProcess(Process):
         self, round_: int, partition: PartitionId, epoch: Epoch, checkpoint: Offset
     ) -> None:
         """When this round of commits is over, so much is committed, if it is still ours."""
-        session = self.machine.session
-        self._promises.append(Promise(round_, session, partition, epoch, checkpoint))
+        self._promises.add(round_, self.machine.session, partition, epoch, checkpoint)
 
     def _room(self) -> None:
         self.machine.wake_reading()
         self.carry_out()
-
-    def _check_promises(self) -> None:
-        """What somebody waited for is committed, or lost."""
-        rounds, session = self.machine.progress.rounds, self.machine.session
-        for promise in [one for one in self._promises if one.round <= rounds]:
-            self._promises.remove(promise)
-            held = session.holdings.get(promise.partition)
-            if promise.session is not session or held is None or held.epoch != promise.epoch:
-                continue
-            if held.committed.checkpoint < promise.checkpoint:
-                text = f"{self.name}: round {rounds} is over, and {held} is behind {promise}"
-                self.world.record(Failed(self.world.now_ms, "a round of commits", text))
 
 
 def _wait_ms(ask: Ask) -> int:
