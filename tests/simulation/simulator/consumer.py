@@ -37,10 +37,11 @@ from pxrs_ray.consumer.member_effects import (
 )
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
-from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, Fenced, PxrsError
+from pxrs_ray.errors import DeadlineExceeded, Fenced, PxrsError
 from pxrs_ray.group.events import Commit, Heartbeat, Join, Prepared, Release, Reply
 from pxrs_ray.model import Epoch, Incarnation, Member, Offset, PartitionId
 from tests.simulation.history import Asked, Failed, Obeyed, Unserved
+from tests.simulation.simulator.asking import CoordinatorLink, Hears
 from tests.simulation.simulator.buffer import WAIT_MS, Found
 from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
 from tests.simulation.simulator.promises import Promises
@@ -69,7 +70,7 @@ class ConsumerProcess(Process):
         super().__init__(cluster.world, member.member)
         self.cluster = cluster
         self.member = member
-        self.coordinator = cluster.find_coordinator()
+        self.link = CoordinatorLink(self, cluster)
         scenario = self.world.scenario
         # Of dice of its own: other draws stay what they were.
         dice = random.Random(f"pulls {self.name} {self._clock_base_ms}")
@@ -188,20 +189,15 @@ class ConsumerProcess(Process):
     def _ask(self, ask: Ask, lane: int) -> None:
         if isinstance(ask.request, JoinAgain) and self.incarnation == ask.request.lost:
             self.incarnation = self.cluster.next_incarnation(self.name)
-        self._send(ask, partial(self._known, ask, lane, self.incarnation), self.coordinator)
-        self.after(_wait_ms(ask), partial(self._give_up, ask, lane))
+        known = partial(self._known, ask, lane, self.incarnation)
+        self._send(ask, known, partial(self._give_up, ask, lane))
 
     def _known(
         self, ask: Ask, lane: int, incarnation: Incarnation, answer: Reply | PxrsError
     ) -> None:
         if isinstance(ask.request, JoinAgain) and incarnation != self.incarnation:
-            return
-        if isinstance(answer, CoordinatorDeposed):
-            # As a client does: it asks whoever leads now, as long as there is time.
-            self.coordinator = self.cluster.newest_coordinator()
-            in_time = self._now_s() < ask.sent_s + _wait_ms(ask) / 1_000
-            if in_time and ask is self._asked[lane]:
-                self._send(ask, partial(self._known, ask, lane, incarnation), self.coordinator)
+            # It is another one by now that joins: this answer is none.
+            self._give_up(ask, lane)
             return
         if isinstance(ask.request, JoinAgain) and isinstance(answer, Fenced):
             self._refused_to_join(ask)
@@ -211,26 +207,15 @@ class ConsumerProcess(Process):
 
     def _give_up(self, ask: Ask, lane: int) -> None:
         if ask is self._asked[lane]:
-            self.coordinator = self.cluster.find_coordinator()
             self._told(ask, DeadlineExceeded("not heard"))
             self._over(lane, ask)
 
-    def _send(
-        self,
-        ask: Ask,
-        known: Callable[[Reply | PxrsError], None],
-        coordinator: CoordinatorProcess,
-    ) -> None:
+    def _send(self, ask: Ask, known: Hears, unanswered: Callable[[], None]) -> None:
         request, join = ask.request, None
         if isinstance(request, JoinAgain):
             join = Join((replace(self.member, incarnation=self.incarnation),))
-        elif isinstance(request, Commit | Release):
-            partitions = tuple(row.partition for row in request.rows)
-            self._record_asked(request.incarnation, type(request).__name__, partitions)
-        elif isinstance(request, Prepared):
-            self._record_asked(request.incarnation, "Prepared", request.partitions)
 
-        def handle(respond: Respond) -> None:
+        def make(coordinator: CoordinatorProcess, respond: Respond) -> None:
             if isinstance(request, Heartbeat):
                 coordinator.heartbeat(request, ask.hold_ms, respond)
             elif isinstance(request, ReportFenced):
@@ -241,7 +226,14 @@ class ConsumerProcess(Process):
             else:
                 coordinator.receive(request, respond)
 
-        call(self, coordinator, handle, known)
+        def leaves() -> None:
+            if isinstance(request, Commit | Release):
+                partitions = tuple(row.partition for row in request.rows)
+                self._record_asked(request.incarnation, type(request).__name__, partitions)
+
+        if isinstance(request, Prepared):
+            self._record_asked(request.incarnation, "Prepared", request.partitions)
+        self.link.ask(_wait_ms(ask), make, known, unanswered, leaves)
 
     def _told(self, ask: Ask, answer: Reply | PxrsError) -> None:
         """Feed it in; what it makes of it is carried out by who calls."""
@@ -357,7 +349,7 @@ class ConsumerProcess(Process):
         """It is loaded, whoever we are by now."""
         ask = self.machine.prepared(partition, self._now_s())
         if ask is not None:
-            self._send(ask, lambda _: None, self.coordinator)
+            self._send(ask, lambda _: None, lambda: None)
 
     # --- what workers say -------------------------------------------------------------------------
 
