@@ -11,6 +11,7 @@ from tests.simulation.history import (
     Acknowledged,
     Asked,
     Ended,
+    Harmed,
     HistoryEvent,
     Kept,
     Obeyed,
@@ -44,5 +45,10 @@ MEMBER_HISTORIES: Sequence[tuple[str, str, list[HistoryEvent]]] = (
     ("LogsKeep", "what was acknowledged is gone", [*ACKNOWLEDGED, Kept(1, 0, 0, {})]),
     ("LogsKeep", "what was acknowledged is elsewhere", [*ACKNOWLEDGED, Kept(1, 0, 0, {1: "m0"})]),
     ("LogsKeep", "a message twice", [Kept(1, 0, 0, {0: "m0", 1: "m0"})]),
+    (
+        "OffsetsOnce",
+        "an offset is given out twice",
+        [appended(0), Harmed(2, "power", loses=True), appended(0, message="m7")],
+    ),
     ("AppendedOnce", "what was acknowledged never came", [ACKNOWLEDGED[1], Ended(1, (), {}, ())]),
 )

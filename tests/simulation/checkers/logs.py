@@ -1,4 +1,4 @@
-"""What a log has acknowledged it keeps, at its offset, once."""
+"""What a log has acknowledged it keeps, at its offset, once; and offsets are given out once."""
 
 from __future__ import annotations
 
@@ -44,3 +44,22 @@ class LogsKeep(Checker):
                 self.broken(event.at_ms, f"{told}: there is {event.messages.get(offset)}")
         if len(set(event.messages.values())) != len(event.messages):
             self.broken(event.at_ms, f"partition {event.partition} holds a message twice")
+
+
+class OffsetsOnce(Checker):
+    """An offset at which readers could see a message is never another one's.
+
+    That holds also where a disk has lost it: who has passed the offset would never be given the
+    other message.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[PartitionId, dict[Offset, str]] = {}
+
+    def on_appended(self, event: Appended) -> None:
+        """Compare with what was seen there before."""
+        seen = self._seen.setdefault(event.partition, {})
+        before = seen.setdefault(event.offset, event.message)
+        if before != event.message:
+            self.broken(event.at_ms, f"{event}: it was {before}'s")

@@ -10,6 +10,7 @@ from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
+from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
@@ -44,4 +45,5 @@ MUTATIONS = (
     *WORKING,
     *ASKING,
     *FEEDING,
+    *DEFECTS,
 )

@@ -46,14 +46,11 @@ FEEDING = (
         "ReportsTrue",
         settings=("push=1", "chunk_rows=3", *UNSTABLE, "task_crash=20"),
     ),
-    _feed(
+    # In the simulated world once in some hundred long runs: that is too rarely for a net.
+    Mutation(
         "what the ledger's log does not compare any more is compared",
-        STEPS,
-        "if uncompared > self._uncompared:",
-        "if False:",
-        "FeedsExact",
-        "ReportsTrue",
-        settings=("push=1", "rows=160", "chunk_rows=1", "feeds=1", "batches=0", *UNSTABLE),
+        (Change(f"feed/{STEPS}", "if uncompared > self._uncompared:", "if False:"),),
+        tests=("tests/unit/test_feed_steps.py",),
     ),
     _feed(
         "a repeated fact is a repeat, or refused",

@@ -75,7 +75,7 @@ class BufferLives(Process):
 
     def __init__(self, world: World, seed: int) -> None:
         super().__init__(world, "log")
-        self.disk = SimulatedDisk(seed)
+        self.disk = SimulatedDisk(seed, world.scenario.disk_bytes)
         self.slow = False
         self.life: Life | None = None
         self.ends: dict[PartitionId, Offset] = dict.fromkeys(range(world.scenario.partitions), 0)
@@ -118,7 +118,7 @@ class BufferLives(Process):
             self.after(START_AGAIN_MS, partial(self._begin, number))
             return
         self.later(life, MEND_EVERY_MS, self._mend)
-        if self.world.scenario.worn:
+        if self.world.scenario.worn or self.world.scenario.retain:
             self.later(life, RETAIN_EVERY_MS, self._retain)
 
     def later(self, life: Life, delay_ms: int, action: Callable[[Life], None]) -> None:

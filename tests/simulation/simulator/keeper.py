@@ -45,7 +45,7 @@ class KeeperProcess(Process):
                 segment_bytes_max=scenario.segment_bytes,
                 hot_bytes_max=scenario.hot_bytes,
                 index_interval_bytes=600,
-                retention_passed=scenario.worn,
+                retention_passed=scenario.worn or scenario.retain,
             ),
             queue_id=QUEUE,
         )
@@ -55,7 +55,7 @@ class KeeperProcess(Process):
         self._opened = ""
         self._ends: dict[PartitionId, Offset] = {}
         self.every(PING_MS, self._ping)
-        if scenario.worn:
+        if scenario.worn or scenario.retain:
             self.every(TELL_MS, self._tell)
 
     def _ping(self) -> None:
