@@ -337,11 +337,16 @@ class LogManager:
         log.abandon()
 
     def _share_memory(self) -> None:
-        """Divide the buffer's memory for hot tails among its logs, and set every log's limits."""
+        """Divide the buffer's memory for hot tails among its logs, and set the limits of those
+        whose limits are others now."""
         share = max(1, HOT_BYTES_MAX // max(1, len(self._logs)))
+        of_queue = {
+            queue: replace(spec.limits, hot_bytes_max=min(share, spec.limits.hot_bytes_max))
+            for queue, spec in self._specs.items()
+        }
         for (queue, _), log in self._logs.items():
-            limits = self._specs[queue].limits
-            log.set_limits(replace(limits, hot_bytes_max=min(share, limits.hot_bytes_max)))
+            if log.limits != of_queue[queue]:
+                log.set_limits(of_queue[queue])
 
     def drop_group(self, queue: str, group: str) -> None:
         """Have no log of `queue` wait for `group`. Raises what passes, after telling the others.
