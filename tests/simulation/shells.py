@@ -17,6 +17,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/message_calls.py": ("log/buffer_calls.py",),
     "buffer/log_reader.py": ("log/buffer_calls.py", "log/refusals.py"),
     "client/producer.py": ("producer/sender.py",),
+    "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
@@ -39,7 +40,6 @@ DECIDE: Mapping[str, str] = {
     "consumer/worker_pool.py": "which worker has a partition: worker.py",
     "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
-    "cluster/coordinator_client.py": "whom a client asks again, and for how long: consumer.py",
     # In no simulation of this folder.
     "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
     "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
@@ -81,7 +81,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/store_thread.py": "when a call of the store is given up",
     "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 52
+DECIDE_MAX = 51
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -92,6 +92,21 @@ def test_nothing_is_read_committed_or_released_without_a_lease_and_all_goes_on_w
     assert driver.fetches().positions == {0: (1, 5)}
 
 
+def test_a_commit_or_release_is_asked_again_no_longer_than_the_lease_lasts() -> None:
+    """Who carries it asks the next coordinator: by then others may own what was ours."""
+    driver = Driver()
+    driver.owns(Grant(0, 1, 0), Grant(1, 1, 0))
+    driver.heard(driver.told(Grant(0, 1, 0), Grant(1, 1, 0), revoking=[1]))
+    driver.machine.stopped(1, 1, driver.now_s)
+    driver.machine.session.fetched(0, 1, 0, 5)
+    driver.works.come(0, 1, 5)
+    driver.now_s += LEASE_S / 2
+    for lane in (MemberLane.COMMIT, MemberLane.RELEASE):
+        ask = driver.asks(lane)
+        assert ask.wait_s is not None
+        assert ask.sent_s + ask.wait_s == pytest.approx(driver.machine.lease.until_s)
+
+
 # --- membership -----------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.mutations.asking import ASKING
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
 from tests.simulation.mutations.buffers import BUFFERS
@@ -38,4 +39,5 @@ MUTATIONS = (
     *OUTSIDE,
     *RUNTIME,
     *BUFFERS,
+    *ASKING,
 )

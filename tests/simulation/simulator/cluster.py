@@ -9,6 +9,7 @@ from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, PartitionId
 from pxrs_ray.testing.faults import FaultyStore
 from tests.settings import group_settings
 from tests.simulation.history import Ended
+from tests.simulation.simulator.asking import OperatorProcess
 from tests.simulation.simulator.buffer import BufferProcess
 from tests.simulation.simulator.consumer import ConsumerProcess
 from tests.simulation.simulator.coordinator import CoordinatorProcess
@@ -44,6 +45,7 @@ class Cluster(Process):
         self._incarnations: dict[MemberId, Incarnation] = {}
         self._members_made = 0
         self.calm = False
+        self.operator = OperatorProcess(self)
         self.start_coordinator()
         for _ in range(scenario.members):
             self.add_member()
@@ -63,6 +65,12 @@ class Cluster(Process):
         if older and not self.calm and self.world.chance(self.world.scenario.stale_name):
             return self.world.random.choice(older)
         return self.newest_coordinator()
+
+    def coordinator_ended(self, coordinator: CoordinatorProcess) -> None:
+        """A coordinator's process has ended: its callers hear so."""
+        for consumer in self.live_consumers():
+            consumer.link.ended(coordinator)
+        self.operator.link.ended(coordinator)
 
     def next_incarnation(self, member: MemberId) -> Incarnation:
         """A number above every one that was given to this id."""
@@ -136,6 +144,7 @@ class Cluster(Process):
             *self.producers,
             self.log,
             self.keeper,
+            self.operator,
             self,
         ):
             vars(process).clear()

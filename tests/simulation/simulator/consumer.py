@@ -36,10 +36,11 @@ from pxrs_ray.consumer.member_effects import (
 )
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
-from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, Fenced, PxrsError
+from pxrs_ray.errors import DeadlineExceeded, Fenced, PxrsError
 from pxrs_ray.group.events import Commit, Heartbeat, Join, Prepared, Release, Reply
 from pxrs_ray.model import Epoch, Incarnation, Member, Offset, PartitionId
 from tests.simulation.history import Asked, Failed, Obeyed, Unserved
+from tests.simulation.simulator.asking import CoordinatorLink, Hears
 from tests.simulation.simulator.buffer import WAIT_MS, Found
 from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
 from tests.simulation.simulator.reading import part_of
@@ -77,7 +78,7 @@ class ConsumerProcess(Process):
         super().__init__(cluster.world, member.member)
         self.cluster = cluster
         self.member = member
-        self.coordinator = cluster.find_coordinator()
+        self.link = CoordinatorLink(self, cluster)
         scenario = self.world.scenario
         self.work = Work(
             self, self._may_begin, self._stopped, self._done, self._room, self._changed
@@ -187,20 +188,15 @@ class ConsumerProcess(Process):
     def _ask(self, ask: Ask, lane: int) -> None:
         if isinstance(ask.request, JoinAgain) and self.incarnation == ask.request.lost:
             self.incarnation = self.cluster.next_incarnation(self.name)
-        self._send(ask, partial(self._known, ask, lane, self.incarnation), self.coordinator)
-        wait_ms = ANSWER_MS if ask.wait_s is None else int(ask.wait_s * 1_000)
-        self.after(wait_ms, partial(self._give_up, ask, lane))
+        known = partial(self._known, ask, lane, self.incarnation)
+        self._send(ask, known, partial(self._give_up, ask, lane))
 
     def _known(
         self, ask: Ask, lane: int, incarnation: Incarnation, answer: Reply | PxrsError
     ) -> None:
         if isinstance(ask.request, JoinAgain) and incarnation != self.incarnation:
-            return
-        if isinstance(answer, CoordinatorDeposed):
-            # As a client does: it asks whoever leads now, as long as there is time.
-            self.coordinator = self.cluster.newest_coordinator()
-            if ask is self._asked[lane]:
-                self._send(ask, partial(self._known, ask, lane, incarnation), self.coordinator)
+            # It is another one by now that joins: this answer is none.
+            self._give_up(ask, lane)
             return
         if isinstance(ask.request, JoinAgain) and isinstance(answer, Fenced):
             self._refused_to_join(ask)
@@ -210,26 +206,15 @@ class ConsumerProcess(Process):
 
     def _give_up(self, ask: Ask, lane: int) -> None:
         if ask is self._asked[lane]:
-            self.coordinator = self.cluster.find_coordinator()
             self._told(ask, DeadlineExceeded("not heard"))
             self._over(lane, ask)
 
-    def _send(
-        self,
-        ask: Ask,
-        known: Callable[[Reply | PxrsError], None],
-        coordinator: CoordinatorProcess,
-    ) -> None:
+    def _send(self, ask: Ask, known: Hears, unanswered: Callable[[], None]) -> None:
         request, join = ask.request, None
         if isinstance(request, JoinAgain):
             join = Join((replace(self.member, incarnation=self.incarnation),))
-        elif isinstance(request, Commit | Release):
-            partitions = tuple(row.partition for row in request.rows)
-            self._record_asked(request.incarnation, type(request).__name__, partitions)
-        elif isinstance(request, Prepared):
-            self._record_asked(request.incarnation, "Prepared", request.partitions)
 
-        def handle(respond: Respond) -> None:
+        def make(coordinator: CoordinatorProcess, respond: Respond) -> None:
             if isinstance(request, Heartbeat):
                 coordinator.heartbeat(request, ask.hold_ms, respond)
             elif isinstance(request, ReportFenced):
@@ -240,7 +225,14 @@ class ConsumerProcess(Process):
             else:
                 coordinator.receive(request, respond)
 
-        call(self, coordinator, handle, known)
+        def leaves() -> None:
+            if isinstance(request, Commit | Release):
+                partitions = tuple(row.partition for row in request.rows)
+                self._record_asked(request.incarnation, type(request).__name__, partitions)
+
+        if isinstance(request, Prepared):
+            self._record_asked(request.incarnation, "Prepared", request.partitions)
+        self.link.ask(_wait_ms(ask), make, known, unanswered, leaves)
 
     def _told(self, ask: Ask, answer: Reply | PxrsError) -> None:
         """Feed it in; what it makes of it is carried out by who calls."""
@@ -354,7 +346,7 @@ class ConsumerProcess(Process):
         """It is loaded, whoever we are by now."""
         ask = self.machine.prepared(partition, self._now_s())
         if ask is not None:
-            self._send(ask, lambda _: None, self.coordinator)
+            self._send(ask, lambda _: None, lambda: None)
 
     # --- what workers say -------------------------------------------------------------------------
 
@@ -389,3 +381,10 @@ class ConsumerProcess(Process):
             if held.committed.checkpoint < promise.checkpoint:
                 text = f"{self.name}: round {rounds} is over, and {held} is behind {promise}"
                 self.world.record(Failed(self.world.now_ms, "a round of commits", text))
+
+
+def _wait_ms(ask: Ask) -> int:
+    """For how long it is asked. No coordinator of a simulation takes as long as one may take."""
+    if isinstance(ask.request, Heartbeat) and ask.wait_s is not None:
+        return int(ask.wait_s * 1_000)
+    return ANSWER_MS if ask.wait_s is None else min(ANSWER_MS, int(ask.wait_s * 1_000))
