@@ -40,7 +40,9 @@ class Cluster(Process):
         self.keeper = KeeperProcess(self)
         self.coordinators: list[CoordinatorProcess] = []
         self.consumers: list[ConsumerProcess] = []
+        # The newest life of each name; `lives` are all that there were.
         self.producers: list[ProducerProcess] = []
+        self.lives: list[ProducerProcess] = []
         self.wanted: dict[MemberId, Member] = {}
         self._incarnations: dict[MemberId, Incarnation] = {}
         self._members_made = 0
@@ -50,7 +52,7 @@ class Cluster(Process):
         for _ in range(scenario.members):
             self.add_member()
         for number in range(scenario.producers):
-            self.producers.append(ProducerProcess(world, self.log, f"producer-{number}", 1))
+            self.producers.append(self.start_producer(f"producer-{number}"))
         self.every(SUPERVISE_MS, self._supervise)
 
     # --- who is who -----------------------------------------------------------------------------
@@ -93,6 +95,12 @@ class Cluster(Process):
         coordinator = CoordinatorProcess(self, len(self.coordinators))
         self.coordinators.append(coordinator)
         return coordinator
+
+    def start_producer(self, name: str) -> ProducerProcess:
+        """Start a life of a producer, whatever became of the one before."""
+        life = ProducerProcess(self.world, self.log, name)
+        self.lives.append(life)
+        return life
 
     def add_member(self) -> None:
         """Want one more member."""
@@ -141,7 +149,7 @@ class Cluster(Process):
         for process in (
             *self.coordinators,
             *self.consumers,
-            *self.producers,
+            *self.lives,
             self.log,
             self.keeper,
             self.operator,
@@ -177,7 +185,7 @@ class Cluster(Process):
         ends = {p: self.log.end(p) for p in range(self.world.scenario.partitions)}
         live = self.live_consumers()
         members = sorted((c.name, c.incarnation) for c in live if c.joined)
-        pending = [f"{p.name} has unsent messages" for p in self.producers if not p.idle()]
+        pending = [f"{p.name} has unsent messages" for p in self.lives if p.alive and not p.idle()]
         pending.extend(f"{c.name} has not left" for c in live if c.leaving)
         if not self.log.is_well():
             pending.append("the buffer does not serve every log")
