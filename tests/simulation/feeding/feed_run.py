@@ -11,6 +11,7 @@ from tests.simulation.feeding.feed_chaos import FeedChaos
 from tests.simulation.feeding.feed_cluster import FeedCluster
 from tests.simulation.feeding.feed_scenario import FeedScenario, draw_feeds
 from tests.simulation.history import Failed
+from tests.simulation.simulator.frames import begin_run
 from tests.simulation.simulator.run import LOOK_MS, Run, quiet, uncollected
 from tests.simulation.simulator.world import World
 
@@ -25,6 +26,7 @@ def run(
 ) -> Run:
     """Simulate the feeds of `seed`; of its faults only the `chosen` ones (None: all)."""
     scenario = draw_feeds(seed, overrides)
+    begin_run()
     world = World(seed, scenario.base)
     with uncollected(), quiet():
         cluster = FeedCluster(world, seed, scenario)
