@@ -11,6 +11,7 @@ from tests.simulation.mutations.base import Change, Mutation
 LOSES = ("worn=1", "durability=0", "power_cut=20", "clock_jump=0")
 # Retention beside power cuts that what is acknowledged survives; nobody goes back to what is gone.
 RETAINS = ("retain=1", "worn=0", "durability=1", "seek=0", "segment_bytes=700")
+SMALL = (*RETAINS, "partitions=1", "disk_bytes=90000", "send_interval_ms=30", "power_cut=0")
 
 DEFECTS = (
     Mutation(
@@ -21,16 +22,40 @@ DEFECTS = (
                 "object.__setattr__(self, name, kind(getattr(self, name)))",
                 "kind(getattr(self, name))",
             ),
+            Change(
+                "log/queues_file.py",
+                "return cast(list[QueueSpec], QUEUES.decode(files.read_file(path)))",
+                "import json\n\n"
+                "        from pxrs_ray.data.log_limits import LogLimits\n\n"
+                "        found = json.loads(files.read_file(path))\n"
+                "        return [\n"
+                "            QueueSpec(**{**told, 'limits': LogLimits(**told['limits'])})\n"
+                "            for told in found\n"
+                "        ]",
+            ),
         ),
         ("OffsetsOnce",),
         LOSES,
-        note="a power cut is then no reason to ask how far readers were",
+        note="the file's codec makes them too: both are gone. A power cut is then no reason to ask "
+        "how far readers were",
     ),
     Mutation(
         "a reserve makes room for what retention must write (simulated)",
         (Change("log/disk_reserve.py", "self._files.unlink(self._path)", "pass"),),
         ("ComesToRest",),
-        (*RETAINS, "partitions=1", "disk_bytes=90000", "send_interval_ms=30", "power_cut=0"),
+        SMALL,
+    ),
+    Mutation(
+        "a log opens where its disk is full",
+        (
+            Change(
+                "log/log_opening.py",
+                "reserve.with_room(lambda: manifest.write(files, folder))",
+                "manifest.write(files, folder)",
+            ),
+        ),
+        ("ComesToRest",),
+        (*SMALL, "log_restart=10"),
     ),
     Mutation(
         "a log waits until its confirmation is on disk (simulated)",
@@ -82,12 +107,6 @@ DEFECTS = (
         ),
         ("AppendedOnce",),
         ("clock_jump=20", "leap_ms=100000000000", "slow=0.3", "worn=0"),
-    ),
-    Mutation(
-        "what a frame's payloads hold is no frame of the log (simulated)",
-        (Change("log/scan.py", "begin = unpack_header(data).frame_bytes", "begin = 1"),),
-        ("ComesToRest", "NothingFails", "LogsKeep"),
-        ("embedded=0.5", "durability=1", "worn=0", "power_cut=30", "disk_slow=20"),
     ),
     Mutation(
         "what dropped frames knew is synced before they go (simulated)",

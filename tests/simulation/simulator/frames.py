@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.data.frame import FrameHeader, frames_in, pack_header, unpack_header
+from pxrs_ray.data.frame import FrameHeader, frames_in, unpack_header
 from pxrs_ray.model import Offset
 
 STAMP_MS = 1
-HIDES_A_FRAME = "e"
 _KEPT_MAX = 50_000
 _Content = tuple[bytes, tuple[str, ...]]
 _made: dict[_Content, tuple[FrameHeader, bytes]] = {}
@@ -63,22 +62,12 @@ def frame_of(key: bytes, messages: tuple[str, ...]) -> tuple[FrameHeader, bytes]
     content = (key, messages)
     found = _made.get(content)
     if found is None:
-        payloads = [message.encode() + _hidden_in(message) for message in messages]
+        payloads = [message.encode() for message in messages]
         batch = Batch.of([key] * len(messages), payloads, timestamp_ms=STAMP_MS)
         packed, body = batch.to_wire(bytes(16), 0, 0)
         found = _made[content] = (unpack_header(packed), body.to_pybytes())
         _content[found[0].body_checksum] = content
     return found
-
-
-def _hidden_in(message: str) -> bytes:
-    """What the payload of a message of this name holds beside its name: a frame, where it begins
-    so."""
-    if not message.startswith(HIDES_A_FRAME):
-        return b""
-    # Of offsets above any that a run comes to: whoever takes it for one of the log's is astray.
-    header, body = frame_of(b"hidden", ("hidden",))
-    return pack_header(header._replace(base_offset=1 << 40)) + body
 
 
 def learn_frame(header: FrameHeader, content: Callable[[], _Content]) -> None:

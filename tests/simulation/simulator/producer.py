@@ -22,7 +22,7 @@ from pxrs_ray.producer.sender import Sender
 from tests.settings import sender_limits
 from tests.simulation.history import Acknowledged, Failed
 from tests.simulation.simulator.buffer import Answer, BufferProcess
-from tests.simulation.simulator.frames import HIDES_A_FRAME, frame_of
+from tests.simulation.simulator.frames import frame_of
 from tests.simulation.simulator.world import Process, World, call
 
 # How long a round of asking waits for its answer.
@@ -105,8 +105,7 @@ class ProducerProcess(Process):
         key = f"key-{world.random.randrange(world.scenario.keys)}".encode()
         partition = zlib.crc32(key) % world.scenario.partitions
         count = 2 if world.chance(0.2) else 1
-        kind = HIDES_A_FRAME if world.chance(world.scenario.embedded) else "m"
-        messages = tuple(f"{kind}{world.number()}" for _ in range(count))
+        messages = tuple(f"m{world.number()}" for _ in range(count))
         header, body = frame_of(key, messages)
         epoch, sequence = sender.numbers(partition)
         header = header._replace(

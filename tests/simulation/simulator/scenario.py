@@ -71,8 +71,7 @@ class Scenario:
     was acknowledged: it comes back older, and power cuts befall also what is synced later.
 
     With `retain` logs drop what the group has passed, as on a worn disk. `disk_bytes` is how much
-    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks, `embedded` the share
-    of messages whose payload holds a frame.
+    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks.
     """
 
     partitions: int = 4
@@ -104,7 +103,6 @@ class Scenario:
     retain: bool = False
     disk_bytes: int = 0
     leap_ms: int = 86_400_000
-    embedded: float = 0.0
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
 
