@@ -3,9 +3,11 @@
 Rules of this file. A batch is known by (query id, batch id, Spark partition). The query id is
 Spark's own, kept in the checkpoint location: a query that goes on from there is the same one, and
 one with a new checkpoint location is another, whatever its name or path. A batch that Spark runs
-again after a crash adds only what is missing; one that comes out different, or after a later one,
-is refused before anything is added. Spark waits for each batch, so a queue without room makes it
-take the next one later, and holds nothing in memory meanwhile.
+again after a crash adds only what is missing; one that comes after a later one is refused before
+anything is added. One that comes out different is refused where a log has other frames of it: there
+is no ledger of what a batch was, so frames that no log had may be added before that is found out.
+Spark waits for each batch, so a queue without room makes it take the next one later, and holds
+nothing in memory meanwhile.
 """
 
 from __future__ import annotations
