@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pxrs_ray
 from tests.simulation import simulator
-from tests.simulation.shells import CARRY, DECIDE, DECIDE_MAX, SHELLS
+from tests.simulation.shells import CARRY, DECIDE, DECIDE_MAX, SHELLS, WORLDS
 
 PACKAGE = Path(pxrs_ray.__file__).parent
 ACTORS = (PACKAGE / "actors").resolve()
@@ -20,7 +20,8 @@ LOOP_WORDS = ("while True", "asyncio.sleep(", "Backoff(", "call_later(")
 def _loaded() -> set[str]:
     """The modules of the product that a simulated run has in memory, as paths."""
     program = (
-        "import sys, tests.simulation.simulator.run as r; r.run(1);"
+        "import sys; from importlib import import_module\n"
+        f"for world in {WORLDS}: import_module(world).run(1)\n"
         "print('\\n'.join(sorted(m for m in sys.modules if m.startswith('pxrs_ray'))))"
     )
     done = subprocess.run(

@@ -14,6 +14,7 @@ from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.member import MEMBER
+from tests.simulation.mutations.moving import MOVING
 from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
@@ -40,4 +41,5 @@ MUTATIONS = (
     *RUNTIME,
     *BUFFERS,
     *ASKING,
+    *MOVING,
 )
