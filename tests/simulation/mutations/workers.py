@@ -81,7 +81,7 @@ WORKERS = (
         "a worker that ends for another configuration begins again",
         (
             Change(
-                "actors/consumer/worker_pool.py",
+                "consumer/worker_roster.py",
                 "        if newest and not worker.told_to_stop:\n",
                 "        if False:\n",
             ),
@@ -114,7 +114,7 @@ WORKERS = (
         "a worker that ended with a fault begins again",
         (
             Change(
-                "actors/consumer/worker_pool.py",
+                "consumer/worker_roster.py",
                 "if newest and worker.fault is not None and not worker.told_to_stop:",
                 "if False:",
             ),
