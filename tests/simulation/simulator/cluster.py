@@ -16,7 +16,7 @@ from tests.simulation.simulator.coordinator import CoordinatorProcess
 from tests.simulation.simulator.keeper import KeeperProcess
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.store import GROUP, RecordingStore
-from tests.simulation.simulator.world import Action, Process, World, send
+from tests.simulation.simulator.world import Action, Process, World, forget, send
 
 SUPERVISE_MS = 40
 
@@ -147,7 +147,7 @@ class Cluster(Process):
         """
         self.log.life = None
         for consumer in self.consumers:
-            vars(consumer.machine).clear()
+            forget(consumer.machine)
         for process in (
             *self.coordinators,
             *self.consumers,
@@ -157,7 +157,7 @@ class Cluster(Process):
             self.operator,
             self,
         ):
-            vars(process).clear()
+            forget(process)
 
     # --- effects of coordinators ----------------------------------------------------------------
 
