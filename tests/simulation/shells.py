@@ -20,10 +20,15 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/message_calls.py": ("log/buffer_calls.py",),
     "buffer/log_reader.py": ("log/buffer_calls.py", "log/refusals.py"),
     "client/producer.py": ("producer/sender.py",),
+    "client/producer_start.py": ("producer/life_start.py",),
+    "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
     "client/tenants.py": ("tenants/followed_routes.py",),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
+    "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "consumer/worker.py": ("consumer/work_queue.py",),
+    "consumer/worker_pool.py": ("consumer/worker_roster.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
@@ -36,13 +41,10 @@ DECIDE: Mapping[str, str] = {
     "buffer/log_writer.py": "which jobs are written and synced together: buffer_lives.py",
     "buffer/long_poll.py": "who is woken by a change, and when: buffer_lives.py",
     "buffer/maintenance.py": "when a log is mended and retained: buffer_lives.py",
-    "client/producer_start.py": "when a producer begins a life: producer.py",
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
     "consumer/sequential_worker.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/worker.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/worker_pool.py": "which worker has a partition: worker.py",
     "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
@@ -54,9 +56,7 @@ DECIDE: Mapping[str, str] = {
     "buffer/server_end.py": "when a connection that is silent is ended",
     "buffer/serving_state.py": "whether the disk is the right one",
     "buffer/socket_client.py": "when a connection that is silent is given up",
-    "client/pulled_partitions.py": "what a pulling caller gets next, and what counts as done",
     "cluster/watchdog.py": "which frozen process is ended",
-    "consumer/call_record.py": "what a handler had in hand when it died",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
@@ -84,7 +84,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 49
+DECIDE_MAX = 44
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -22,6 +22,7 @@ from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
+from tests.simulation.mutations.working import WORKING
 
 MUTATIONS = (
     *CORE,
@@ -40,6 +41,7 @@ MUTATIONS = (
     *OUTSIDE,
     *RUNTIME,
     *BUFFERS,
+    *WORKING,
     *ASKING,
     *MOVING,
 )

@@ -11,7 +11,6 @@ from pxrs_ray.testing.faults import Faults
 from tests.simulation.history import Harmed, RegistryAway, Struck
 from tests.simulation.simulator.cluster import Cluster
 from tests.simulation.simulator.consumer import ConsumerProcess
-from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.scenario import Network
 from tests.simulation.simulator.world import Action, Process
 
@@ -52,14 +51,14 @@ class Chaos:
         if cluster.log.disk.mend():
             cluster.log.restart(0)
         cluster.log.disk.failing, cluster.log.disk.full, cluster.log.slow = 0.0, False, False
-        for process in (*cluster.coordinators, *cluster.consumers, *cluster.producers, cluster.log):
+        for process in (*cluster.coordinators, *cluster.consumers, *cluster.lives, cluster.log):
             process.cut_from.clear()
             process.thaw()
         # Two of a name would fence each other for ever: the older one ends, as a node's would.
         for consumer in cluster.consumers:
             if consumer.alive and cluster.is_replaced(consumer):
                 consumer.crash()
-        for producer in cluster.producers:
+        for producer in cluster.lives:
             producer.sending = False
         if not cluster.wanted:
             cluster.add_member()
@@ -251,9 +250,7 @@ class Chaos:
             old.crash()
         else:
             self._freeze(old)
-        self.cluster.producers[number] = ProducerProcess(
-            self.world, self.cluster.log, old.name, old.number + 1
-        )
+        self.cluster.producers[number] = self.cluster.start_producer(old.name)
 
     def log_restart(self) -> None:
         """The buffer's process ends and comes back."""

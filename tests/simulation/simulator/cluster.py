@@ -16,7 +16,7 @@ from tests.simulation.simulator.coordinator import CoordinatorProcess
 from tests.simulation.simulator.keeper import KeeperProcess
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.store import GROUP, RecordingStore
-from tests.simulation.simulator.world import Action, Process, World, send
+from tests.simulation.simulator.world import Action, Process, World, forget, send
 
 SUPERVISE_MS = 40
 
@@ -40,7 +40,9 @@ class Cluster(Process):
         self.keeper = KeeperProcess(self)
         self.coordinators: list[CoordinatorProcess] = []
         self.consumers: list[ConsumerProcess] = []
+        # The newest life of each name; `lives` are all that there were.
         self.producers: list[ProducerProcess] = []
+        self.lives: list[ProducerProcess] = []
         self.wanted: dict[MemberId, Member] = {}
         self._incarnations: dict[MemberId, Incarnation] = {}
         self._members_made = 0
@@ -50,7 +52,7 @@ class Cluster(Process):
         for _ in range(scenario.members):
             self.add_member()
         for number in range(scenario.producers):
-            self.producers.append(ProducerProcess(world, self.log, f"producer-{number}", 1))
+            self.producers.append(self.start_producer(f"producer-{number}"))
         self.every(SUPERVISE_MS, self._supervise)
 
     # --- who is who -----------------------------------------------------------------------------
@@ -94,6 +96,12 @@ class Cluster(Process):
         self.coordinators.append(coordinator)
         return coordinator
 
+    def start_producer(self, name: str) -> ProducerProcess:
+        """Start a life of a producer, whatever became of the one before."""
+        life = ProducerProcess(self.world, self.log, name)
+        self.lives.append(life)
+        return life
+
     def add_member(self) -> None:
         """Want one more member."""
         dice, scenario = self.world.random, self.world.scenario
@@ -108,11 +116,13 @@ class Cluster(Process):
         """Start a process for `member`, whatever became of the one before."""
         self.consumers.append(ConsumerProcess(self, member))
 
-    def crash_consumer(self, consumer: ConsumerProcess) -> None:
-        """End a consumer process; perhaps somebody notices."""
+    def crash_consumer(self, consumer: ConsumerProcess, *, by_itself: bool = False) -> None:
+        """End a consumer process; perhaps somebody notices, and reads what it had in hand."""
+        death = consumer.work.death(by_itself=by_itself)
         consumer.crash()
-        if self.world.chance(self.world.scenario.death_noticed):
-            self.tell_coordinators(Died(consumer.name, consumer.incarnation, "killed"))
+        if self.calm or self.world.chance(self.world.scenario.death_noticed):
+            died = Died(consumer.name, consumer.incarnation, "killed", death)
+            self.tell_coordinators(died)
 
     def tell_coordinators(self, event: Event) -> None:
         """Let every coordinator know; nobody waits for an answer."""
@@ -137,17 +147,17 @@ class Cluster(Process):
         """
         self.log.life = None
         for consumer in self.consumers:
-            vars(consumer.machine).clear()
+            forget(consumer.machine)
         for process in (
             *self.coordinators,
             *self.consumers,
-            *self.producers,
+            *self.lives,
             self.log,
             self.keeper,
             self.operator,
             self,
         ):
-            vars(process).clear()
+            forget(process)
 
     # --- effects of coordinators ----------------------------------------------------------------
 
@@ -177,7 +187,7 @@ class Cluster(Process):
         ends = {p: self.log.end(p) for p in range(self.world.scenario.partitions)}
         live = self.live_consumers()
         members = sorted((c.name, c.incarnation) for c in live if c.joined)
-        pending = [f"{p.name} has unsent messages" for p in self.producers if not p.idle()]
+        pending = [f"{p.name} has unsent messages" for p in self.lives if p.alive and not p.idle()]
         pending.extend(f"{c.name} has not left" for c in live if c.leaving)
         if not self.log.is_well():
             pending.append("the buffer does not serve every log")

@@ -8,8 +8,9 @@ is fed in too: no real one is, but nothing may come of it.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,30 +44,19 @@ from tests.simulation.history import Asked, Failed, Obeyed, Unserved
 from tests.simulation.simulator.asking import CoordinatorLink, Hears
 from tests.simulation.simulator.buffer import WAIT_MS, Found
 from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
+from tests.simulation.simulator.promises import Promises
+from tests.simulation.simulator.puller import PullWork
 from tests.simulation.simulator.reading import part_of
-from tests.simulation.simulator.worker import QUEUED_MAX, Work, Worker
+from tests.simulation.simulator.worker import QUEUED_MAX, Work
 from tests.simulation.simulator.world import Process, call
 
 if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
 
 ANSWER_MS = 150
-# How often a worker waits until what it has done is committed.
-COMMITS_NOW = 0.02
 READING = int(MemberLane.FETCH)
 COMMITTING = int(MemberLane.COMMIT)
 LANES = tuple(MemberLane)
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """So much of a partition was done when somebody began to wait for a round of commits."""
-
-    round: int
-    session: ConsumerSession
-    partition: PartitionId
-    epoch: Epoch
-    checkpoint: Offset
 
 
 class ConsumerProcess(Process):
@@ -80,9 +70,13 @@ class ConsumerProcess(Process):
         self.member = member
         self.link = CoordinatorLink(self, cluster)
         scenario = self.world.scenario
-        self.work = Work(
-            self, self._may_begin, self._stopped, self._done, self._room, self._changed
-        )
+        # Of dice of its own: other draws stay what they were.
+        dice = random.Random(f"pulls {self.name} {self._clock_base_ms}")
+        self.work: Work | PullWork
+        if dice.random() < scenario.pulling:
+            self.work = PullWork(self, self, QUEUED_MAX // 2, self._may_begin, self._changed)
+        else:
+            self.work = Work(self, self, self._may_begin, self._changed)
         self.machine = MemberMachine(
             ConsumerSession(self.name, 0, self.work),
             self.work,
@@ -100,11 +94,11 @@ class ConsumerProcess(Process):
         # When commits were to be looked at, where nothing has changed for them since the last look.
         self._commits_s: float | None = None
         self._carrying = False
-        self._promises: list[Promise] = []
+        self._promises = Promises(self.world, self.name)
         self.leaving = False
         for lane in range(READING + 1):
             self._look(lane)
-        self._carry_out()
+        self.carry_out()
 
     @property
     def joined(self) -> bool:
@@ -114,8 +108,11 @@ class ConsumerProcess(Process):
     def leave(self) -> None:
         """Hand everything back and end."""
         self.leaving = True
+        self.work.leave(self._leave)
+
+    def _leave(self) -> None:
         self.machine.leave("left")
-        self._carry_out()
+        self.carry_out()
 
     def _now_s(self) -> float:
         return self.monotonic_ms() / 1_000
@@ -165,13 +162,13 @@ class ConsumerProcess(Process):
         """Look, unless that was done meanwhile."""
         if look == self._looks[lane]:
             self._look(lane)
-            self._carry_out()
+            self.carry_out()
 
     def _over(self, lane: int, asked: Ask | Fetch) -> None:
         """What was asked is over: do what is next, and what follows from it."""
         if asked is self._asked[lane]:
             self._look(lane)
-        self._carry_out()
+        self.carry_out()
 
     def _wake(self, lane: int) -> None:
         asked = self._asked[lane]
@@ -300,7 +297,7 @@ class ConsumerProcess(Process):
 
     # --- effects ----------------------------------------------------------------------------------
 
-    def _carry_out(self) -> None:
+    def carry_out(self) -> None:
         """Do what the machine wants done here, and look at the lanes that it wakes."""
         if self._carrying:
             return
@@ -323,13 +320,15 @@ class ConsumerProcess(Process):
     def _do(self, effect: Effect) -> None:
         match effect:
             case TakeIn():
-                self.work.take_in(effect.partition, effect.epoch, effect.batch.lines)
+                batch, size_bytes = effect.batch, effect.size_bytes
+                self.work.take_in(effect.partition, effect.epoch, batch, size_bytes)
             case SkipTo():
                 self.work.skip(effect.partition, effect.epoch, effect.to)
             case LeaseRenewed():
                 self.work.leased()
             case RoundOver():
-                self._check_promises()
+                self._promises.check(self.machine)
+                self.work.round_over()
             case BeginWork():
                 self.work.begin(self.machine.session, effect.grant)
             case DrainWork():
@@ -353,34 +352,15 @@ class ConsumerProcess(Process):
     def _may_begin(self) -> bool:
         return not self.machine.lease.is_over(self._now_s())
 
-    def _stopped(self, worker: Worker) -> None:
-        self.machine.stopped(worker.partition, worker.epoch, self._now_s())
-        self._carry_out()
+    def promise(
+        self, round_: int, partition: PartitionId, epoch: Epoch, checkpoint: Offset
+    ) -> None:
+        """When this round of commits is over, so much is committed, if it is still ours."""
+        self._promises.add(round_, self.machine.session, partition, epoch, checkpoint)
 
-    def _done(self, worker: Worker) -> None:
-        """A message is done; now and then its worker waits until that is committed."""
-        if worker.session is self.machine.session and self.world.chance(COMMITS_NOW):
-            wanted = self.machine.progress.commit_all()
-            done = worker.progress().checkpoint
-            promise = Promise(wanted, worker.session, worker.partition, worker.epoch, done)
-            self._promises.append(promise)
-            self._carry_out()
-
-    def _room(self) -> None:
-        self.machine.wake_reading()
-        self._carry_out()
-
-    def _check_promises(self) -> None:
-        """What somebody waited for is committed, or lost."""
-        rounds, session = self.machine.progress.rounds, self.machine.session
-        for promise in [one for one in self._promises if one.round <= rounds]:
-            self._promises.remove(promise)
-            held = session.holdings.get(promise.partition)
-            if promise.session is not session or held is None or held.epoch != promise.epoch:
-                continue
-            if held.committed.checkpoint < promise.checkpoint:
-                text = f"{self.name}: round {rounds} is over, and {held} is behind {promise}"
-                self.world.record(Failed(self.world.now_ms, "a round of commits", text))
+    def die(self) -> None:
+        """A handler has ended its process."""
+        self.cluster.crash_consumer(self, by_itself=True)
 
 
 def _wait_ms(ask: Ask) -> int:
