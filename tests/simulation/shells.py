@@ -16,6 +16,9 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/log_ownership.py": ("log/read_fence.py", "log/log_manager.py"),
     "buffer/message_calls.py": ("log/buffer_calls.py",),
     "buffer/log_reader.py": ("log/buffer_calls.py", "log/refusals.py"),
+    "buffer/log_writer.py": ("log/write_turns.py",),
+    "buffer/long_poll.py": ("log/held_calls.py",),
+    "buffer/maintenance.py": ("log/upkeep.py",),
     "client/producer.py": ("producer/sender.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
@@ -27,9 +30,6 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
 
 DECIDE: Mapping[str, str] = {
     # Imitated in the simulator.
-    "buffer/log_writer.py": "which jobs are written and synced together: buffer_lives.py",
-    "buffer/long_poll.py": "who is woken by a change, and when: buffer_lives.py",
-    "buffer/maintenance.py": "when a log is mended and retained: buffer_lives.py",
     "client/producer_start.py": "when a producer begins a life: producer.py",
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
@@ -81,7 +81,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/store_thread.py": "when a call of the store is given up",
     "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 52
+DECIDE_MAX = 49
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

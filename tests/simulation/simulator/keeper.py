@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PING_MS = 80
 LEASE_MS = 400
 TELL_MS = 300
+SYNC_EVERY_MS = 30
 
 Pong = tuple[str, int, dict[PartitionId, Offset]] | None
 
@@ -46,6 +47,7 @@ class KeeperProcess(Process):
                 hot_bytes_max=scenario.hot_bytes,
                 index_interval_bytes=600,
                 retention_passed=scenario.worn,
+                sync_interval_ms=SYNC_EVERY_MS,
             ),
             queue_id=QUEUE,
         )
