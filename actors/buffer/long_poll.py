@@ -48,7 +48,7 @@ class LongPoll:
         if not self._state.found_nothing():
             await self._event.wait()
             self._event.clear()
-        return self._state.look()[0]
+        return self._state.begin_look()[0]
 
     def __enter__(self) -> Self:
         enter(self._waiting, self._places, self)
@@ -65,7 +65,7 @@ class LongPoll:
         leave(self._waiting, self._places, self)
 
 
-class HeldCall(ABC):
+class HeldCall(HeldState, ABC):
     """A call that looks again when one of `places` changes, until it has found something or its
     time is over; then who wants to know it hears it, once.
 
@@ -74,8 +74,8 @@ class HeldCall(ABC):
     """
 
     def __init__(self, waiting: Waiting, places: Collection[Place], wait_ms: int) -> None:
+        super().__init__(looking=False)
         self._waiting, self._places = waiting, places
-        self._state = HeldState(looking=False)
         self._wanted_by: tuple[Tell, Tell] | None = None
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(wait_ms / 1_000, self.end)
@@ -93,18 +93,18 @@ class HeldCall(ABC):
 
     def wake(self, place: Place) -> None:
         """Look soon at what has changed."""
-        if self._state.woken(place):
+        if self.woken(place):
             self._loop.call_soon(self._look_again)
 
     def end(self) -> None:
         """Let it end now, with what there is."""
-        if self._state.ended():
+        if self.ended():
             self._loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
         if self._wanted_by is None:
             return
-        changed, final = self._state.look()
+        changed, final = self.begin_look()
         try:
             found = self.look(changed, final=final)
         except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
@@ -117,7 +117,7 @@ class HeldCall(ABC):
 
     def await_look(self, look: Coroutine[Any, Any, Any]) -> None:
         """Look no further before this first look has looked."""
-        self._state.look()
+        self.begin_look()
         self._await(look)
 
     def _await(self, look: Coroutine[Any, Any, Any]) -> None:
@@ -133,7 +133,7 @@ class HeldCall(ABC):
     def _found(self, found: Any, *, final: bool) -> None:
         if found is not None:
             self._answer(found)
-        elif self._state.found_nothing(final=final):
+        elif self.found_nothing(final=final):
             self._loop.call_soon(self._look_again)
 
     def _answer(self, found: Any, *, failed: bool = False) -> None:

@@ -9,7 +9,6 @@ told that a look is due exactly once a look.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
 from typing import Protocol
 
 from pxrs_ray.model import PartitionId
@@ -56,42 +55,31 @@ def wake_all(waiting: Waiting) -> None:
         wake(waiting, place)
 
 
-class _Looks(Enum):
-    NO = "waits for a change"
-    DUE = "is about to look"
-    YES = "looks"
-
-
 class HeldState:
     """One call. It begins `looking`, or waiting for its first change."""
-
-    __slots__ = ("_changed", "_looks", "over")
 
     def __init__(self, *, looking: bool) -> None:
         self.over = False
         self._changed: set[Place] = set()
-        self._looks = _Looks.YES if looking else _Looks.NO
+        # Neither looking nor about to look.
+        self._rests = not looking
 
     def woken(self, place: Place) -> bool:
         """Something has changed there. True: a look is due now that was not."""
         self._changed.add(place)
-        return self._due()
+        rested, self._rests = self._rests, False
+        return rested
 
     def ended(self) -> bool:
         """Its time is over, or nobody wants its answer: it looks once more. True as above."""
         self.over = True
-        return self._due()
+        rested, self._rests = self._rests, False
+        return rested
 
-    def _due(self) -> bool:
-        if self._looks is not _Looks.NO:
-            return False
-        self._looks = _Looks.DUE
-        return True
-
-    def look(self) -> tuple[set[Place], bool]:
+    def begin_look(self) -> tuple[set[Place], bool]:
         """It looks: at what has changed, and whether that is the last time."""
         changed, self._changed = self._changed, set()
-        self._looks = _Looks.YES
+        self._rests = False
         return changed, self.over
 
     def found_nothing(self, *, final: bool = False) -> bool:
@@ -99,7 +87,6 @@ class HeldState:
 
         A look that was the last one (`final`) is not made again for the end alone.
         """
-        self._looks = _Looks.NO
-        if self._changed or (self.over and not final):
-            return self._due()
-        return False
+        due = bool(self._changed) or (self.over and not final)
+        self._rests = not due
+        return due

@@ -16,6 +16,8 @@ SYNCED = (
 )
 TORN = ("durability=1", "worn=0", "power_cut=30", "segment_bytes=700")
 GIVEN_UP = ("append_timeout_ms=250", "slow=0.4", "slow_ms_max=600", "disk_slow=15", "worn=0")
+TWO_BUFFERS = ("second_buffer=25", "worn=0", "send_interval_ms=30")
+OLDER_BUFFERS = ("second_buffer=25", "worn=1", "send_interval_ms=30")
 LIVES = ("producer_crash=15", "log_restart=10", "slow=0.3", "slow_ms_max=700", "worn=0")
 
 
@@ -133,11 +135,48 @@ BUFFERS = (
     _one(
         "a call that looked in vain may look again",
         "log/held_calls.py",
-        "        self._looks = _Looks.NO\n        if self._changed",
-        "        if self._changed",
+        "        self._rests = not due\n",
+        "",
         "ComesToRest",
         "NothingFails",
         settings=("log_restart=10", "lost=0.1", "worn=0"),
+    ),
+    _one(
+        "a log is held against another process",
+        "log/log_opening.py",
+        "    lock_fd = files.lock(folder / LOCK, lock_wait_ms)\n",
+        "    lock_fd = files.open(folder / LOCK, create=True)\n",
+        "AppendedOnce",
+        "LogsKeep",
+        "OffsetsOnce",
+        settings=TWO_BUFFERS,
+    ),
+    _one(
+        "what another process holds is tried again until it is free",
+        "log/upkeep.py",
+        "        return self._manager.due(monotonic_ms)\n",
+        "        return []\n",
+        "ComesToRest",
+        settings=TWO_BUFFERS,
+    ),
+    _one(
+        "who was replaced acknowledges nothing once its lease is over",
+        "log/lease_term.py",
+        "        return now_ms < self.until_ms\n",
+        "        return self.until_ms > 0\n",
+        "LogsKeep",
+        "OffsetsOnce",
+        settings=OLDER_BUFFERS,
+    ),
+    _one(
+        "a lease is by a reading of the very process that gets it",
+        "log/lease_term.py",
+        "        if grant.incarnation == self._incarnation:\n",
+        "        if grant.incarnation:\n",
+        "LogsKeep",
+        "OffsetsOnce",
+        "AppendedOnce",
+        settings=OLDER_BUFFERS,
     ),
     _one(
         "a start waits until the disk's trouble is over",

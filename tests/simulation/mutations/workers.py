@@ -250,8 +250,8 @@ WORKERS = (
         (
             Change(
                 "log/held_calls.py",
-                "if self._changed or (self.over and not final):",
-                "if self.over and not final:",
+                "due = bool(self._changed) or (self.over and not final)",
+                "due = self.over and not final",
             ),
         ),
         tests=(

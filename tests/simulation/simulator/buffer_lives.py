@@ -34,7 +34,7 @@ from pxrs_ray.log.write_turns import (
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.simulation import history
-from tests.simulation.simulator.disk import SimulatedDisk
+from tests.simulation.simulator.disk import ProcessFiles, SimulatedDisk
 from tests.simulation.simulator.frames import messages_of
 from tests.simulation.simulator.world import Process, World
 
@@ -83,7 +83,7 @@ class Poll:
 
     def _look_again(self) -> None:
         if self.look is not None:
-            self.look(*self.state.look())
+            self.look(*self.state.begin_look())
 
     def leave(self) -> None:
         """Wait no more."""
@@ -94,10 +94,11 @@ class Poll:
 class Life:
     """What one process of the buffer has in memory."""
 
-    def __init__(self, number: int, disk: SimulatedDisk, now_ms: int) -> None:
-        self.incarnation = f"life-{number}"
-        self.manager = LogManager(DATA, 0, 1, now_ms, files=disk)
-        self.fence = ReadFence(self.manager.folder / "fence.jsonl", disk)
+    def __init__(self, incarnation: str, files: ProcessFiles, now_ms: int) -> None:
+        self.incarnation = incarnation
+        self.files = files
+        self.manager = LogManager(DATA, 0, 1, now_ms, files=files)
+        self.fence = ReadFence(self.manager.folder / "fence.jsonl", files)
         self.upkeep = Upkeep(self.manager, self.fence)
         self.tenure = LeaseTerm(self.incarnation)
         self.counts: Counter[str] = Counter()
@@ -105,6 +106,19 @@ class Life:
         self.turns = WriteTurns()
         self.done: dict[WriteJob, Callable[[WriteJob], None]] = {}
         self.syncing = False
+        # How far each log was looked at.
+        self.noted: dict[PartitionId, Offset] = {}
+
+
+class Witness:
+    """What somebody knows who sees what every log of the slot holds, whoever writes it."""
+
+    def __init__(self, partitions: int) -> None:
+        self.ends: dict[PartitionId, Offset] = dict.fromkeys(range(partitions), 0)
+        self.identities: dict[bytes, tuple[str, int]] = {}
+        self.lives = 0
+        # What was told of each place: two processes may have the same log one after the other.
+        self.told: dict[tuple[PartitionId, Offset], str] = {}
 
 
 class BufferLives(Process):
@@ -112,13 +126,18 @@ class BufferLives(Process):
 
     role = "log"
 
-    def __init__(self, world: World, seed: int) -> None:
-        super().__init__(world, "log")
-        self.disk = SimulatedDisk(seed)
+    def __init__(
+        self, world: World, disk: SimulatedDisk, witness: Witness, name: str = "log"
+    ) -> None:
+        super().__init__(world, name)
+        self.disk = disk
         self.slow = False
+        # Whether it has the slot's name: another process may have been started in its place.
+        self.named = True
         self.life: Life | None = None
-        self.ends: dict[PartitionId, Offset] = dict.fromkeys(range(world.scenario.partitions), 0)
-        self.identities: dict[bytes, tuple[str, int]] = {}
+        self.witness = witness
+        self.ends, self.identities = witness.ends, witness.identities
+        self._files = ProcessFiles(disk)
         self._lives = 0
         self._begin(0, StartTries())
 
@@ -136,26 +155,33 @@ class BufferLives(Process):
             self.world.record(history.Harmed(self.world.now_ms, "fences not written", False))
         self.life = None
         self._lives += 1
+        self._files.end()
         if power:
             self.disk.cut_power()
-        else:
-            self.disk.end_process()
         self.world.at(away_ms, partial(self._begin, self._lives, StartTries()), self)
 
     def _begin(self, number: int, tries: StartTries) -> None:
         """Open what is on the disk, however long its trouble lasts."""
         if number != self._lives:
             return
+        self.witness.lives += 1
         try:
-            self.life = life = Life(number, self.disk, self.wall_ms())
+            files = self._files = ProcessFiles(self.disk)
+            self.life = life = Life(f"life-{self.witness.lives}", files, self.wall_ms())
         except (OSError, PxrsError) as error:
             pause_ms = int(tries.failed(error) * 1_000)
-            self.disk.end_process()
+            self._files.end()
             self.after(pause_ms, partial(self._begin, number, tries))
             return
         self.later(life, MEND_EVERY_MS, self._mend)
         if self.world.scenario.worn:
             self.later(life, RETAIN_EVERY_MS, self._retain)
+
+    def crash(self) -> None:
+        """End at once, and for good."""
+        super().crash()
+        self.life = None
+        self._files.end()
 
     def later(self, life: Life, delay_ms: int, action: Callable[[Life], None]) -> None:
         """Do it in the same life, or never."""
@@ -258,10 +284,10 @@ class BufferLives(Process):
 
     def _note(self, log: PartitionLog) -> None:
         """Write down what readers can see now and could not before."""
-        partition = log.partition
-        offset = min(self.ends[partition], log.visible_end)
-        if log.state != "open":
+        partition, life, witness = log.partition, self.life, self.witness
+        if log.state != "open" or life is None:
             return
+        offset = min(life.noted.get(partition, witness.ends[partition]), log.visible_end)
         while offset < log.visible_end:
             with self.disk.well():  # who looks on reads what is there, whatever fails for others
                 run = log.read(offset)
@@ -272,8 +298,9 @@ class BufferLives(Process):
                     epoch = number * 1_000 + header.producer_epoch
                     for within, message in enumerate(messages):
                         at = header.base_offset + within
-                        if at < offset:
+                        if at < offset or witness.told.get((partition, at)) == message:
                             continue
+                        witness.told[partition, at] = message
                         self.world.record(
                             history.Appended(
                                 self.world.now_ms,
@@ -288,7 +315,9 @@ class BufferLives(Process):
                             )
                         )
             offset = run.next_offset
-        self.ends[partition] = log.visible_end
+        life.noted[partition] = log.visible_end
+        if self.named:
+            witness.ends[partition] = log.visible_end
 
     def wake(self, life: Life, partitions: Iterable[PartitionId]) -> None:
         for partition in partitions:

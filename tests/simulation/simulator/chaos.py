@@ -11,6 +11,7 @@ from pxrs_ray.testing.faults import Faults
 from tests.simulation.history import Harmed, RegistryAway, Struck
 from tests.simulation.simulator.cluster import Cluster
 from tests.simulation.simulator.consumer import ConsumerProcess
+from tests.simulation.simulator.disk import SimulatedDisk
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.scenario import Network
 from tests.simulation.simulator.world import Action, Process
@@ -49,6 +50,7 @@ class Chaos:
         self._set_down(False)
         cluster.store.faults = Faults()
         cluster.store.deliver_late()
+        cluster.end_former_logs()
         if cluster.log.disk.mend():
             cluster.log.restart(0)
         cluster.log.disk.failing, cluster.log.disk.full, cluster.log.slow = 0.0, False, False
@@ -59,6 +61,8 @@ class Chaos:
         for consumer in cluster.consumers:
             if consumer.alive and cluster.is_replaced(consumer):
                 consumer.crash()
+        for producer in cluster.former_producers:
+            producer.crash()
         for producer in cluster.producers:
             producer.sending = False
         if not cluster.wanted:
@@ -244,13 +248,12 @@ class Chaos:
         """A producer is killed, and its successor starts with a higher epoch."""
         number = self._dice.randrange(len(self.cluster.producers))
         old = self.cluster.producers[number]
+        self.cluster.former_producers.append(old)
         if self._dice.random() < 0.5:
             old.crash()
         else:
             self._freeze(old)
-        self.cluster.producers[number] = ProducerProcess(
-            self.world, self.cluster.log, old.name, old.number + 1
-        )
+        self.cluster.producers[number] = ProducerProcess(self.cluster, old.name, old.number + 1)
 
     def log_restart(self) -> None:
         """The buffer's process ends and comes back."""
@@ -260,8 +263,31 @@ class Chaos:
         """The buffer's process stands still, for less or more than its lease."""
         self._freeze(self.cluster.log)
 
+    def second_buffer(self) -> None:
+        """The buffer's process stands still, or cannot be reached by its coordinator, and another
+        one is started in its place, on the same disk or on an older copy of it. The first one goes
+        on, until somebody ends it."""
+        cluster, lease_ms = self.cluster, self.world.scenario.lease_ms
+        older = self.world.scenario.worn and self._dice.random() < 0.5
+        if self._dice.random() < 0.5:
+            self._freeze(cluster.log)
+        else:
+            cluster.log.cut_from.add("keeper")
+        wait_ms = self._dice.randint(0, 1_000)
+        disk = None
+        if older:
+            disk = SimulatedDisk(self._dice.randrange(1 << 30))
+            disk.restore(cluster.log.disk.kept())
+
+        def replace() -> None:
+            former = cluster.replace_log(disk)
+            self.world.at(self._dice.randint(lease_ms // 2, 4 * lease_ms), former.crash)
+
+        self.world.at(wait_ms, self._unless_over(replace))
+
     def power_cut(self) -> None:
         """The buffer's machine loses its power, where what was acknowledged survives that."""
+        self.cluster.end_former_logs()  # of the same machine
         scenario = self.world.scenario
         power = scenario.worn or scenario.durability == "always"
         self.world.record(Harmed(self.world.now_ms, "power", scenario.worn))
@@ -295,12 +321,15 @@ class Chaos:
         buffer = self.cluster.log
         if not self.world.scenario.worn:
             return
-        kept = buffer.disk.kept()
+        disk, kept = buffer.disk, buffer.disk.kept()
 
         def back() -> None:
+            if self.cluster.log.disk is not disk:
+                return
+            self.cluster.end_former_logs()
             self.world.record(Harmed(self.world.now_ms, "an older disk", True))
-            buffer.restart(self._dice.randint(0, 400))
-            buffer.disk.restore(kept)
+            self.cluster.log.restart(self._dice.randint(0, 400))
+            disk.restore(kept)
 
         self.world.at(self._dice.randint(100, 2_000), self._unless_over(back))
 

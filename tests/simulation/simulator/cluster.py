@@ -10,8 +10,10 @@ from pxrs_ray.testing.faults import FaultyStore
 from tests.settings import group_settings
 from tests.simulation.history import Ended
 from tests.simulation.simulator.buffer import BufferProcess
+from tests.simulation.simulator.buffer_lives import Witness
 from tests.simulation.simulator.consumer import ConsumerProcess
 from tests.simulation.simulator.coordinator import CoordinatorProcess
+from tests.simulation.simulator.disk import SimulatedDisk
 from tests.simulation.simulator.keeper import KeeperProcess
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.store import GROUP, RecordingStore
@@ -35,11 +37,15 @@ class Cluster(Process):
         )
         self.registry = RecordingStore(world)
         self.store = FaultyStore(self.registry, seed)
-        self.log = BufferProcess(world, seed)
+        witness = Witness(scenario.partitions)
+        self.log = BufferProcess(world, SimulatedDisk(seed), witness)
+        # Who had its name before, and is not ended yet.
+        self.former_logs: list[BufferProcess] = []
         self.keeper = KeeperProcess(self)
         self.coordinators: list[CoordinatorProcess] = []
         self.consumers: list[ConsumerProcess] = []
         self.producers: list[ProducerProcess] = []
+        self.former_producers: list[ProducerProcess] = []
         self.wanted: dict[MemberId, Member] = {}
         self._incarnations: dict[MemberId, Incarnation] = {}
         self._members_made = 0
@@ -48,7 +54,7 @@ class Cluster(Process):
         for _ in range(scenario.members):
             self.add_member()
         for number in range(scenario.producers):
-            self.producers.append(ProducerProcess(world, self.log, f"producer-{number}", 1))
+            self.producers.append(ProducerProcess(self, f"producer-{number}", 1))
         self.every(SUPERVISE_MS, self._supervise)
 
     # --- who is who -----------------------------------------------------------------------------
@@ -78,6 +84,13 @@ class Cluster(Process):
         youngest = next(c for c in reversed(self.consumers) if c.alive and c.name == consumer.name)
         return youngest is not consumer
 
+    def find_log(self) -> BufferProcess:
+        """Whom a client reaches as the buffer: sometimes, still a process that was replaced."""
+        former = [log for log in self.former_logs if log.alive]
+        if former and not self.calm and self.world.chance(0.5):
+            return former[-1]
+        return self.log
+
     # --- starting and ending --------------------------------------------------------------------
 
     def start_coordinator(self) -> CoordinatorProcess:
@@ -99,6 +112,27 @@ class Cluster(Process):
     def start_consumer(self, member: Member) -> None:
         """Start a process for `member`, whatever became of the one before."""
         self.consumers.append(ConsumerProcess(self, member))
+
+    def replace_log(self, disk: SimulatedDisk | None = None) -> BufferProcess:
+        """Start another process under the buffer's name, whatever the one before is at.
+
+        It is on the same disk, or on `disk`: the answer is the one before.
+        """
+        former = self.log
+        former.named = False
+        self.former_logs.append(former)
+        self.log = BufferProcess(
+            self.world, disk or former.disk, former.witness, f"log-{len(self.former_logs)}"
+        )
+        self.log.slow = former.slow
+        if disk is not None:
+            self.keeper.moved()
+        return former
+
+    def end_former_logs(self) -> None:
+        """Nobody is left but the process that has the buffer's name."""
+        for former in self.former_logs:
+            former.crash()
 
     def crash_consumer(self, consumer: ConsumerProcess) -> None:
         """End a consumer process; perhaps somebody notices."""
@@ -127,13 +161,16 @@ class Cluster(Process):
         Processes know one another, and themselves: that is cut here, for whatever a run leaves to
         the garbage collector costs as much as the run.
         """
-        self.log.life = None
+        for log in (self.log, *self.former_logs):
+            log.life = None
         for consumer in self.consumers:
             vars(consumer.machine).clear()
         for process in (
             *self.coordinators,
             *self.consumers,
             *self.producers,
+            *self.former_producers,
+            *self.former_logs,
             self.log,
             self.keeper,
             self,

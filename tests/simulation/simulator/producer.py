@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pxrs_ray.data.frame import pack_header
 from pxrs_ray.data.protocol import Appended
@@ -19,9 +20,12 @@ from pxrs_ray.producer.in_flight import Call, SenderLimits
 from pxrs_ray.producer.sender import Sender
 from tests.settings import sender_limits
 from tests.simulation.history import Acknowledged
-from tests.simulation.simulator.buffer import Answer, BufferProcess
+from tests.simulation.simulator.buffer import Answer
 from tests.simulation.simulator.frames import frame_of
-from tests.simulation.simulator.world import Process, World, call
+from tests.simulation.simulator.world import Process, call
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator.cluster import Cluster
 
 BEGIN_MS = 50
 ANSWER_MS = 400
@@ -32,13 +36,14 @@ class ProducerProcess(Process):
 
     role = "producer"
 
-    def __init__(self, world: World, buffer: BufferProcess, name: str, number: int) -> None:
-        super().__init__(world, name)
+    def __init__(self, cluster: Cluster, name: str, number: int) -> None:
+        super().__init__(cluster.world, name)
+        world = self.world
         self.number = number
         self.sending = True
-        self._buffer = buffer
+        self._cluster = cluster
         self._identity = named_producer_id(name, number)
-        buffer.identities[self._identity] = (name, number)
+        cluster.log.identities[self._identity] = (name, number)
         timeout_ms = world.scenario.append_timeout_ms
         limits: SenderLimits = sender_limits(
             append_timeout_ms=timeout_ms, calls_max=3, call_frames_max=4, call_bytes_min=1
@@ -59,7 +64,7 @@ class ProducerProcess(Process):
     def _begin(self) -> None:
         if self._begun:
             return
-        buffer, name, number = self._buffer, self.name, self.number
+        buffer, name, number = self._cluster.find_log(), self.name, self.number
         call(
             self,
             buffer,
@@ -111,7 +116,7 @@ class ProducerProcess(Process):
 
     def _call(self, made: Call, now_ms: int) -> None:
         self._calls[made] = None
-        buffer, frames, wait_ms = self._buffer, made.arguments(), made.wait_ms(now_ms)
+        buffer, frames, wait_ms = self._cluster.find_log(), made.arguments(), made.wait_ms(now_ms)
         call(
             self,
             buffer,
