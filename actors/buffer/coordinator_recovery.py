@@ -1,11 +1,10 @@
 """`CoordinatorRecovery`: a buffer that hears no coordinator any more starts one on the registry's
 node.
 
-Rules of this file. `CoordinatorWatch` says when and where. Ray gives up a coordinator that is pinned to a host for good when it gives up
+Rules of this file. Ray gives up a coordinator that is pinned to a host for good when it gives up
 that host. When the host is back, only the buffers are left to notice. Each buffer looks for itself,
-on a thread of its own. Ray makes one actor of a name, so of several buffers that try one succeeds.
-A coordinator is made only when there is none at all, and only on a node whose disk has the
-registry: no new registry is ever begun here.
+on a thread of its own; when it makes one, and where, `CoordinatorWatch` says. Ray makes one actor of
+a name, so of several buffers that try one succeeds.
 """
 
 from __future__ import annotations

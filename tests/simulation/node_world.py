@@ -26,7 +26,7 @@ RUN_MS = 240_000
 CALM_MS = 12_000
 # Clocks drift by so much.
 DRIFT = 0.05
-# From the first look that finds it mute to the one that is enough, with rounds that wait for others.
+# From the first look that finds it mute to the one that is enough, in rounds that wait for others.
 ROUNDS_MS = (LOOKS_LEAST + 2) * (LOOK_PAUSE_MS + 3 * ANSWER_WAIT_MS)
 
 

@@ -103,12 +103,17 @@ class BufferProcess(BufferLives):
         if life is None or not self.is_open(life):
             return
 
+        def run() -> Generation | None:
+            newest = life.manager.producers.begin(QUEUE, name, number, token)
+            if newest is not None and self.begins.get(name, (0, ""))[1] != newest.token:
+                self.begins[name] = (self.world.now_ms, newest.token)
+            return newest
+
         def done(job: WriteJob) -> None:
             _raise_unless(passes, job)
             if job.error is None and self.is_open(life):
                 respond(job.answer)
 
-        run = partial(life.manager.producers.begin, QUEUE, name, number, token)
         self.write(life, run, (), done)
 
     def passed(self, checkpoints: Mapping[PartitionId, Offset]) -> None:

@@ -116,6 +116,8 @@ class Witness:
     def __init__(self, partitions: int) -> None:
         self.ends: dict[PartitionId, Offset] = dict.fromkeys(range(partitions), 0)
         self.identities: dict[bytes, tuple[str, int]] = {}
+        # When the newest life of each producer began, and its token.
+        self.begins: dict[str, tuple[int, str]] = {}
         self.lives = 0
         # What was told of each place: two processes may have the same log one after the other.
         self.told: dict[tuple[PartitionId, Offset], str] = {}
@@ -137,6 +139,7 @@ class BufferLives(Process):
         self.life: Life | None = None
         self.witness = witness
         self.ends, self.identities = witness.ends, witness.identities
+        self.begins = witness.begins
         self._files = ProcessFiles(disk)
         self._lives = 0
         self._begin(0, StartTries())
