@@ -3,7 +3,7 @@ node.
 
 Rules of this file. Ray gives up a coordinator that is pinned to a host for good when it gives up
 that host. When the host is back, only the buffers are left to notice. Each buffer looks for itself,
-on a thread of its own; when it makes one, and where, `CoordinatorWatch` says. Ray makes one actor of
+on a thread of its own; `CoordinatorWatch` says when it makes one, and where. Ray makes one actor of
 a name, so of several buffers that try one succeeds.
 """
 
