@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from pxrs_ray.data.protocol import LogEnds, QueueSpec
 from pxrs_ray.errors import LeaseOver, LogReplaced, NotFound, PxrsError
+from pxrs_ray.log.log_changes import LogChanges, Place
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Offset, PartitionId
-
-Place = tuple[str, PartitionId]
 
 
 class OpenLogs:
@@ -21,6 +20,7 @@ class OpenLogs:
     def __init__(self, index: int, buffers: int) -> None:
         self._index = index
         self._buffers = buffers
+        self.changed = LogChanges()
         self._specs: dict[str, QueueSpec] = {}
         self._logs: dict[Place, PartitionLog] = {}
         self._broken: dict[Place, PxrsError] = {}
@@ -76,10 +76,14 @@ class OpenLogs:
             )
         return found
 
-    def known_ends(self) -> dict[str, dict[PartitionId, Offset]]:
-        """By queue id, how far each log has come that `open` has confirmed in this life."""
+    def known_ends(self, since: int = 0) -> dict[str, dict[PartitionId, Offset]]:
+        """By queue id, how far each log has come that `open` has confirmed in this life; only of
+        those that have changed after that number of `changed`."""
         found: dict[str, dict[PartitionId, Offset]] = {}
-        for place, log in list(self._logs.items()):
-            if log.log_id and place not in self._unconfirmed and log.state != "waiting":
+        for place in self.changed.since(since)[1]:
+            log = self._logs.get(place)
+            if log is None or not log.log_id or place in self._unconfirmed:
+                continue
+            if log.state != "waiting":
                 found.setdefault(log.log_id, {})[place[1]] = log.visible_end
         return found

@@ -9,8 +9,6 @@ up no reader meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.log.held_calls import Place
 from pxrs_ray.log.log_manager import LogManager
@@ -44,9 +42,9 @@ class Upkeep:
         if self._fence.behind:
             self._fence.catch_up()
 
-    def to_retain(self) -> Iterator[PartitionLog]:
+    def to_retain(self, wall_ms: int) -> list[PartitionLog]:
         """The logs to apply retention to, one job each; a job that fails is the next round's."""
-        yield from self._manager.all_logs()
+        return self._manager.to_retain(wall_ms)
 
 
 class StartTries:

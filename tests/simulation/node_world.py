@@ -69,9 +69,10 @@ class NodeProcess(Process):
         self.since_ms = self.moved_ms = self.world.now_ms
         self.after(LOOK_PAUSE_MS, self._round)
 
-    def stand_still(self, for_ms: int, *, stopped: bool) -> None:
-        """Do nothing for so long; `stopped` is whether the system tells it."""
-        if self.frozen or self.world.now_ms - self.moved_ms < CALM_MS:
+    def stand_still(self, for_ms: int, *, stopped: bool, calm_ms: int = CALM_MS) -> None:
+        """Do nothing for so long; `stopped` is whether the system tells it. Who has gone on less
+        than `calm_ms` ago does not."""
+        if self.frozen or not self.alive or self.world.now_ms - self.moved_ms < calm_ms:
             return
         self.since_ms, self.stopped = self.world.now_ms, stopped
         self.freeze()
@@ -159,17 +160,25 @@ class Node:
     def _trouble(self) -> None:
         dice = self._dice
         for_ms = dice.choice((200, 1_500, 4_000, 9_000, 40_000))
-        kind = dice.choice(("stop", "stop", "hang", "hang", "pause", "end"))
+        kind = dice.choice(("stop", "stop", "hang", "hang", "pause", "end", "twice"))
         one = dice.choice(self.processes)
         if kind == "pause":  # of the whole machine
             for process in self.processes:
                 process.stand_still(for_ms, stopped=False)
+        elif kind == "twice" and len(self.processes) == 2:
+            self._twice(*self.processes)
         elif kind == "end" and one.alive:
             one.note()
             one.crash()
         else:
             one.stand_still(for_ms, stopped=kind == "stop")
         self.world.at(dice.randint(500, 8_000), self._trouble)
+
+    def _twice(self, one: NodeProcess, other: NodeProcess) -> None:
+        """One hangs twice, and who looks at it hangs from the first time into the second."""
+        one.stand_still(2_600, stopped=False)
+        self.world.at(1_800, partial(other.stand_still, 10_500, stopped=False))
+        self.world.at(9_000, partial(one.stand_still, 9_000, stopped=False, calm_ms=6_000))
 
     def run(self) -> list[str]:
         """Let it run; what was promised of it and did not hold."""

@@ -169,11 +169,14 @@ class Nodes:
             self.buffers[node] = BufferProcess(self, node)
         if self.world.now_ms > RUN_MS - 20_000 and not self._closing:
             self._closing = True
-            for buffer in self.buffers.values():
-                buffer.close()
             self.coordinator.crash()
+            self.world.at(dice.randint(1_900, 3_200), self._close)
             return
         self.world.at(dice.randint(500, 2 * TROUBLE_EVERY_MS), self._trouble)
+
+    def _close(self) -> None:
+        for buffer in self.buffers.values():
+            buffer.close()
 
     def _deployed(self) -> None:
         if not self.runs() and not self._closing:

@@ -169,16 +169,6 @@ BUFFERS = (
         settings=OLDER_BUFFERS,
     ),
     _one(
-        "a lease is by a reading of the very process that gets it",
-        "log/lease_term.py",
-        "        if grant.incarnation == self._incarnation:\n",
-        "        if grant.incarnation:\n",
-        "LogsKeep",
-        "OffsetsOnce",
-        "AppendedOnce",
-        settings=OLDER_BUFFERS,
-    ),
-    _one(
         "a start waits until the disk's trouble is over",
         "log/upkeep.py",
         "        if not passes(error):\n            raise error\n",

@@ -351,7 +351,7 @@ class BufferLives(Process):
         )
 
     def _retain(self, life: Life) -> None:
-        self._retain_next(life, list(life.upkeep.to_retain()))
+        self._retain_next(life, life.upkeep.to_retain(self.wall_ms()))
 
     def _retain_next(self, life: Life, logs: list[PartitionLog]) -> None:
         if not logs:

@@ -149,11 +149,13 @@ class Cluster(Process):
         for former in self.former_logs:
             former.crash()
 
-    def crash_consumer(self, consumer: ConsumerProcess) -> None:
-        """End a consumer process; perhaps somebody notices."""
+    def crash_consumer(self, consumer: ConsumerProcess, *, by_itself: bool = False) -> None:
+        """End a consumer process; perhaps somebody notices, and reads what it had in hand."""
+        death = consumer.work.death(by_itself=by_itself)
         consumer.crash()
-        if self.world.chance(self.world.scenario.death_noticed):
-            self.tell_coordinators(Died(consumer.name, consumer.incarnation, "killed"))
+        if self.calm or self.world.chance(self.world.scenario.death_noticed):
+            died = Died(consumer.name, consumer.incarnation, "killed", death)
+            self.tell_coordinators(died)
 
     def tell_coordinators(self, event: Event) -> None:
         """Let every coordinator know; nobody waits for an answer."""
