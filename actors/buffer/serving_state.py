@@ -77,6 +77,7 @@ class ServingState:
         args = (self._folder, self._index, self._buffers)
         manager = patiently(lambda: LogManager(*args, wall_ms(), files=self._files))
         fence = patiently(lambda: ReadFence(manager.folder / "fence.jsonl", self._files))
+        fence.tell_changed = manager.changed.note
         reader = LogReader(manager, fence, self._counts)
         return Parts(
             manager, fence, reader, Maintenance(manager, fence, self._writer, self._waiting)
