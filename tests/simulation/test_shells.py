@@ -20,8 +20,7 @@ LOOP_WORDS = ("while True", "asyncio.sleep(", "Backoff(", "call_later(")
 def _loaded() -> set[str]:
     """The modules of the product that a simulated run has in memory, as paths."""
     program = (
-        "import sys; from importlib import import_module\n"
-        f"for world in {WORLDS}: import_module(world).run(1)\n"
+        f"import sys, {', '.join(WORLDS)}, tests.simulation.simulator.run as r; r.run(1);"
         "print('\\n'.join(sorted(m for m in sys.modules if m.startswith('pxrs_ray'))))"
     )
     done = subprocess.run(

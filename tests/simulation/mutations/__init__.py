@@ -23,6 +23,7 @@ from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
+from tests.simulation.mutations.worlds import WORLDS
 
 MUTATIONS = (
     *CORE,
@@ -41,6 +42,7 @@ MUTATIONS = (
     *OUTSIDE,
     *RUNTIME,
     *BUFFERS,
+    *WORLDS,
     *WORKING,
     *ASKING,
     *MOVING,
