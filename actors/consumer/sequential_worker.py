@@ -124,7 +124,7 @@ class SequentialWorker(Worker):
     def _take(self) -> Batch | Offset | None:
         leave_if_child()
         with self._wake:
-            while not self._batches and not self._stopping.is_set():
+            while not self._queue and not self._stopping.is_set():
                 self._wake.wait()
             return None if self._stopping.is_set() else self._popped()
 

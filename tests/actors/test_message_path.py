@@ -262,8 +262,8 @@ def test_between_two_messages_of_a_batch_nothing_begins_beside_a_suspect(scene: 
         begun.append(message.offset)
         if message.offset == AT:
             # As `CallRecord.enter_alone` leaves it for one that is on another thread.
-            world.record._alone_until_s = float("inf")
-            world.record.closed = True
+            world.record._alone.alone_until_s = float("inf")
+            world.record._alone.closed = world.record.closed = True
 
     world = scene(handle)
     world.renew()
@@ -274,7 +274,7 @@ def test_between_two_messages_of_a_batch_nothing_begins_beside_a_suspect(scene: 
     assert not world.record.look(), "who waits has nothing in hand"
     # Its lease ended while it waited: the gate alone does not let it go on.
     world.end_lease()
-    world.record._alone_until_s = 0.0
+    world.record._alone.alone_until_s = 0.0
     time.sleep(QUIET_S)
     assert begun == list(range(AT + 1))
     world.renew()

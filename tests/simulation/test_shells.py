@@ -16,6 +16,7 @@ from tests.simulation.shells import (
     SPARK_DECIDE,
     SPARK_DECIDE_MAX,
     SPARK_SHELLS,
+    WORLDS,
 )
 
 PACKAGE = Path(pxrs_ray.__file__).parent
@@ -30,7 +31,7 @@ LOOP_WORDS = ("while True", "asyncio.sleep(", "Backoff(", "call_later(")
 def _loaded(world: str = "simulator.run") -> set[str]:
     """The modules of the product that a simulated run has in memory, as paths."""
     program = (
-        f"import sys, tests.simulation.{world} as r; r.run(1);"
+        f"import sys, {', '.join(WORLDS)}, tests.simulation.{world} as r; r.run(1);"
         "print('\\n'.join(sorted(m for m in sys.modules if m.startswith('pxrs_ray'))))"
     )
     done = subprocess.run(

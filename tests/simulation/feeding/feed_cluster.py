@@ -19,6 +19,8 @@ from tests.simulation.feeding.feed_driver import Driver
 from tests.simulation.feeding.feed_scenario import FeedScenario
 from tests.simulation.history import Ended, FeedDone, FeedEnded
 from tests.simulation.simulator.buffer import BufferProcess
+from tests.simulation.simulator.buffer_lives import Witness
+from tests.simulation.simulator.disk import SimulatedDisk
 from tests.simulation.simulator.keeper import KeeperProcess
 from tests.simulation.simulator.world import Process, World
 
@@ -35,7 +37,8 @@ class FeedCluster(Process):
         self.scenario = scenario
         self.queue = SimulatedQueue(QUEUE_NAME, PartitioningSpec(scenario.partitions))
         self.registry = MemoryStore(now_ms=lambda: world.now_ms)
-        self.log = BufferProcess(world, seed)
+        witness = Witness(scenario.base.partitions)
+        self.log = BufferProcess(world, SimulatedDisk(seed), witness)
         self.keeper = KeeperProcess(self)
         self.drivers: list[Driver] = []
         self.feeds = [f"feed-{number}" for number in range(scenario.feeds)]
