@@ -141,6 +141,10 @@ class ServingState:
             if grant is not None:
                 self._gate.grant(grant)
         in_ray = ray.is_initialized()
+        heard, since = grant.ends_heard if grant is not None else ("", 0)
+        since = since if heard == self._incarnation else 0
+        # Before the ends are read: what changes meanwhile is told once more.
+        ends_to = self._parts.manager.changed.newest if self._parts else 0
         return BufferInfo(
             self._topology,
             self._index,
@@ -153,9 +157,10 @@ class ServingState:
             generation=self._gate.tenure.generation,
             term=self._gate.tenure.term,
             monotonic_ms=lease_clock_ms(),
-            ends=self._parts.manager.known_ends() if self._parts else {},
+            ends=self._parts.manager.known_ends(since) if self._parts else {},
             problem=self._problem(),
             problems=problems_here(),
+            ends_to=ends_to,
         )
 
 
