@@ -125,6 +125,19 @@ class LogEnds:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedEnds:
+    """By queue, where those logs of a buffer stand that have changed since they were heard of in
+    this `incarnation`, and all that cannot be opened; `to` is the newest change. `queue_ids` names
+    every queue that has logs there.
+    """
+
+    incarnation: str
+    to: int
+    queue_ids: Mapping[str, str]
+    ends: Mapping[str, Mapping[PartitionId, LogEnds]]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueSpec:
     """A queue as a buffer must know it. The same for all buffers of a topology.
 

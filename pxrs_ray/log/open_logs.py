@@ -63,17 +63,28 @@ class OpenLogs:
         spec = self._specs.get(queue)
         if spec is None:
             raise NotFound(f"buffer {self._index} has no queue {queue!r}")
-        found = {}
-        for partition in self._partitions(spec):
-            log = self._logs.get((queue, partition))
-            if log is not None:
-                found[partition] = log.ends()
-                continue
-            broken = self._broken.get((queue, partition), "it is being opened")
-            state = "lost" if isinstance(broken, LogReplaced) else "failed"
-            found[partition] = LogEnds(
-                partition, 0, 0, 0, None, None, 0, 0, state=state, problem=str(broken)
-            )
+        return {p: self._ends_of((queue, p)) for p in self._partitions(spec)}
+
+    def _ends_of(self, place: Place) -> LogEnds:
+        log = self._logs.get(place)
+        if log is not None:
+            return log.ends()
+        broken = self._broken.get(place, "it is being opened")
+        state = "lost" if isinstance(broken, LogReplaced) else "failed"
+        return LogEnds(place[1], 0, 0, 0, None, None, 0, 0, state=state, problem=str(broken))
+
+    @property
+    def queue_ids(self) -> dict[str, str]:
+        """The queues that have logs here, with their ids."""
+        return {queue: spec.queue_id for queue, spec in self._specs.items()}
+
+    def changed_ends(self, since: int) -> dict[str, dict[PartitionId, LogEnds]]:
+        """By queue, the ends of the logs that have changed after that number of `changed`, and of
+        all that cannot be opened."""
+        found: dict[str, dict[PartitionId, LogEnds]] = {}
+        changed = [place for place in self.changed.since(since)[1] if place in self._logs]
+        for place in [*changed, *self._broken]:
+            found.setdefault(place[0], {})[place[1]] = self._ends_of(place)
         return found
 
     def known_ends(self, since: int = 0) -> dict[str, dict[PartitionId, Offset]]:

@@ -116,6 +116,39 @@ class Processed:
 
 
 @dataclass(slots=True)
+class Raised:
+    """A handler failed with a message."""
+
+    at_ms: int
+    partition: PartitionId
+    offset: Offset
+
+
+@dataclass(slots=True)
+class PutAside:
+    """A message is kept where its policy says, after so many failures as it allows: it is done."""
+
+    at_ms: int
+    partition: PartitionId
+    epoch: Epoch
+    member: MemberId
+    incarnation: Incarnation
+    offset: Offset
+    key: bytes
+    message: str
+    attempts_max: int
+
+
+@dataclass(slots=True)
+class HandlersDied:
+    """A process died while its handlers had these in hand: partition, first offset, end."""
+
+    at_ms: int
+    member: MemberId
+    places: tuple[tuple[PartitionId, Offset, Offset], ...]
+
+
+@dataclass(slots=True)
 class Led:
     """A coordinator took the lead and read this from the store."""
 
@@ -214,6 +247,15 @@ class Harmed:
 
 
 @dataclass(slots=True)
+class Reported:
+    """The coordinator heard how far a log has come."""
+
+    at_ms: int
+    partition: PartitionId
+    end: Offset
+
+
+@dataclass(slots=True)
 class Kept:
     """What a log holds when all is at rest, read from its start to its end."""
 
@@ -271,6 +313,9 @@ HistoryEvent = (
     | Asked
     | Unserved
     | Processed
+    | Raised
+    | PutAside
+    | HandlersDied
     | Led
     | Decided
     | Stored
@@ -280,6 +325,7 @@ HistoryEvent = (
     | Struck
     | Harmed
     | Kept
+    | Reported
     | Told
     | Obeyed
     | Ended
