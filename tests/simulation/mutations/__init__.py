@@ -21,6 +21,7 @@ from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
@@ -44,6 +45,7 @@ MUTATIONS = (
     *OUTSIDE,
     *RUNTIME,
     *BUFFERS,
+    *REPLICATING,
     *WORLDS,
     *WORKING,
     *ASKING,
