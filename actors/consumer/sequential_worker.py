@@ -54,6 +54,8 @@ StoppedAt = tuple[Delivery, BaseException | None]
 class SequentialWorker(Worker):
     """Works one partition strictly in order."""
 
+    _sleeps_at_first = True
+
     def __init__(
         self,
         grant: Grant,
