@@ -247,6 +247,15 @@ class Harmed:
 
 
 @dataclass(slots=True)
+class Reported:
+    """The coordinator heard how far a log has come."""
+
+    at_ms: int
+    partition: PartitionId
+    end: Offset
+
+
+@dataclass(slots=True)
 class Kept:
     """What a log holds when all is at rest, read from its start to its end."""
 
@@ -316,6 +325,7 @@ HistoryEvent = (
     | Struck
     | Harmed
     | Kept
+    | Reported
     | Told
     | Obeyed
     | Ended

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pxrs_ray
 from tests.simulation import simulator
-from tests.simulation.shells import CARRY, DECIDE, DECIDE_MAX, SHELLS
+from tests.simulation.shells import CARRY, DECIDE, DECIDE_MAX, SHELLS, WORLDS
 
 PACKAGE = Path(pxrs_ray.__file__).parent
 ACTORS = (PACKAGE / "actors").resolve()
@@ -20,7 +20,7 @@ LOOP_WORDS = ("while True", "asyncio.sleep(", "Backoff(", "call_later(")
 def _loaded() -> set[str]:
     """The modules of the product that a simulated run has in memory, as paths."""
     program = (
-        "import sys, tests.simulation.simulator.run as r; r.run(1);"
+        f"import sys, {', '.join(WORLDS)}, tests.simulation.simulator.run as r; r.run(1);"
         "print('\\n'.join(sorted(m for m in sys.modules if m.startswith('pxrs_ray'))))"
     )
     done = subprocess.run(

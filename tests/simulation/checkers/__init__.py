@@ -13,7 +13,7 @@ from tests.simulation.checkers.base import Checker as Checker
 from tests.simulation.checkers.base import Violation as Violation
 from tests.simulation.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
 from tests.simulation.checkers.leases import LeaseBinds
-from tests.simulation.checkers.logs import LogsKeep
+from tests.simulation.checkers.logs import LogsKeep, OffsetsOnce
 from tests.simulation.checkers.messages import (
     AppendedOnce,
     CheckpointsCovered,
@@ -43,6 +43,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     AppendedOnce,
     NothingLost,
     LogsKeep,
+    OffsetsOnce,
     CheckpointsCovered,
     InOrder,
     KeysInOrder,

@@ -14,6 +14,7 @@ from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.member import MEMBER
+from tests.simulation.mutations.moving import MOVING
 from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
@@ -22,6 +23,7 @@ from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
+from tests.simulation.mutations.worlds import WORLDS
 
 MUTATIONS = (
     *CORE,
@@ -40,6 +42,8 @@ MUTATIONS = (
     *OUTSIDE,
     *RUNTIME,
     *BUFFERS,
+    *WORLDS,
     *WORKING,
     *ASKING,
+    *MOVING,
 )

@@ -84,14 +84,14 @@ class SimulatedDisk(Files):
         if self.full:
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (simulated)")
 
-    def end_process(self) -> None:
+    def end_processes(self) -> None:
         """Whoever had files open is gone."""
         self._open.clear()
         self._locked.clear()
 
     def cut_power(self) -> None:
         """Leave what was synced, and anything of the rest."""
-        self.end_process()
+        self.end_processes()
         self.boots += 1
         for folder, now in self._names.items():
             synced = self._synced.get(folder, {})
@@ -145,7 +145,7 @@ class SimulatedDisk(Files):
 
     def restore(self, kept: dict[str, dict[str, bytes]]) -> None:
         """Be what was `kept`, and on disk for sure."""
-        self.end_process()
+        self.end_processes()
         self._names = {
             folder: {name: _Inode(bytearray(data), bytearray(data)) for name, data in files.items()}
             for folder, files in kept.items()
@@ -261,3 +261,54 @@ class SimulatedDisk(Files):
             raise LockHeld(f"{path.parent} is in use by another process")
         self._locked[fd] = inode
         return fd
+
+
+class ProcessFiles(Files):
+    """One process's way to a disk: what it opened and locked is given back when it ends."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self._fds: set[int] = set()
+        # Past this class: a run calls them a hundred thousand times.
+        for name in _AS_THEY_ARE:
+            setattr(self, name, getattr(disk, name))
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        return self._mine(self._disk.open(path, create=create))
+
+    def open_to_read(self, path: Path) -> int:
+        return self._mine(self._disk.open_to_read(path))
+
+    def lock(self, path: Path, wait_ms: int) -> int:
+        return self._mine(self._disk.lock(path, wait_ms))
+
+    def _mine(self, fd: int) -> int:
+        self._fds.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._fds.discard(fd)
+        self._disk.close(fd)
+
+    def end(self) -> None:
+        """The process is gone."""
+        for fd in self._fds:
+            self._disk.close(fd)
+        self._fds.clear()
+
+
+_AS_THEY_ARE = (
+    "boot_id",
+    "length",
+    "write_some",
+    "read",
+    "sync",
+    "truncate",
+    "sync_folder",
+    "rename",
+    "unlink",
+    "make_folder",
+    "names",
+    "size_of",
+    "free_bytes",
+)

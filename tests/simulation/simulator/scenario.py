@@ -44,6 +44,7 @@ FAULTS = {
     "disk_slow": 0.5,
     "older_disk": 0.3,
     "log_freeze": 0.5,
+    "second_buffer": 0.7,
     "disk_rot": 0.5,
 }
 """Every fault, and its weight against the others."""
