@@ -10,9 +10,9 @@ from __future__ import annotations
 
 # From so many appended bytes a second on they matter: below, there is room for both.
 BUSY_BYTES_PER_S = 16 << 20
-# What may be read from files while one byte is appended. Reading one costs about half of appending
-# one, in buffers, consumers and producers together.
-READ_PART = 0.5
+# How many bytes may be read from files while one is appended. To read one costs about four fifths
+# of what it costs to append one, in producers, buffers and consumers together.
+READ_PART = 1 / 3
 WINDOW_S = 0.1
 REST_MOST_S = 0.5
 
