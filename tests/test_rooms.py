@@ -22,7 +22,7 @@ ROWS = (
     ("supervision",),
     ("data",),
     ("partitioning", "store", "log", "scaling", "interop"),
-    ("processing", "producer", "sources", "sink", "topology"),
+    ("processing", "producer", "replication", "sources", "sink", "topology"),
     ("group", "status"),
     ("consumer", "config", "dashboard"),
     ("tenants", "testing"),
