@@ -23,6 +23,7 @@ from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
+from tests.simulation.mutations.sleeping import SLEEPING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
@@ -52,4 +53,5 @@ MUTATIONS = (
     *FEEDING,
     *DEFECTS,
     *MOVING,
+    *SLEEPING,
 )
