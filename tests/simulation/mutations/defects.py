@@ -69,7 +69,7 @@ DEFECTS = (
                 "            self._lose_to(",
             ),
         ),
-        ("SeenOffsetsOnce",),
+        ("OffsetsOnce", "SeenOffsetsOnce"),
         (*LOSES, "disk_full=20"),
     ),
     Mutation(
