@@ -21,6 +21,7 @@ from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.tenure import TENURE
+from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
 from tests.simulation.mutations.worlds import WORLDS
@@ -46,4 +47,5 @@ MUTATIONS = (
     *WORKING,
     *ASKING,
     *MOVING,
+    *TOPOLOGIES,
 )
