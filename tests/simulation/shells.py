@@ -1,4 +1,4 @@
-"""Every module of actors/: what it decides, and where that is simulated.
+"""Every module of actors/ and spark/: what it decides, and where that is simulated.
 
 Rules of this file. A module is in one table. `SHELLS` carry what a pure machine decides, and the
 simulator runs that machine, or one of the small `WORLDS` does. `DECIDE` still decide something
@@ -37,6 +37,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
@@ -51,7 +52,6 @@ DECIDE: Mapping[str, str] = {
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/sequential_worker.py": "when a worker takes, begins and stops: worker.py",
     "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
@@ -89,10 +89,30 @@ DECIDE: Mapping[str, str] = {
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 39
+DECIDE_MAX = 38
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
     "coordinator/metrics.py",
 )
+
+SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
+    "appender.py": ("feed/feed_calls.py",),
+    "ledger.py": ("feed/facts.py",),
+    "routing.py": ("feed/partition_feed.py",),
+    "stream.py": ("feed/facts.py", "feed/feed_run.py"),
+    "through_raydp.py": ("feed/feed_round.py", "feed/feed_run.py"),
+    "write.py": ("feed/feed_run.py",),
+}
+"""The same for spark/, whose machines the world of feeds runs."""
+
+SPARK_DECIDE: Mapping[str, str] = {
+    # Spark and Ray themselves, played.
+    "python_workers.py": "which worker's error is told, when all are over: feed_driver.py",
+    "tasks.py": "how often a task is made again: feed_driver.py",
+    # In no simulation of this folder.
+    "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
+    "session.py": "when a session of Spark is there",
+}
+SPARK_DECIDE_MAX = 4
