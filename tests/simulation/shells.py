@@ -12,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 # Small worlds beside the simulator's, for what has no part in a group.
-WORLDS = ("tests.simulation.node_world", "tests.simulation.recovery_world")
+WORLDS = (
+    "tests.simulation.link_world",
+    "tests.simulation.node_world",
+    "tests.simulation.recovery_world",
+)
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/buffer_actor.py": ("log/log_manager.py",),
@@ -24,6 +28,12 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/long_poll.py": ("log/held_calls.py",),
     "buffer/maintenance.py": ("log/upkeep.py",),
     "buffer/coordinator_recovery.py": ("supervision/coordinator_watch.py",),
+    "buffer/blocking_buffer_client.py": ("data/call_tries.py",),
+    "buffer/buffer_link.py": ("data/link_plan.py",),
+    "buffer/call_failure.py": ("data/call_tries.py",),
+    "buffer/partition_client.py": ("data/call_tries.py",),
+    "buffer/server_end.py": ("data/link_room.py",),
+    "buffer/socket_client.py": ("data/link_plan.py",),
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
     "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
@@ -49,13 +59,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
-    "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
-    "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
-    "buffer/call_failure.py": "what a failed call means",
-    "buffer/partition_client.py": "when a tool's read or write is made again",
-    "buffer/server_end.py": "when a connection that is silent is ended",
     "buffer/serving_state.py": "whether the disk is the right one",
-    "buffer/socket_client.py": "when a connection that is silent is given up",
     "client/tenants.py": "which queue a tenant's message goes to while it moves",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
@@ -85,7 +89,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/store_thread.py": "when a call of the store is given up",
     "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 41
+DECIDE_MAX = 35
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
