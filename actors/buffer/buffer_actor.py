@@ -99,7 +99,8 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         """Leave for a process of this node, or of another (`network`), to connect once, to call
         past Ray; None where there is no such way."""
         self._tending.begin()
-        return await (self._line.open_network(much=much) if network else self._line.open())
+        opened = self._line.open_network if network else self._line.open
+        return await opened(much=much)
 
     async def open(
         self, spec: QueueSpec, expected_ends: Mapping[PartitionId, Offset], make: bool

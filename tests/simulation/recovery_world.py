@@ -15,7 +15,6 @@ from pxrs_ray.supervision.coordinator_watch import (
     LOOK_PAUSE_S,
     QUIET_S_MIN,
     CoordinatorWatch,
-    Step,
 )
 from tests.simulation.simulator.scenario import Network, Scenario
 from tests.simulation.simulator.world import Process, World, send
@@ -80,7 +79,7 @@ class BufferProcess(Process):
     def _look(self) -> None:
         if self.closed:
             return
-        if self._watch.next(self._now_s()) is Step.REST or self._nodes.runs():
+        if not self._watch.misses_it(self._now_s()) or self._nodes.runs():
             self.after(LOOK_PAUSE_MS, self._look)
             return
         living = frozenset(self._nodes.living)

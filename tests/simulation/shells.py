@@ -1,4 +1,4 @@
-"""Every module of actors/: what it decides, and where that is simulated.
+"""Every module of actors/ and spark/: what it decides, and where that is simulated.
 
 Rules of this file. A module is in one table. `SHELLS` carry what a pure machine decides, and the
 simulator runs that machine, or one of the small `WORLDS` does. `DECIDE` still decide something
@@ -16,6 +16,7 @@ WORLDS = (
     "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
+    "tests.simulation.tenant_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
@@ -37,17 +38,20 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
     "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
-    "cluster/watchdog.py": ("supervision/node_watch.py", "supervision/freeze_detector.py"),
+    "client/tenants.py": ("tenants/followed_routes.py",),
+    "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
+    "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
 DECIDE: Mapping[str, str] = {
@@ -55,12 +59,10 @@ DECIDE: Mapping[str, str] = {
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/sequential_worker.py": "when a worker takes, begins and stops: worker.py",
     "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
     "buffer/serving_state.py": "whether the disk is the right one",
-    "client/tenants.py": "which queue a tenant's message goes to while it moves",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
@@ -87,12 +89,31 @@ DECIDE: Mapping[str, str] = {
     "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
-    "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 35
+DECIDE_MAX = 32
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
     "coordinator/metrics.py",
 )
+
+SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
+    "appender.py": ("feed/feed_calls.py",),
+    "ledger.py": ("feed/facts.py",),
+    "routing.py": ("feed/partition_feed.py",),
+    "stream.py": ("feed/facts.py", "feed/feed_run.py"),
+    "through_raydp.py": ("feed/feed_round.py", "feed/feed_run.py"),
+    "write.py": ("feed/feed_run.py",),
+}
+"""The same for spark/, whose machines the world of feeds runs."""
+
+SPARK_DECIDE: Mapping[str, str] = {
+    # Spark and Ray themselves, played.
+    "python_workers.py": "which worker's error is told, when all are over: feed_driver.py",
+    "tasks.py": "how often a task is made again: feed_driver.py",
+    # In no simulation of this folder.
+    "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
+    "session.py": "when a session of Spark is there",
+}
+SPARK_DECIDE_MAX = 4

@@ -11,7 +11,7 @@ _RECOVERY = f"{_SMALL}test_a_coordinator_that_is_gone_is_made_once_where_its_reg
 
 
 def _node(guard: str, text: str, instead: str) -> Mutation:
-    return Mutation(guard, (Change("supervision/node_watch.py", text, instead),), tests=(_NODE,))
+    return Mutation(guard, (Change("supervision/process_watch.py", text, instead),), tests=(_NODE,))
 
 
 def _recovery(guard: str, text: str, instead: str) -> Mutation:
@@ -66,13 +66,13 @@ WORLDS = (
     ),
     _recovery(
         "a coordinator that was heard lately is not replaced",
-        "now_s - self._heard_s < self._quiet_s",
-        "False",
+        "return now_s - self._heard_s >= self._quiet_s",
+        "return True",
     ),
     _recovery(
         "no coordinator is made before one has said of what",
-        "or not self._may_make or",
-        "or",
+        "if self._closed or not self._may_make:",
+        "if self._closed:",
     ),
     _recovery(
         "a coordinator that runs after all gets no second one",
