@@ -30,7 +30,8 @@ import json, sys
 from tests.simulation.simulator.run import run
 settings = {name: float(value) for name, _, value in (
     setting.partition("=") for setting in json.loads(sys.argv[1]))}
-wanted, seed, last = set(json.load(sys.stdin)), 0, int(sys.argv[2])
+wanted, seed = set(json.load(sys.stdin)), int(sys.argv[2])
+last = seed + int(sys.argv[3])
 while seed < last:
     found = sorted({violation.checker for violation in run(seed, settings).violations()})
     if found:
@@ -98,11 +99,10 @@ class WorkingCopy:
     def run(self, *command: str, told: str = "") -> subprocess.CompletedProcess[str]:
         """What a command says that is run with Python in the copy."""
         kept = {name: value for name, value in os.environ.items() if name != COMPILES_EACH_TIME}
-        compiled = str(self.folder.resolve() / "compiled")
         return subprocess.run(
             [sys.executable, *command],
             cwd=self.folder,
-            env={**kept, "PYTHONPATH": str(self.folder), "PYTHONPYCACHEPREFIX": compiled},
+            env={**kept, "PYTHONPATH": str(self.folder)},
             input=told,
             capture_output=True,
             text=True,
@@ -142,7 +142,8 @@ def fails(copy: WorkingCopy, tests: Sequence[str]) -> tuple[bool, str]:
 def simulate(copy: WorkingCopy, mutation: Mutation, runs: int = RUNS_MAX) -> Verdict:
     """Simulate in the copy, until who must notice has noticed."""
     wanted = json.dumps(mutation.seen_by)
-    done = copy.run("-c", LOOK, json.dumps(mutation.settings), str(runs), told=wanted)
+    settings, first = json.dumps(mutation.settings), str(mutation.first_seed)
+    done = copy.run("-c", LOOK, settings, first, str(runs), told=wanted)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     checkers = frozenset(checker for _, told in found for checker in told)
     return Verdict(checkers, found[-1][0] if found else None, done.stdout + done.stderr)

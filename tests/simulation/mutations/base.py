@@ -25,7 +25,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A guard that is gone. At least one of `seen_by` has to notice, or of `tests` to fail."""
+    """A guard that is gone. At least one of `seen_by` has to notice, or of `tests` to fail.
+
+    Runs are looked at from `first_seed` on: one that few runs show is found sooner where it was
+    found before.
+    """
 
     guard: str
     changes: tuple[Change, ...]
@@ -33,6 +37,7 @@ class Mutation:
     settings: tuple[str, ...] = ()
     note: str = ""
     tests: tuple[str, ...] = ()
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         assert bool(self.seen_by) != bool(self.tests), f"{self.guard}: who must notice?"
