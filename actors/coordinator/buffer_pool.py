@@ -56,6 +56,7 @@ class BufferPool(BufferCalls):
         super().__init__(topology, count, folder, lease_s)
         self.grants = LeaseGrants(count, round(lease_s * 1_000), lease_clock_ms())
         self.known_ends = KnownEnds()
+        self._ends_heard: dict[int, tuple[str, int]] = {}
         self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
         self._foreign: set[int] = set()
@@ -82,10 +83,12 @@ class BufferPool(BufferCalls):
     async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
         """Look at a buffer; what it may serve by goes with it."""
         grant = self.grants.grant(index, self.terms[index])
-        grant = replace(grant, link_ports=self._link_ports)
+        heard = self._ends_heard.get(index, ("", 0))
+        grant = replace(grant, link_ports=self._link_ports, ends_heard=heard)
         info = await self._ask(index, lambda to: to.ping(grant), timeout_s)
         self.grants.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
         self.known_ends.heard(info.ends)
+        self._ends_heard[index] = (info.incarnation, info.ends_to)
         self._note(info)
         return info
 

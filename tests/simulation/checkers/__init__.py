@@ -12,8 +12,9 @@ from __future__ import annotations
 from tests.simulation.checkers.base import Checker as Checker
 from tests.simulation.checkers.base import Violation as Violation
 from tests.simulation.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
+from tests.simulation.checkers.feeds import FeedsExact, FeedsGoOn, ReportsTrue
 from tests.simulation.checkers.leases import LeaseBinds
-from tests.simulation.checkers.logs import LogsKeep
+from tests.simulation.checkers.logs import LogsKeep, OffsetsOnce
 from tests.simulation.checkers.messages import (
     AppendedOnce,
     CheckpointsCovered,
@@ -21,6 +22,7 @@ from tests.simulation.checkers.messages import (
     InOrder,
     KeysInOrder,
     NothingLost,
+    PutAsideForCause,
 )
 from tests.simulation.checkers.movement import LeastMovement, OnlyWithReason, PromptDeadlines
 from tests.simulation.checkers.outage import OutageMovesNobody, RefusalsHold
@@ -42,16 +44,21 @@ CHECKERS: tuple[type[Checker], ...] = (
     AppendedOnce,
     NothingLost,
     LogsKeep,
+    OffsetsOnce,
     CheckpointsCovered,
     InOrder,
     KeysInOrder,
     DoneOnce,
+    PutAsideForCause,
     OnlyWithReason,
     LeastMovement,
     PromptDeadlines,
     OutageMovesNobody,
     RefusalsHold,
     PausesWhenAway,
+    FeedsExact,
+    ReportsTrue,
+    FeedsGoOn,
     ComesToRest,
 )
 

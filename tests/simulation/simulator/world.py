@@ -33,6 +33,8 @@ class World:
         self.network: Network = scenario.network
         self.now_ms = 0
         self.wall_offset_ms = EPOCH_MS
+        # Messages whose handler ends its process.
+        self.deadly: set[str] = set()
         self.history: list[HistoryEvent] = []
         self.record = self.history.append
         self._numbers = 0
