@@ -13,9 +13,11 @@ from collections.abc import Mapping
 
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
+    "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
     "tests.simulation.tenant_world",
+    "tests.simulation.topology_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
@@ -28,11 +30,17 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/long_poll.py": ("log/held_calls.py",),
     "buffer/maintenance.py": ("log/upkeep.py",),
     "buffer/coordinator_recovery.py": ("supervision/coordinator_watch.py",),
+    "buffer/blocking_buffer_client.py": ("data/call_tries.py",),
+    "buffer/buffer_link.py": ("data/link_plan.py",),
+    "buffer/call_failure.py": ("data/call_tries.py",),
+    "buffer/partition_client.py": ("data/call_tries.py",),
+    "buffer/server_end.py": ("data/link_room.py",),
+    "buffer/socket_client.py": ("data/link_plan.py",),
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
     "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
     "client/tenants.py": ("tenants/followed_routes.py",),
-    "cluster/watchdog.py": ("supervision/node_watch.py", "supervision/freeze_detector.py"),
+    "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
@@ -40,10 +48,14 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
+    "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
+    "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
+    "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
+    "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
@@ -55,13 +67,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
-    "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
-    "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
-    "buffer/call_failure.py": "what a failed call means",
-    "buffer/partition_client.py": "when a tool's read or write is made again",
-    "buffer/server_end.py": "when a connection that is silent is ended",
     "buffer/serving_state.py": "whether the disk is the right one",
-    "buffer/socket_client.py": "when a connection that is silent is given up",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
@@ -74,22 +80,18 @@ DECIDE: Mapping[str, str] = {
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
-    "coordinator/deletion.py": "the steps of a removal",
     "coordinator/drain_watch.py": "when a node is emptied",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/group_creation.py": "the steps of a creation",
     "coordinator/home_controller.py": "where a slot's buffer is started",
     "coordinator/known_ends.py": "when the ends of logs are kept",
     "coordinator/log_witness.py": "when logs show that the registry was lost",
     "coordinator/move_planner.py": "what a move would do",
-    "coordinator/new_group.py": "where a new group begins",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/registry_witness.py": "when a registry has lost writes",
-    "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 38
+DECIDE_MAX = 28
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -25,6 +25,7 @@ from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.sleeping import SLEEPING
 from tests.simulation.mutations.tenure import TENURE
+from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
 from tests.simulation.mutations.worlds import WORLDS
@@ -53,5 +54,6 @@ MUTATIONS = (
     *FEEDING,
     *DEFECTS,
     *MOVING,
+    *TOPOLOGIES,
     *SLEEPING,
 )
