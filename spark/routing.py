@@ -24,7 +24,7 @@ from pxrs_ray.feed.partition_feed import (
     Settle,
     SparkPartition,
     Step,
-    Tell,
+    TellLedger,
 )
 from pxrs_ray.spark.appender import Appender
 from pxrs_ray.spark.ledger import Ledger
@@ -112,7 +112,7 @@ class _Carrier:
 
     def _do(self, step: Step) -> object:
         match step:
-            case Tell(frame):
+            case TellLedger(frame):
                 self._ledger.send(frame)
             case Settle():
                 return self._ledger.settle()

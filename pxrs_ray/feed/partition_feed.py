@@ -39,7 +39,7 @@ class RoutedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class TellLedger:
     """Send a fact to the ledger; nobody waits for it yet."""
 
     frame: OutFrame
@@ -68,7 +68,7 @@ class Drain:
     """Wait until the queue has every frame; sent how many frames were added, and were there."""
 
 
-Step: TypeAlias = Tell | Settle | Read | Append | Drain
+Step: TypeAlias = TellLedger | Settle | Read | Append | Drain
 Counts: TypeAlias = tuple[int, int]
 
 
@@ -203,11 +203,11 @@ class _Marks:
             raise self._work.changed("its rows have another fingerprint")
         if known is None and self._sends:
             self._sent[step] = digest
-            yield Tell(self._facts.mark(self._work.number, step, digest, self._work.now_ms))
+            yield TellLedger(self._facts.mark(self._work.number, step, digest, self._work.now_ms))
 
     def tell_done(self, done: dict[str, Any]) -> Generator[Step, Any, None]:
-        """Tell the ledger that all is in the logs. Raises FeedConflict."""
-        yield Tell(self._facts.done(self._work.number, done, self._work.now_ms))
+        """TellLedger the ledger that all is in the logs. Raises FeedConflict."""
+        yield TellLedger(self._facts.done(self._work.number, done, self._work.now_ms))
         yield from self.settle()
 
     def settle(self) -> Generator[Step, Any, None]:

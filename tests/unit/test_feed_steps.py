@@ -33,7 +33,7 @@ from pxrs_ray.feed.partition_feed import (
     Settle,
     SparkPartition,
     Step,
-    Tell,
+    TellLedger,
     route,
 )
 from pxrs_ray.partitioning import Partitioner, PartitioningSpec
@@ -68,7 +68,7 @@ class Ledger:
 
     def do(self, step: Step) -> Any:
         match step:
-            case Tell((_, packed, body)):
+            case TellLedger((_, packed, body)):
                 header = unpack_header(packed)
                 place, data = (header.producer_id, header.sequence), bytes(body)
                 known = self.facts.setdefault(place, data)
@@ -126,7 +126,7 @@ def test_nothing_is_appended_before_the_ledger_has_its_fingerprint() -> None:
     done = drive(partition("a", "b", "c"), Ledger())
     told = 0
     for step, after in pairwise(done):
-        told += isinstance(step, Tell)
+        told += isinstance(step, TellLedger)
         if isinstance(after, Append) and after.frames:
             sent = sum(len(s.frames) for s in done[: done.index(after)] if isinstance(s, Append))
             assert told > sent

@@ -16,7 +16,7 @@ from pxrs_ray.feed import partition_feed
 from pxrs_ray.feed.facts import PLAN, FeedFacts, FeedState
 from pxrs_ray.feed.feed_round import FeedRound
 from pxrs_ray.feed.feed_run import FeedReport, FeedRun, FetchFailed
-from pxrs_ray.feed.partition_feed import RoutedRows, Settle, SparkPartition, Tell
+from pxrs_ray.feed.partition_feed import RoutedRows, Settle, SparkPartition, TellLedger
 from tests.simulation.feeding.fed_rows import (
     LEDGER_NAME,
     QUEUE_NAME,
@@ -150,7 +150,7 @@ class Driver(Process):
 
     def _tell(self, plan: dict[str, Any]) -> Steps:
         """`Ledger.tell_plan`."""
-        yield Tell(self.facts.plan(plan, self.now().wall_ms))
+        yield TellLedger(self.facts.plan(plan, self.now().wall_ms))
         try:
             yield Settle()
         except SequenceConflict:

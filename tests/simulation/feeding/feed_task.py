@@ -15,7 +15,7 @@ from pxrs_ray.data.protocol import Fetched, OutFrame, Refused
 from pxrs_ray.errors import BufferAway, PxrsError
 from pxrs_ray.feed.facts import FeedState
 from pxrs_ray.feed.feed_calls import FeedCall, FeedCalls
-from pxrs_ray.feed.partition_feed import Append, Drain, Read, Settle, Step, Tell
+from pxrs_ray.feed.partition_feed import Append, Drain, Read, Settle, Step, TellLedger
 from pxrs_ray.model import Offset, PartitionId
 from tests.simulation.feeding.fed_rows import fact_of, fact_told_apart, told_apart
 from tests.simulation.simulator.buffer import Answer, BufferProcess, Found
@@ -186,7 +186,7 @@ class Carrier:
                 if self._waits(self._queue, self._queue.calls.crowded(frames)):
                     return
                 self._queue.put([self._named(frame) for frame in frames])
-            case Tell(frame):
+            case TellLedger(frame):
                 if self._waits(self._facts, self._facts.calls.crowded([frame])):
                     return
                 fact = fact_told_apart(self._buffer, frame, self._feed, self._ledger)
