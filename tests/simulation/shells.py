@@ -38,6 +38,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
+    "consumer/source_fetcher.py": ("consumer/source_plan.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
@@ -65,7 +66,6 @@ DECIDE: Mapping[str, str] = {
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
-    "consumer/source_fetcher.py": "what is read next of an external queue",
     "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
     "coordinator/bootstrap.py": "whether a registry may be created",
     "coordinator/buffer_moves.py": "the steps of a move between disks",
@@ -89,7 +89,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 38
+DECIDE_MAX = 37
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -23,6 +23,14 @@ def _one(
     return Mutation(guard, (Change(file, text, instead),), (seen_by,), settings, note)
 
 
+_SOURCE = "consumer/source_plan.py"
+_READERS = ("tests/simulation/test_sources.py",)
+
+
+def _reader(guard: str, text: str, instead: str) -> Mutation:
+    return Mutation(guard, (Change(_SOURCE, text, instead),), tests=_READERS)
+
+
 WORKING = (
     _one(
         "what a pulling caller took is done when it says so, not before",
@@ -175,5 +183,25 @@ WORKING = (
         "        pass\n",
         "ComesToRest",
         *DEADLY,
+    ),
+    _reader(
+        "what a source brings when the lease is over is handed on to nobody",
+        "if not records or is_over:",
+        "if not records:",
+    ),
+    _reader(
+        "every reader of a source says alike whose a record without a key is",
+        'key = b"%d" % record.offset if record.key is None else record.key',
+        'key = b"%d" % len(split) if record.key is None else record.key',
+    ),
+    _reader(
+        "a partition passes what a source has for others",
+        "    if end > at and session.skip(partition, epoch, at, end):",
+        "    if False:",
+    ),
+    _reader(
+        "a source is read from the lowest position that anybody waits for",
+        "min(offset for _, offset in positions.values())",
+        "max(offset for _, offset in positions.values())",
     ),
 )
