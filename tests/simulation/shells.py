@@ -16,6 +16,7 @@ WORLDS = (
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
     "tests.simulation.tenant_world",
+    "tests.simulation.source_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
