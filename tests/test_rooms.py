@@ -23,7 +23,7 @@ ROWS = (
     ("data",),
     ("partitioning", "store", "log", "scaling", "interop"),
     ("processing", "producer", "replication", "sources", "sink", "topology"),
-    ("group", "status"),
+    ("group", "status", "feed"),
     ("consumer", "config", "dashboard"),
     ("tenants", "testing"),
     ("actors",),

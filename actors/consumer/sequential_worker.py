@@ -58,6 +58,8 @@ StoppedAt = tuple[Offset, BaseException | None]
 class SequentialWorker(Worker):
     """Works one partition strictly in order."""
 
+    _sleeps_at_first = True
+
     def __init__(
         self,
         grant: Grant,

@@ -258,7 +258,7 @@ def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
         log.fails = fails
         manager: Any = SimpleNamespace(
             due=lambda now_ms: fails() or [] if what == "mending" else [],
-            all_logs=lambda: [log] if what == "retention" else [],
+            to_retain=lambda now_ms: [log] if what == "retention" else [],
         )
         made = log_writer.LogWriter(lambda log: None)
         loops = maintenance.Maintenance(manager, SimpleNamespace(behind=False), made, {})  # type: ignore[arg-type]

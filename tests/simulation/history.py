@@ -282,6 +282,32 @@ class Obeyed:
 
 
 @dataclass(slots=True)
+class FeedDone:
+    """A feed reported that it is done. What its report says, and by Spark partition what it was
+    given: more than one list of rows where Spark computed them differently."""
+
+    at_ms: int
+    feed: str
+    rows: int
+    rows_already: int
+    partition_rows: tuple[int, ...]
+    spark_partitions: int
+    given: Mapping[int, tuple[tuple[str, ...], ...]]
+
+
+@dataclass(slots=True)
+class FeedEnded:
+    """A run of a feed ended otherwise: `error` says why; `alone` is whether no other data was ever
+    fed under its name."""
+
+    at_ms: int
+    feed: str
+    error: str
+    conflict: bool
+    alone: bool
+
+
+@dataclass(slots=True)
 class Ended:
     """The faults stopped long ago: this is where things stand.
 
@@ -325,6 +351,8 @@ HistoryEvent = (
     | Struck
     | Harmed
     | Kept
+    | FeedDone
+    | FeedEnded
     | Reported
     | Told
     | Obeyed

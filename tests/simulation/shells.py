@@ -1,4 +1,4 @@
-"""Every module of actors/: what it decides, and where that is simulated.
+"""Every module of actors/ and spark/: what it decides, and where that is simulated.
 
 Rules of this file. A module is in one table. `SHELLS` carry what a pure machine decides, and the
 simulator runs that machine, or one of the small `WORLDS` does. `DECIDE` still decide something
@@ -17,6 +17,8 @@ WORLDS = (
     "tests.simulation.recovery_world",
     "tests.simulation.tenant_world",
     "tests.simulation.source_world",
+    "tests.simulation.topology_world",
+    "tests.simulation.quarantine_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
@@ -38,13 +40,17 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "consumer/redrive.py": ("processing/redrive.py",),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/source_fetcher.py": ("consumer/source_plan.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
+    "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
+    "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
+    "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
@@ -66,7 +72,6 @@ DECIDE: Mapping[str, str] = {
     "buffer/socket_client.py": "when a connection that is silent is given up",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
-    "consumer/redrive.py": "which keys are given again, and in what order",
     "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
     "coordinator/bootstrap.py": "whether a registry may be created",
     "coordinator/buffer_moves.py": "the steps of a move between disks",
@@ -75,25 +80,42 @@ DECIDE: Mapping[str, str] = {
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
-    "coordinator/deletion.py": "the steps of a removal",
     "coordinator/drain_watch.py": "when a node is emptied",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/group_creation.py": "the steps of a creation",
     "coordinator/home_controller.py": "where a slot's buffer is started",
     "coordinator/known_ends.py": "when the ends of logs are kept",
     "coordinator/log_witness.py": "when logs show that the registry was lost",
     "coordinator/move_planner.py": "what a move would do",
-    "coordinator/new_group.py": "where a new group begins",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/registry_witness.py": "when a registry has lost writes",
     "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 37
+DECIDE_MAX = 33
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
     "coordinator/metrics.py",
 )
+
+SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
+    "appender.py": ("feed/feed_calls.py",),
+    "ledger.py": ("feed/facts.py",),
+    "routing.py": ("feed/partition_feed.py",),
+    "stream.py": ("feed/facts.py", "feed/feed_run.py"),
+    "through_raydp.py": ("feed/feed_round.py", "feed/feed_run.py"),
+    "write.py": ("feed/feed_run.py",),
+}
+"""The same for spark/, whose machines the world of feeds runs."""
+
+SPARK_DECIDE: Mapping[str, str] = {
+    # Spark and Ray themselves, played.
+    "python_workers.py": "which worker's error is told, when all are over: feed_driver.py",
+    "tasks.py": "how often a task is made again: feed_driver.py",
+    # In no simulation of this folder.
+    "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
+    "session.py": "when a session of Spark is there",
+}
+SPARK_DECIDE_MAX = 4

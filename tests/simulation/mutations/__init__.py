@@ -10,6 +10,8 @@ from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
+from tests.simulation.mutations.defects import DEFECTS
+from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
 from tests.simulation.mutations.liveness import LIVENESS
@@ -21,7 +23,9 @@ from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
+from tests.simulation.mutations.sleeping import SLEEPING
 from tests.simulation.mutations.tenure import TENURE
+from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
 from tests.simulation.mutations.worlds import WORLDS
@@ -47,5 +51,9 @@ MUTATIONS = (
     *WORLDS,
     *WORKING,
     *ASKING,
+    *FEEDING,
+    *DEFECTS,
     *MOVING,
+    *TOPOLOGIES,
+    *SLEEPING,
 )

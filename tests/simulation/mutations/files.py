@@ -41,8 +41,8 @@ FILES = (
         "test_log_mends.py::test_what_a_failed_sync_left_in_memory_alone_is_written_again",
         Change(
             "log/log_opening.py",
-            "disk.begin(end, None if sure else noted, now_ms)",
-            "disk.begin(end, None, now_ms)",
+            "_begin(disk, reserve, end, None if sure else noted, now_ms)",
+            "_begin(disk, reserve, end, None, now_ms)",
         ),
     ),
     _noticed(

@@ -31,6 +31,11 @@ def _reader(guard: str, text: str, instead: str) -> Mutation:
     return Mutation(guard, (Change(_SOURCE, text, instead),), tests=_READERS)
 
 
+def _redriven(guard: str, text: str, instead: str) -> Mutation:
+    change = Change("processing/redrive.py", text, instead)
+    return Mutation(guard, (change,), tests=("tests/simulation/test_quarantine.py",))
+
+
 WORKING = (
     _one(
         "what a pulling caller took is done when it says so, not before",
@@ -69,13 +74,17 @@ WORKING = (
         "NothingFails",
         *LIVES,
     ),
-    _one(
+    Mutation(
         "two lives that begin with one number are told apart",
-        _LIFE,
-        "return told.token == self.token and told.number == self.number",
-        "return told.number == self.number",
-        "NothingFails",
-        *LIVES,
+        (
+            Change(
+                _LIFE,
+                "return told.token == self.token and told.number == self.number",
+                "return told.number == self.number",
+            ),
+        ),
+        ("NothingFails", "AppendedOnce"),
+        LIVES,
     ),
     _one(
         "a partition that rests after a fault begins again",
@@ -203,5 +212,20 @@ WORKING = (
         "a source is read from the lowest position that anybody waits for",
         "min(offset for _, offset in positions.values())",
         "max(offset for _, offset in positions.values())",
+    ),
+    _redriven(
+        "what waits behind a key is given again before the key flows",
+        "            elif aside.first is None:\n",
+        "            elif aside.first is None or self._failed:\n",
+    ),
+    _redriven(
+        "a new owner parks what a former one has put aside",
+        "return {key for key in self._state.keys if key is not None}",
+        "return set()",
+    ),
+    _redriven(
+        "what was given again and worked is noted at its own place",
+        '{"position": step.entry.position})\n\n    def failed',
+        '{"position": step.entry.offset})\n\n    def failed',
     ),
 )

@@ -177,7 +177,7 @@ class BufferLives(Process):
             self.after(pause_ms, partial(self._begin, number, tries))
             return
         self.later(life, MEND_EVERY_MS, self._mend)
-        if self.world.scenario.worn:
+        if self.world.scenario.worn or self.world.scenario.retain:
             self.later(life, RETAIN_EVERY_MS, self._retain)
 
     def crash(self) -> None:

@@ -214,7 +214,9 @@ class Chaos:
 
     def clock_jump(self) -> None:
         """All wall clocks are stepped, forwards or back."""
-        self.world.wall_offset_ms += self._dice.choice((-3_600_000, -500, 500, 86_400_000))
+        self.world.wall_offset_ms += self._dice.choice(
+            (-3_600_000, -500, 500, self.world.scenario.leap_ms)
+        )
 
     def seek(self) -> None:
         """Somebody moves checkpoints."""

@@ -53,8 +53,10 @@ class SimulatedDisk(Files):
     `full` refuses what needs room; `failing` is the share of reads, writes and syncs that fail.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, bytes_max: int = 0) -> None:
+        """A disk for `bytes_max`, or for any amount where that is 0."""
         self.full = False
+        self._bytes_max = bytes_max
         self.failing = 0.0
         self.boots = 0
         self._dice = random.Random(f"disk {seed}")
@@ -80,9 +82,14 @@ class SimulatedDisk(Files):
         if self.failing and self._dice.random() < self.failing * share:
             raise OSError(errno.EIO, f"{what} failed (simulated)")
 
-    def _need_room(self) -> None:
-        if self.full:
+    def _need_room(self, more: int = 0) -> None:
+        if self.full or (self._bytes_max and more > self._bytes_left()):
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (simulated)")
+
+    def _bytes_left(self) -> int:
+        held = {id(i): i for folder in self._names.values() for i in folder.values()}
+        held |= {id(i): i for i in self._open.values()}
+        return self._bytes_max - sum(len(inode.data) for inode in held.values())
 
     def end_processes(self) -> None:
         """Whoever had files open is gone."""
@@ -191,7 +198,7 @@ class SimulatedDisk(Files):
     def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
         inode, piece = self._inode(fd), b"".join(pieces)
         if position + len(piece) > len(inode.data):
-            self._need_room()
+            self._need_room(position + len(piece) - len(inode.data))
         self._fail("a write")
         _apply(inode.data, (position, piece))
         inode.pending.append((position, piece))
@@ -251,6 +258,8 @@ class SimulatedDisk(Files):
         return len(inode.data)
 
     def free_bytes(self, folder: Path) -> int:
+        if self._bytes_max and not self.full:
+            return max(0, self._bytes_left())
         return 0 if self.full else FREE_BYTES
 
     def lock(self, path: Path, wait_ms: int) -> int:

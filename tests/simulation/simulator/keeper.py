@@ -48,7 +48,7 @@ class KeeperProcess(Process):
                 segment_bytes_max=scenario.segment_bytes,
                 hot_bytes_max=scenario.hot_bytes,
                 index_interval_bytes=600,
-                retention_passed=scenario.worn,
+                retention_passed=scenario.worn or scenario.retain,
                 sync_interval_ms=SYNC_EVERY_MS,
             ),
             queue_id=QUEUE,
@@ -61,7 +61,7 @@ class KeeperProcess(Process):
         self._term, self._allowed_ms = 1, 0
         self._ends: dict[PartitionId, Offset] = {}
         self.every(PING_MS, self._ping)
-        if scenario.worn:
+        if scenario.worn or scenario.retain:
             self.every(TELL_MS, self._tell)
 
     def _ping(self) -> None:

@@ -73,6 +73,9 @@ class Scenario:
 
     With `durability` "always" what is acknowledged survives a power cut. A `worn` disk loses what
     was acknowledged: it comes back older, and power cuts befall also what is synced later.
+
+    With `retain` logs drop what the group has passed, as on a worn disk. `disk_bytes` is how much
+    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks.
     """
 
     partitions: int = 4
@@ -107,6 +110,9 @@ class Scenario:
     segment_bytes: int = 1 << 20
     hot_bytes: int = 1 << 20
     append_timeout_ms: int = 30_000
+    retain: bool = False
+    disk_bytes: int = 0
+    leap_ms: int = 86_400_000
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
 
