@@ -52,6 +52,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/member_api.py": ("group/group_coordinator.py",),
     "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
+    "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
@@ -88,11 +89,10 @@ DECIDE: Mapping[str, str] = {
     "coordinator/move_planner.py": "what a move would do",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/registry_witness.py": "when a registry has lost writes",
-    "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 33
+DECIDE_MAX = 32
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
