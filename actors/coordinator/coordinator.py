@@ -29,7 +29,6 @@ from pxrs_ray.actors.coordinator.known_ends import DOCUMENT as KNOWN_ENDS_DOCUME
 from pxrs_ray.actors.coordinator.metrics import Sources, TopologyMetrics
 from pxrs_ray.actors.coordinator.questions import Questions
 from pxrs_ray.actors.coordinator.registry_actor import open_store_for
-from pxrs_ray.actors.coordinator.registry_witness import RegistryWitness
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers, answers
 from pxrs_ray.actors.coordinator.startup import Startup, patiently
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
@@ -51,6 +50,7 @@ from pxrs_ray.model import Outcome
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
+from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness
 from pxrs_ray.topology.seal import Seal, new_key, seal_of
 from pxrs_ray.topology.tombstones import DOCUMENT as ENDS_DOCUMENT
 from pxrs_ray.topology.tombstones import Tombstones, ends_from
@@ -161,6 +161,11 @@ class Coordinator(TopologyDocuments, Questions):
         )
         await self._lead()
         documents = await self._thread.call_until_known(self._store.documents, config.name)
+        # A start that was accepted and cut off may have been on a node with another note, or none.
+        self._accepted = self._accepted or documents.get(ACCEPTING, "")
+        self.accepts_loss = self.accepts_loss or bool(self._accepted)
+        if self._accepted:
+            await self._put_document(ACCEPTING, self._accepted)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._high_water.note_topology(self.topology_id)
         self._deployed = documents.get("deployed", "")
@@ -194,6 +199,8 @@ class Coordinator(TopologyDocuments, Questions):
             await controller.go_on()
         await self._forget_old_keys()
         await self._try_to_finish()
+        if self._accepted:
+            await self._put_document(ACCEPTING, "")
         self._high_water.settled()
         self.accepts_loss = not kept
         self._pool.watch(self._reopen)

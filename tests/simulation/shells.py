@@ -19,9 +19,24 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "client/producer.py": ("producer/sender.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "coordinator/bootstrap.py": (
+        "topology/openings.py",
+        "topology/disk_survey.py",
+    ),
+    "coordinator/buffer_moves.py": ("topology/move_steps.py",),
+    "coordinator/buffer_pool.py": ("topology/slot_table.py",),
+    "coordinator/buffer_slots.py": ("topology/slot_table.py",),
+    "coordinator/buffer_start.py": ("topology/homes.py",),
+    "coordinator/drain_watch.py": ("topology/move_steps.py",),
+    "coordinator/home_controller.py": (
+        "topology/home_rounds.py",
+        "topology/homes.py",
+    ),
+    "coordinator/log_witness.py": ("topology/log_witness.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
+    "coordinator/move_planner.py": ("topology/move_plan.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
 }
 
@@ -37,7 +52,6 @@ DECIDE: Mapping[str, str] = {
     "consumer/sequential_worker.py": "when a worker takes, begins and stops: worker.py",
     "consumer/worker.py": "when a worker takes, begins and stops: worker.py",
     "consumer/worker_pool.py": "which worker has a partition: worker.py",
-    "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     "cluster/coordinator_client.py": "whom a client asks again, and for how long: consumer.py",
     # In no simulation of this folder.
@@ -58,30 +72,21 @@ DECIDE: Mapping[str, str] = {
     "consumer/redrive.py": "which keys are given again, and in what order",
     "consumer/source_fetcher.py": "what is read next of an external queue",
     "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
-    "coordinator/bootstrap.py": "whether a registry may be created",
-    "coordinator/buffer_moves.py": "the steps of a move between disks",
-    "coordinator/buffer_start.py": "when a buffer of a name that runs elsewhere is ended",
-    "coordinator/buffer_slots.py": "which actor serves a slot",
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/deletion.py": "the steps of a removal",
-    "coordinator/drain_watch.py": "when a node is emptied",
     "coordinator/group_controller.py": "what of a group's effects is told again",
     "coordinator/group_creation.py": "the steps of a creation",
-    "coordinator/home_controller.py": "where a slot's buffer is started",
     "coordinator/known_ends.py": "when the ends of logs are kept",
-    "coordinator/log_witness.py": "when logs show that the registry was lost",
-    "coordinator/move_planner.py": "what a move would do",
     "coordinator/new_group.py": "where a new group begins",
     "coordinator/reconfiguration.py": "who takes over which option",
-    "coordinator/registry_witness.py": "when a registry has lost writes",
     "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
     "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 52
+DECIDE_MAX = 42
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

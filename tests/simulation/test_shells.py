@@ -21,6 +21,7 @@ def _loaded() -> set[str]:
     """The modules of the product that a simulated run has in memory, as paths."""
     program = (
         "import sys, tests.simulation.simulator.run as r; r.run(1);"
+        "import tests.simulation.homes.run as h; h.run(1);"
         "print('\\n'.join(sorted(m for m in sys.modules if m.startswith('pxrs_ray'))))"
     )
     done = subprocess.run(

@@ -9,6 +9,7 @@ from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
+from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
 from tests.simulation.mutations.liveness import LIVENESS
@@ -37,5 +38,6 @@ MUTATIONS = (
     *MEMBER,
     *OUTSIDE,
     *RUNTIME,
+    *HOMES,
     *BUFFERS,
 )
