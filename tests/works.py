@@ -10,6 +10,8 @@ class Works:
 
     def __init__(self) -> None:
         self.queued: dict[PartitionId, int] = {}
+        # How often it was asked for progress.
+        self.asked = 0
         self._done: dict[tuple[PartitionId, Epoch], Progress] = {}
 
     def come(
@@ -24,6 +26,7 @@ class Works:
 
     def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """How far it came; None where it never began."""
+        self.asked += 1
         return self._done.get((partition, epoch))
 
     def queued_bytes(self, partition: PartitionId) -> int:

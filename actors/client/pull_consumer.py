@@ -26,7 +26,6 @@ from pxrs_ray.actors.client.pulled_partitions import (
     OnAssigned,
     OnRevoked,
     PulledPartitions,
-    PullPosition,
 )
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
@@ -34,7 +33,7 @@ from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.member_requests import GetGroupSpec, JoinGroup
 from pxrs_ray.closing import Closing
 from pxrs_ray.consumer.delivery import DeliveredBatch, DeliveryContext
-from pxrs_ray.data.batch import Batch
+from pxrs_ray.consumer.pulled_positions import Taken
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.group.member_lease import Title
@@ -118,13 +117,14 @@ class PullConsumer(Closing):
             self._check()
             found = self._pulled.take(end_s)
             if found is not None:
-                return self._delivered(*found)
+                return self._delivered(found)
             if time.monotonic() >= end_s:
                 return None
 
-    def _delivered(self, batch: Batch, position: PullPosition, was_full: bool) -> DeliveredBatch:
-        runtime, epoch = self._runtime, position.grant.epoch
-        if was_full:
+    def _delivered(self, found: Taken) -> DeliveredBatch:
+        runtime, batch, grant = self._runtime, found.batch, found.grant
+        epoch = grant.epoch
+        if found.was_full:
             self._loop.call_soon_threadsafe(runtime.read_on)
         held = partial(runtime.holds, runtime.session, batch.partition, epoch)
         shared = DeliveryContext(
@@ -134,7 +134,7 @@ class PullConsumer(Closing):
             runtime.session.incarnation,
             batch.partition,
             epoch,
-            position.grant.attempts + 1,
+            grant.attempts + 1,
             topology_id=self._spec.topology_id,
             title=Title(held),
         )

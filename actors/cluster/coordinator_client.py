@@ -1,12 +1,10 @@
 """`CoordinatorClient`: requests to the coordinator that survive its restarts.
 
-Rules of this file. Every request is idempotent, so one whose answer was lost is repeated until its
-deadline. A `PxrsError` is an answer and is never retried. Where one side cannot understand the
-other, for it runs other code, that is UnsupportedVersion, which names the remedy. A failure of
-Ray's (the actor restarts, its node is gone) is no answer, and neither is the word of a coordinator
-that has been replaced: the name is looked up again. While names cannot be looked up, the last known
-actor is called: it may still live. This is the only place that decides so, for event loops and for
-callers that block: how to wait is the transport's.
+Rules of this file. `RequestTries` says whom to ask, when again, and when to give up; this carries
+it, and tells what Ray's errors mean. A `PxrsError` is an answer and is never retried. Where one
+side cannot understand the other, for it runs other code, that is UnsupportedVersion, which names
+the remedy. A failure of Ray's (the actor restarts, its node is gone) is no answer. This is the
+same for event loops and for callers that block: how to wait is the transport's.
 """
 
 from __future__ import annotations
@@ -28,16 +26,21 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.actor_process import ALIVE, Whereabouts
 from pxrs_ray.actors.cluster.coordinator_request import Request
-from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError, UnsupportedVersion
+from pxrs_ray.supervision.request_tries import (
+    AliveCheck,
+    GivenUp,
+    KnownCoordinator,
+    LookUp,
+    Make,
+    Pause,
+    RequestTries,
+)
 from pxrs_ray.supervision.restart_rules import last_line
 from pxrs_ray.supervision.supervisor import within
 
 A = TypeVar("A")
 
-FIND_S = 1.0
-RETRY_FIRST_S = 0.02
-RETRY_MOST_S = 0.5
 # Whoever lives answers that it does in milliseconds. Who waits little gives half of it to that:
 # `pxrs doctor` names a frozen coordinator within 3 s, with all that it asks besides.
 ALIVE_WAIT_S = 2.0
@@ -106,12 +109,8 @@ class LoopTransport:
         """Nobody looks, and a member has no time to ask."""
 
 
-class _Unanswered(Exception):
-    """A call was not answered; `late` when it was made and its time is over."""
-
-    def __init__(self, late: bool, why: object) -> None:
-        super().__init__(why)
-        self.late = late
+# What a try has led to where it was not answered.
+_NO_ANSWER = object()
 
 
 class CoordinatorClient:
@@ -121,8 +120,7 @@ class CoordinatorClient:
         self.topology = topology
         self._name = names.coordinator(topology)
         self._transport = LoopTransport() if transport is None else transport
-        self._handle: Any = None
-        self._in_doubt = True
+        self._known = KnownCoordinator()
 
     async def call(self, request: Request[A], wait_s: float | None = None) -> A:
         """Make a request, again after faults, until it is answered.
@@ -131,18 +129,20 @@ class CoordinatorClient:
         deadline where none is given).
         """
         wait_s = request.wait_s if wait_s is None else wait_s
-        end_s = time.monotonic() + wait_s
-        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
+        tries = RequestTries(self._known, time.monotonic(), wait_s)
         while True:
-            try:
-                answer: A = await self._ask(lambda actor: actor.answer.remote(request), end_s)
-            except _Unanswered as fault:
-                left_s = end_s - time.monotonic()
-                if fault.late or left_s <= 0:
-                    raise self._too_late(request, wait_s, fault) from fault.__cause__
-                await self._transport.pause(min(backoff.failed(), left_s))
-            else:
-                return answer
+            found = tries.next(time.monotonic())
+            if isinstance(found, GivenUp):
+                why = found.why
+                cause = why if isinstance(why, BaseException) else None
+                raise self._too_late(request, wait_s, why) from cause
+            if isinstance(found, Pause):
+                await self._transport.pause(found.wait_s)
+                continue
+            answer = await self._try(tries, found, lambda actor: actor.answer.remote(request))
+            if answer is not _NO_ANSWER:
+                heard: A = answer
+                return heard
 
     async def check_alive(self, wait_s: float) -> None:
         """Return when the coordinator's process answers, whatever it is at.
@@ -150,45 +150,66 @@ class CoordinatorClient:
         One that is being started anew is waited for. Raises DeadlineExceeded that names a process
         which lives and does not answer.
         """
-        end_s = time.monotonic() + wait_s
-        look_s = min(wait_s / 2, ALIVE_WAIT_S)
+        check = AliveCheck(time.monotonic(), wait_s, ALIVE_WAIT_S)
         while True:
-            try:
-                await self._ask(lambda actor: actor.alive.remote(), time.monotonic() + look_s)
-            except _Unanswered as fault:
-                place = self._transport.whereabouts(self._name)
-                lives = place is not None and place.state == ALIVE
-                if (lives and fault.late) or time.monotonic() >= end_s:
-                    raise DeadlineExceeded(self._told_mute(place, look_s)) from None
-                await self._transport.pause(RETRY_FIRST_S)
-            else:
+            unanswered = await self._look(check.look_s)
+            if unanswered is None:
                 return
+            place = self._transport.whereabouts(self._name)
+            lives = place is not None and place.state == ALIVE
+            after = check.after(unanswered, lives, time.monotonic())
+            if isinstance(after, GivenUp):
+                raise DeadlineExceeded(self._told_mute(place, check.look_s))
+            await self._transport.pause(after.wait_s)
 
-    async def _ask(self, make: Callable[[Any], Any], end_s: float) -> Any:
-        """Make a call once. Raises what the method raised, or _Unanswered."""
+    async def _look(self, wait_s: float) -> GivenUp | None:
+        """Ask once whether the process is alive; what kept it from answering, if anything did."""
+        tries = RequestTries(self._known, time.monotonic(), wait_s)
+        while True:
+            found = tries.next(time.monotonic())
+            if isinstance(found, GivenUp):
+                return found
+            if isinstance(found, Pause):
+                return GivenUp("not reached", late=False)
+            if await self._try(tries, found, lambda actor: actor.alive.remote()) is not _NO_ANSWER:
+                return None
+
+    async def _try(self, tries: RequestTries, do: LookUp | Make, make: Callable[[Any], Any]) -> Any:
+        """Look the name up, or make the call; the answer, or _NO_ANSWER where `tries` goes on.
+
+        Raises what the method raised.
+        """
         try:
-            actor = await self._known(end_s - time.monotonic())
-            coming = make(actor)
-            return await self._transport.answer(coming, max(0.0, end_s - time.monotonic()))
+            if isinstance(do, LookUp):
+                found = await self._transport.find(self._name, do.wait_s)
+                error = self._transport.absent(self.topology) if found is None else None
+                if error is not None:
+                    raise error
+                tries.found(found)
+                return _NO_ANSWER
+            return await self._transport.answer(make(do.actor), do.wait_s)
         except RayTaskError as error:
             answer = answer_of(error)
             if isinstance(answer, CoordinatorDeposed):
-                self._in_doubt = True
-                raise _Unanswered(False, answer) from answer
-            if isinstance(answer, PxrsError):
+                tries.deposed(answer)
+            elif isinstance(answer, PxrsError):
                 raise answer from None
-            self._check_code(error)
-            raise
+            else:
+                self._check_code(error)
+                raise
         except (RayActorError, ActorUnschedulableError) as error:
-            self._in_doubt = True
-            raise _Unanswered(False, error) from error
-        except DeadlineExceeded as error:  # Ray's own: nobody knows the name now
-            raise _Unanswered(False, error) from error
-        except TimeoutError as error:
-            raise _Unanswered(True, "it was asked") from error
+            tries.unreached(error)
+        except DeadlineExceeded as error:
+            if isinstance(do, LookUp):  # Ray's own: nobody knows the name now
+                tries.names_away(error)
+            else:
+                tries.unreached(error)
+        except TimeoutError:
+            tries.late()
         except (RaySystemError, AttributeError) as error:
             self._check_code(error)
             raise
+        return _NO_ANSWER
 
     def _check_code(self, error: RayError | AttributeError) -> None:
         """Raise UnsupportedVersion where the coordinator's code is not ours."""
@@ -199,21 +220,7 @@ class CoordinatorClient:
                 f"-t {self.topology}`, then try again"
             ) from error
 
-    async def _known(self, left_s: float) -> Any:
-        if self._in_doubt:
-            try:
-                found = await self._transport.find(self._name, max(0.0, min(left_s, FIND_S)))
-            except DeadlineExceeded:
-                if self._handle is None:
-                    raise
-                return self._handle
-            if found is None:
-                error = self._transport.absent(self.topology)
-                raise error if error is not None else _Unanswered(False, "no actor has its name")
-            self._handle, self._in_doubt = found, False
-        return self._handle
-
-    def _too_late(self, request: Request[Any], wait_s: float, why: _Unanswered) -> DeadlineExceeded:
+    def _too_late(self, request: Request[Any], wait_s: float, why: object) -> DeadlineExceeded:
         place = self._transport.whereabouts(self._name)
         where = "" if place is None else f" ({place})"
         return DeadlineExceeded(

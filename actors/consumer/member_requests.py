@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request, WhileAway
 from pxrs_ray.group.events import PartitionProgress
+from pxrs_ray.group.member_lease import MEMBER_WAIT_S
 from pxrs_ray.model import Progress
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
 A_co = TypeVar("A_co", covariant=True)
-
-MEMBER_WAIT_S = 30.0
 
 
 @dataclass(frozen=True)

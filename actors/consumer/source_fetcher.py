@@ -81,6 +81,7 @@ class SourceFetcher:
                 self.problem = ""
                 if records and not lease.is_over():
                     self._offer(records, positions)
+                    self._runtime.carry_out()
         finally:
             if source is not None:
                 thread.submit(source.close)

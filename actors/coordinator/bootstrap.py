@@ -204,12 +204,13 @@ class Bootstrap(GroupCreation):
     def _spec(self, name: str) -> QueueSpec:
         return self._homing.spec(queue_spec(self._config, name))
 
-    async def _open_queues(self, config: PxrsConfig) -> None:
-        """Open all that can be opened. What passes is tried again by itself, and shown till then.
+    async def _open_queues(self, config: PxrsConfig, names: Iterable[str] | None = None) -> None:
+        """Open all that can be opened, or of these queues alone. What passes is tried again by
+        itself, and shown till then.
 
         Raises what lasts, of a topology that runs: one that starts goes on with all the others.
         """
-        specs = [queue_spec(config, name) for name in config.queues]
+        specs = [queue_spec(config, name) for name in (config.queues if names is None else names)]
         kept = [spec.queue for spec in specs if not spec.external]
         is_new = any(queue not in self._homing.homes.queues for queue in kept)
         accepts = self.accepts_loss and (is_new or not self._starting.done)

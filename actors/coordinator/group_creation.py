@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -110,8 +110,8 @@ class GroupCreation(ABC):
         """Raise CoordinatorDeposed when a newer coordinator leads the topology."""
 
     @abstractmethod
-    async def _open_queues(self, config: PxrsConfig) -> None:
-        """Make or open the logs of every queue, wherever there is a buffer for them."""
+    async def _open_queues(self, config: PxrsConfig, names: Iterable[str] | None = None) -> None:
+        """Make or open the logs of every queue, or of these, wherever a buffer is for them."""
 
     @abstractmethod
     def _registry_home(self) -> RegistryHome | None:
@@ -168,7 +168,8 @@ class GroupCreation(ABC):
                 config.resolved_group(name)
             config.resolved_queue(str(queue))
             config = config.changed(groups={name: {"queue": queue, **options}})
-            await self._open_queues(config)
+            # Its own alone: what a group costs must not grow with the queues of others.
+            await self._open_queues(config, [str(queue)])
         check_assignor(config.resolved_group(name).assignor)
         full_name = config.full_name(name)
         controller = self._new_shell(full_name, config)

@@ -29,7 +29,10 @@ from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import Fenced, OffsetOutOfRange
 from pxrs_ray.model import Epoch, Offset, PartitionId
 
+# How long a read waits at its buffer for messages, at first; it is twice as long after each that
+# brought nothing, so that what sleeps is asked for rarely. Whatever comes ends it at once.
 FETCH_WAIT_MS = 2_000
+FETCH_WAIT_MOST_MS = 16_000
 # A buffer answers a fetch after its wait at the latest: whoever takes so long is asked anew.
 FETCH_ANSWER_S = 30.0
 RETRY_FIRST_S = 0.05
@@ -39,7 +42,7 @@ RETRY_MOST_S = 1.0
 class _BufferPlan:
     """What is known of the reading from one buffer."""
 
-    __slots__ = ("alone", "backoff", "until_s")
+    __slots__ = ("alone", "backoff", "until_s", "wait_ms")
 
     def __init__(self) -> None:
         self.backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
@@ -47,6 +50,7 @@ class _BufferPlan:
         self.until_s = float("-inf")
         # Which partitions are to be read each alone, for a fetch of them together has failed.
         self.alone: list[PartitionId] = []
+        self.wait_ms = FETCH_WAIT_MS
 
 
 class FetchPlan:
@@ -93,7 +97,7 @@ class FetchPlan:
                 return Fetch(session, buffer, alone, 0, now_s, answer_s)
         # What rests is read together with the others, as soon as it may be.
         until_s = answer_s if resting_s is None else min(answer_s, resting_s)
-        return Fetch(session, buffer, positions, FETCH_WAIT_MS, now_s, until_s)
+        return Fetch(session, buffer, positions, plan.wait_ms, now_s, until_s)
 
     # --- answers ----------------------------------------------------------------------------------
 
@@ -128,6 +132,11 @@ class FetchPlan:
 
     def take(self, fetch: Fetch, parts: Sequence[PartRead | PartRefused], now_s: float) -> None:
         """Hand on what was read."""
+        plan = self._buffers[fetch.buffer]
+        if parts:
+            plan.wait_ms = FETCH_WAIT_MS
+        elif fetch.wait_ms:
+            plan.wait_ms = min(2 * plan.wait_ms, FETCH_WAIT_MOST_MS)
         for part in parts:
             epoch, offset = fetch.positions[part.partition]
             if isinstance(part, PartRefused):

@@ -166,12 +166,14 @@ class MemberMachine:
         interval_s, is_over = self.options.commit_interval_s, self.lease.is_over(now_s)
         found = self.progress.next_commit(self.session, interval_s, is_over, now_s)
         self._committing = found if isinstance(found, Commit) else None
-        return Ask(self.session, found, now_s) if isinstance(found, Commit) else found
+        wait_s = self.lease.asking_s(now_s)
+        return Ask(self.session, found, now_s, wait_s) if isinstance(found, Commit) else found
 
     def _release(self, now_s: float) -> Ask | Rest:
         found = self.progress.next_release(self.session, self.lease.is_over(now_s), now_s)
         self._releasing = found if isinstance(found, Release) else None
-        return Ask(self.session, found, now_s) if isinstance(found, Release) else found
+        wait_s = self.lease.asking_s(now_s)
+        return Ask(self.session, found, now_s, wait_s) if isinstance(found, Release) else found
 
     def _heartbeat(self, now_s: float) -> Ask | Rest:
         """Always one request: it renews the lease, and is answered when there is news for us."""
@@ -389,11 +391,9 @@ class MemberMachine:
 
     def wake_reading(self, partitions: Sequence[PartitionId] | None = None) -> None:
         """What is to be fetched of these partitions (None: of all) has changed."""
-        buffers = range(self._lanes - MemberLane.FETCH)
-        chosen = (
-            buffers if partitions is None else {p % len(buffers) for p in partitions if buffers}
-        )
-        for buffer in sorted(chosen):
+        buffers = self._lanes - MemberLane.FETCH
+        wanted = range(buffers) if partitions is None else partitions if buffers else ()
+        for buffer in sorted({partition % buffers for partition in wanted}):
             self._wake(MemberLane.FETCH + buffer)
 
     def _wake(self, lane: int) -> None:

@@ -3,8 +3,10 @@
 Rules of this file. Commits go in rounds, by an interval or when somebody wants one. A round begins
 by looking at what is done, and is over when that is answered or there is nothing: so who wants
 everything committed that was done before now waits for a round that has not begun yet. A round that
-is not heard goes on, with what is done by then. A release gathers for a moment what stops together,
-and is repeated until it is answered. Nothing is committed or released when the lease is over.
+is not heard goes on, with what is done by then. While nothing could be committed there are no
+rounds, until something is read or somebody wants one. A release gathers for a moment what stops
+together, and is repeated until it is answered. Nothing is committed or released when the lease is
+over.
 """
 
 from __future__ import annotations
@@ -42,6 +44,10 @@ class MemberProgress:
         self._commit_wanted = True
         self._effect(WakeLane(MemberLane.COMMIT))
 
+    def _work_began(self) -> None:
+        """There may be something to commit, after there was not."""
+        self._effect(WakeLane(MemberLane.COMMIT))
+
     def commit_all(self) -> int:
         """Commit everything that is done; it is, or is lost, when so many `rounds` are over."""
         # A round that is under way may have read the progress before this call.
@@ -64,7 +70,10 @@ class MemberProgress:
                 break
             self.committed(interval_s, now_s)
             if not self._commit_wanted:
-                return Rest(self._commit_s)
+                if not session.at_rest:
+                    return Rest(self._commit_s)
+                session.woken = self._work_began
+                return Rest()
         return Rest() if is_over else Commit(session.member, session.incarnation, rows)
 
     def committed(self, interval_s: float, now_s: float) -> None:

@@ -4,15 +4,16 @@ Rules of this file. The newest assignment is the truth: a partition that is not 
 epoch that we hold is lost, and whatever was fetched or done for it is forgotten, never committed.
 Per partition three offsets rise in order: committed <= done <= fetched. Only the worker of a
 partition knows how far its work is, and how much waits for it: it is asked, and its last word holds
-where it cannot say. What a former owner did out of order, and wrote into the row's detail, is done
-without being fetched: the work passes it, and fetching goes on behind it. A draining partition
-takes nothing new; it is released, with its final checkpoint, when its worker has stopped. The
-caller (`MemberMachine`) owns all waiting and fetching.
+where it cannot say. Nobody is asked whose partition is at rest: nothing was read for it since all
+of it was done and committed. What a former owner did out of order, and wrote into the row's detail,
+is done without being fetched: the work passes it, and fetching goes on behind it. A draining
+partition takes nothing new; it is released, with its final checkpoint, when its worker has stopped.
+The caller (`MemberMachine`) owns all waiting and fetching.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -83,6 +84,10 @@ class ConsumerSession:
         # Up to which epoch each partition is known to be over: an assignment that was decided
         # before that became known, and arrives after it, must not begin it again.
         self._over: dict[PartitionId, Epoch] = {}
+        # Which partitions may have something to commit, in the order in which that began; and who
+        # is told when the first of them comes.
+        self._at_work: dict[PartitionId, None] = {}
+        self.woken: Callable[[], None] = _nobody
         self._work = work
 
     def assign(self, assignment: Assignment) -> SessionChanges:
@@ -111,6 +116,7 @@ class ConsumerSession:
         started = tuple(grant for grant in begun if grant.partition not in assignment.revoking)
         for grant in begun:
             self.holdings[grant.partition] = _begin(grant)
+            self._note_work(grant.partition)
             # What is asked back before it was begun has no worker that could stop.
             self.holdings[grant.partition].stopped = grant.partition in assignment.revoking
         draining = []
@@ -146,6 +152,7 @@ class ConsumerSession:
         if held is None or held.epoch != epoch or held.draining or base != held.fetched:
             return False
         held.fetched = base + count
+        self._note_work(partition)
         return True
 
     def skip(self, partition: PartitionId, epoch: Epoch, offset: Offset, to: Offset) -> bool:
@@ -155,7 +162,19 @@ class ConsumerSession:
             return False
         assert to > offset
         held.fetched = to
+        self._note_work(partition)
         return True
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether there is nothing that could be committed before something is read."""
+        return not self._at_work
+
+    def _note_work(self, partition: PartitionId) -> None:
+        was_at_rest = not self._at_work
+        self._at_work[partition] = None
+        if was_at_rest:
+            self.woken()
 
     def _done(self, held: Holding) -> Progress:
         """How far a partition is; everything below that was read, or done by a former owner."""
@@ -182,6 +201,7 @@ class ConsumerSession:
         at = self._done(held)
         held.fetched = at.checkpoint
         held.done_to = done_to(at.checkpoint, at.detail)
+        self._note_work(partition)
         return Grant(partition, epoch, at.checkpoint, at.attempts, at.detail)
 
     def stopped(self, partition: PartitionId, epoch: Epoch) -> None:
@@ -196,8 +216,19 @@ class ConsumerSession:
 
     def to_commit(self) -> tuple[PartitionProgress, ...]:
         """Everything that is done and not yet committed."""
-        found = [(held, self._done(held)) for held in list(self.holdings.values())]
-        return tuple(_row(held, done) for held, done in found if done != held.committed)
+        rows = []
+        for partition in list(self._at_work):
+            held = self.holdings.get(partition)
+            if held is None:
+                del self._at_work[partition]
+                continue
+            done = self._done(held)
+            if done != held.committed:
+                rows.append(_row(held, done))
+            elif held.fetched <= done.checkpoint and not done.detail:
+                # All that was read is done, and what is done is committed.
+                del self._at_work[partition]
+        return tuple(rows)
 
     def committed(
         self, rows: Iterable[PartitionProgress], outcomes: Sequence[Outcome]
@@ -245,8 +276,12 @@ class ConsumerSession:
         """We are no member any more: forget everything, and name what was held."""
         dropped = tuple(self.holdings)
         self.holdings.clear()
+        self._at_work.clear()
         self.preparing.clear()
         return dropped
+
+
+def _nobody() -> None: ...
 
 
 def _begin(grant: Grant) -> Holding:

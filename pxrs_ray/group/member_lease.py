@@ -21,6 +21,8 @@ MARGIN_PART = 0.1
 # For how much of a lease a heartbeat may wait for news. So a lease is renewed six times, and half
 # of it is left at any time while all is well.
 WAIT_PART = 1 / 6
+# As long as a request of a member may take, where nothing says how long.
+MEMBER_WAIT_S = 30.0
 
 
 class MemberLease:
@@ -47,6 +49,10 @@ class MemberLease:
         if self.until_s - now_s < self.length_s / 2:
             return 0.0
         return self.length_s * WAIT_PART
+
+    def asking_s(self, now_s: float) -> float:
+        """For how long others may be asked again for what only a lease allows."""
+        return min(MEMBER_WAIT_S, self.until_s - now_s)
 
     def is_over(self, now_s: float) -> bool:
         """Whether others may own by now what was ours."""

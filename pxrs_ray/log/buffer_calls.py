@@ -177,7 +177,6 @@ def read_parts(
                 counts["cold_reads"] += 1
                 waited = True
                 run = yield partial(log.read, offset, bytes_max=share)
-                fence.check(queue, group, partition, epoch)
         except Exception as raised:  # noqa: BLE001 - one partition's trouble is its own
             error = answerable(raised)
             if final or not may_pass(error, log):
@@ -190,7 +189,7 @@ def read_parts(
     counts["bytes_out"] += min(bytes_max, FETCH_BYTES_MAX) - left
     if not waited:
         return found
-    # While files were read for one partition, the reader of another may have been fenced.
+    # While files were read, any of these readers may have been fenced.
     return [_unless_fenced(part, fence, queue, group, positions) for part in found]
 
 

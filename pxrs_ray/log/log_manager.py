@@ -21,17 +21,11 @@ from typing import Any
 
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.log_limits import Durability, LossPolicy
-from pxrs_ray.data.protocol import LogEnds, QueueSpec
-from pxrs_ray.errors import (
-    LeaseOver,
-    LogAway,
-    LogError,
-    LogReplaced,
-    NotFound,
-    PxrsError,
-)
+from pxrs_ray.data.protocol import QueueSpec
+from pxrs_ray.errors import LogAway, LogError, LogReplaced, PxrsError
 from pxrs_ray.files import Files
 from pxrs_ray.log.log_opening import log_folder
+from pxrs_ray.log.open_logs import OpenLogs, Place
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
@@ -43,7 +37,6 @@ logger = logging.getLogger(__name__)
 HOT_BYTES_MAX = 256 << 20
 MEND_FIRST_MS = 50
 MEND_MOST_MS = 5_000
-Place = tuple[str, PartitionId]
 
 
 @dataclass(slots=True)
@@ -54,7 +47,7 @@ class _Owed:
     runs: list[Any] = field(default_factory=list)
 
 
-class LogManager:
+class LogManager(OpenLogs):
     """See the rules at the head of this file."""
 
     def __init__(
@@ -67,19 +60,14 @@ class LogManager:
         files: Files | None = None,
     ) -> None:
         """Open every log of the queues that this buffer knew when it ended. Raises OSError."""
+        super().__init__(index, buffers)
         self.folder = data_folder / ".buffers" / str(index)
         self._data_folder = data_folder
-        self._index = index
-        self._buffers = buffers
         self.files = files or Files()
-        self._specs: dict[str, QueueSpec] = {}
-        self._logs: dict[Place, PartitionLog] = {}
-        self._broken: dict[Place, PxrsError] = {}
         self._expected: dict[Place, Offset] = {}
         self._owed: dict[Place, _Owed] = {}
         self._pauses: dict[Place, tuple[Backoff, int]] = {}
         self._to_make: set[Place] = set()
-        self._unconfirmed: set[Place] = set()
         self.files.make_folder(self.folder)
         self.producers = ProducerFence(self.folder, self.files)
         for spec in read_queues(self.files, self.folder):
@@ -94,63 +82,6 @@ class LogManager:
         """Have it on disk which queues there are, before anything is done about it."""
         write_queues(self.files, self.folder, specs.values())
         self._specs = dict(specs)
-
-    def _partitions(self, spec: QueueSpec) -> range:
-        return range(self._index, spec.partitions, self._buffers)
-
-    @property
-    def queues(self) -> tuple[str, ...]:
-        """The queues that have logs here."""
-        return tuple(sorted(self._specs))
-
-    def all_logs(self) -> list[PartitionLog]:
-        """Every log that could be opened."""
-        return list(self._logs.values())
-
-    def log(self, queue: str, partition: PartitionId) -> PartitionLog:
-        """The log of one partition, once `open` has said in this life how far it should reach.
-
-        Raises LeaseOver before that, NotFound, or why it could not be opened.
-        """
-        if self._unconfirmed and (queue, partition) in self._unconfirmed:
-            raise LeaseOver(f"partition {partition} of {queue!r} waits for its coordinator's word")
-        log = self._logs.get((queue, partition))
-        if log is not None:
-            return log
-        broken = self._broken.get((queue, partition))
-        if broken is not None:
-            raise broken
-        raise NotFound(
-            f"partition {partition} of queue {queue!r} is not on buffer {self._index} of "
-            f"{self._buffers} (it has {', '.join(self.queues) or 'no queue yet'})"
-        )
-
-    def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
-        """The ends and the state of each log of `queue`, the broken ones included. Raises
-        NotFound."""
-        spec = self._specs.get(queue)
-        if spec is None:
-            raise NotFound(f"buffer {self._index} has no queue {queue!r}")
-        found = {}
-        for partition in self._partitions(spec):
-            log = self._logs.get((queue, partition))
-            if log is not None:
-                found[partition] = log.ends()
-                continue
-            broken = self._broken.get((queue, partition), "it is being opened")
-            state = "lost" if isinstance(broken, LogReplaced) else "failed"
-            found[partition] = LogEnds(
-                partition, 0, 0, 0, None, None, 0, 0, state=state, problem=str(broken)
-            )
-        return found
-
-    def known_ends(self) -> dict[str, dict[PartitionId, Offset]]:
-        """By queue id, how far each log has come that `open` has confirmed in this life."""
-        found: dict[str, dict[PartitionId, Offset]] = {}
-        for place, log in list(self._logs.items()):
-            if log.log_id and place not in self._unconfirmed and log.state != "waiting":
-                found.setdefault(log.log_id, {})[place[1]] = log.visible_end
-        return found
 
     def open(
         self,
@@ -337,11 +268,16 @@ class LogManager:
         log.abandon()
 
     def _share_memory(self) -> None:
-        """Divide the buffer's memory for hot tails among its logs, and set every log's limits."""
+        """Divide the buffer's memory for hot tails among its logs, and set the limits of those
+        whose limits are others now."""
         share = max(1, HOT_BYTES_MAX // max(1, len(self._logs)))
+        of_queue = {
+            queue: replace(spec.limits, hot_bytes_max=min(share, spec.limits.hot_bytes_max))
+            for queue, spec in self._specs.items()
+        }
         for (queue, _), log in self._logs.items():
-            limits = self._specs[queue].limits
-            log.set_limits(replace(limits, hot_bytes_max=min(share, limits.hot_bytes_max)))
+            if log.limits != of_queue[queue]:
+                log.set_limits(of_queue[queue])
 
     def drop_group(self, queue: str, group: str) -> None:
         """Have no log of `queue` wait for `group`. Raises what passes, after telling the others.

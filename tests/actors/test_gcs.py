@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from ray.exceptions import RpcError
 
-from pxrs_ray.actors.cluster import coordinator_client, gcs
+from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
 from pxrs_ray.actors.cluster.gcs import GcsCalls
 from pxrs_ray.actors.coordinator import drain_watch
 from pxrs_ray.actors.coordinator.topology_requests import GetDeployed
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.supervision import request_tries
 from pxrs_ray.supervision.supervisor import off_loop
 from tests.actors.in_process import until
 from tests.actors.programs import told_by
@@ -119,10 +120,10 @@ def test_a_link_calls_who_it_knew_while_nobody_can_be_asked(
 
     async def main() -> None:
         there = CoordinatorClient("t")
-        there._handle, there._in_doubt = known, False
+        there._known.actor, there._known.in_doubt = known, False
         fails.append(False)
         fails.reverse()
-        monkeypatch.setattr(coordinator_client, "FIND_S", 0.1)
+        monkeypatch.setattr(request_tries, "FIND_S", 0.1)
         monkeypatch.setattr(gcs.ray, "get_actor", hanging)
         assert await there.call(GetDeployed(), 5.0) == "heard"
         assert hanging.calls == 1

@@ -17,6 +17,9 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/message_calls.py": ("log/buffer_calls.py",),
     "buffer/log_reader.py": ("log/buffer_calls.py", "log/refusals.py"),
     "client/producer.py": ("producer/sender.py",),
+    "client/producer_start.py": ("producer/life_start.py",),
+    "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
+    "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "coordinator/bootstrap.py": (
@@ -45,7 +48,6 @@ DECIDE: Mapping[str, str] = {
     "buffer/log_writer.py": "which jobs are written and synced together: buffer_lives.py",
     "buffer/long_poll.py": "who is woken by a change, and when: buffer_lives.py",
     "buffer/maintenance.py": "when a log is mended and retained: buffer_lives.py",
-    "client/producer_start.py": "when a producer begins a life: producer.py",
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
@@ -53,7 +55,6 @@ DECIDE: Mapping[str, str] = {
     "consumer/worker.py": "when a worker takes, begins and stops: worker.py",
     "consumer/worker_pool.py": "which worker has a partition: worker.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
-    "cluster/coordinator_client.py": "whom a client asks again, and for how long: consumer.py",
     # In no simulation of this folder.
     "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
     "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
@@ -63,7 +64,6 @@ DECIDE: Mapping[str, str] = {
     "buffer/server_end.py": "when a connection that is silent is ended",
     "buffer/serving_state.py": "whether the disk is the right one",
     "buffer/socket_client.py": "when a connection that is silent is given up",
-    "client/pulled_partitions.py": "what a pulling caller gets next, and what counts as done",
     "client/tenants.py": "which queue a tenant's message goes to while it moves",
     "cluster/watchdog.py": "which frozen process is ended",
     "consumer/call_record.py": "what a handler had in hand when it died",
@@ -86,7 +86,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/store_thread.py": "when a call of the store is given up",
     "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 42
+DECIDE_MAX = 39
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -92,6 +92,21 @@ def test_nothing_is_read_committed_or_released_without_a_lease_and_all_goes_on_w
     assert driver.fetches().positions == {0: (1, 5)}
 
 
+def test_a_commit_or_release_is_asked_again_no_longer_than_the_lease_lasts() -> None:
+    """Who carries it asks the next coordinator: by then others may own what was ours."""
+    driver = Driver()
+    driver.owns(Grant(0, 1, 0), Grant(1, 1, 0))
+    driver.heard(driver.told(Grant(0, 1, 0), Grant(1, 1, 0), revoking=[1]))
+    driver.machine.stopped(1, 1, driver.now_s)
+    driver.machine.session.fetched(0, 1, 0, 5)
+    driver.works.come(0, 1, 5)
+    driver.now_s += LEASE_S / 2
+    for lane in (MemberLane.COMMIT, MemberLane.RELEASE):
+        ask = driver.asks(lane)
+        assert ask.wait_s is not None
+        assert ask.sent_s + ask.wait_s == pytest.approx(driver.machine.lease.until_s)
+
+
 # --- membership -----------------------------------------------------------------------------------
 
 
@@ -215,6 +230,7 @@ def test_commits_go_by_interval_and_a_round_that_is_not_heard_goes_on_with_what_
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
     driver.works.come(0, 1, 0)
+    driver.machine.session.fetched(0, 1, 0, 1)
     assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s + INTERVAL_S)
     done(driver, 3)
     driver.now_s += INTERVAL_S
@@ -262,6 +278,7 @@ def test_an_interval_of_nothing_ends_each_look() -> None:
     driver = Driver()
     driver.machine.reconfigure(MemberOptions(0.0, BYTES_MAX))
     driver.owns(Grant(0, 1, 0))
+    driver.machine.session.fetched(0, 1, 0, 1)
     assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s)
 
 
@@ -303,3 +320,36 @@ def test_a_release_gathers_what_stops_together_and_is_repeated_until_it_is_answe
     driver.heard(driver.told(Grant(2, 1, 0), revoking=[2]))
     driver.machine.stopped(2, 1, driver.now_s)
     assert WakeLane(MemberLane.RELEASE) in driver.effects()
+
+
+def test_a_member_that_has_nothing_to_commit_sleeps_until_something_is_read() -> None:
+    driver = Driver()
+    driver.owns(*(Grant(partition, 1, 0) for partition in range(100)))
+    driver.next(MemberLane.COMMIT)
+    driver.now_s += 2 * INTERVAL_S
+    asked = driver.works.asked
+    assert driver.next(MemberLane.COMMIT) == Rest()
+    assert driver.works.asked == asked, "no worker is asked that has nothing to do"
+    driver.effects()
+    driver.machine.fetched(driver.fetches(), [read(0, 3, partition=7)], driver.now_s)
+    assert MemberLane.COMMIT in driver.woken()
+    assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s + INTERVAL_S)
+    driver.works.come(7, 1, 3)
+    driver.now_s += INTERVAL_S
+    ask = driver.asks(MemberLane.COMMIT)
+    assert isinstance(ask.request, Commit) and [row.partition for row in ask.request.rows] == [7]
+    assert driver.works.asked == asked + 1
+    driver.machine.answered(ask, (Outcome.APPLIED,), driver.now_s)
+    driver.now_s += INTERVAL_S
+    assert driver.next(MemberLane.COMMIT) == Rest()
+
+
+def test_a_member_whose_worker_notes_more_than_its_checkpoint_goes_on_looking() -> None:
+    """A key that is put aside, or a message out of order: that may change with nothing read."""
+    driver = Driver()
+    driver.owns(Grant(0, 1, 0))
+    driver.machine.fetched(driver.fetches(), [read(0, 3)], driver.now_s)
+    driver.works.come(0, 1, 3, detail="something")
+    driver.machine.answered(driver.asks(MemberLane.COMMIT), (Outcome.APPLIED,), driver.now_s)
+    driver.now_s += INTERVAL_S
+    assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s + INTERVAL_S)

@@ -121,6 +121,20 @@ def test_a_buffer_that_never_answers_is_looked_up_anew() -> None:
     assert driver.effects() == [ForgetBuffer(0)]
 
 
+def test_a_buffer_that_has_nothing_is_asked_more_rarely_until_something_comes() -> None:
+    driver = Driver()
+    driver.owns(Grant(0, 1, 0))
+    waits_ms = []
+    for _ in range(5):
+        fetch = driver.fetches()
+        waits_ms.append(fetch.wait_ms)
+        driver.machine.fetched(fetch, [], driver.now_s)
+    assert waits_ms == [2_000, 4_000, 8_000, 16_000, 16_000]
+    assert waits_ms[-1] < FETCH_ANSWER_S * 1_000 / 1.5, "an answer is awaited for longer"
+    driver.machine.fetched(driver.fetches(), [read(0, 1)], driver.now_s)
+    assert driver.fetches().wait_ms == 2_000
+
+
 def test_a_partition_that_cannot_be_read_rests_alone_and_is_read_with_the_others_again() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0), Grant(1, 1, 0))

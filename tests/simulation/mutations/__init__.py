@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.mutations.asking import ASKING
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
 from tests.simulation.mutations.buffers import BUFFERS
@@ -21,6 +22,7 @@ from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
+from tests.simulation.mutations.working import WORKING
 
 MUTATIONS = (
     *CORE,
@@ -40,4 +42,6 @@ MUTATIONS = (
     *RUNTIME,
     *HOMES,
     *BUFFERS,
+    *WORKING,
+    *ASKING,
 )

@@ -95,13 +95,20 @@ BUFFERS = (
         "AppendedOnce",
         settings=SYNCED,
     ),
-    _one(
+    # The simulator shows it too, once in some thousand runs: that is too rarely for a net.
+    Mutation(
         "who was fenced while a file was read gets nothing of it",
-        "log/buffer_calls.py",
-        "bytes_max=share)\n                fence.check(queue, group, partition, epoch)\n",
-        "bytes_max=share)\n",
-        "OneReader",
-        settings=("hot_bytes=1500", "disk_slow=20", "consumer_freeze=10", "join=10", "worn=0"),
+        (
+            Change(
+                "log/buffer_calls.py",
+                "return [_unless_fenced(part, fence, queue, group, positions) for part in found]",
+                "return found",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_buffer_calls.py::"
+            "test_who_is_fenced_while_a_file_is_read_for_another_partition_gets_nothing",
+        ),
     ),
     _one(
         "a frame of a former life is refused",

@@ -45,6 +45,20 @@ MEMBER = (
         "LeaseBinds",
         *SILENT_MEMBERS,
     ),
+    Mutation(
+        "what a lease allows is asked again no longer than it lasts",
+        (
+            Change(
+                "group/member_lease.py",
+                "return min(MEMBER_WAIT_S, self.until_s - now_s)",
+                "return MEMBER_WAIT_S",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_member.py::"
+            "test_a_commit_or_release_is_asked_again_no_longer_than_the_lease_lasts",
+        ),
+    ),
     _one(
         "what waits for the lease goes on when it is renewed",
         _MEMBER,

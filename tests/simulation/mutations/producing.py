@@ -71,9 +71,9 @@ PRODUCING = (
     ),
     _unit(
         "a life begins above every life that a buffer knows",
-        "actors/client/producer_start.py",
-        "number, left = newest + 1, set(range(buffers))",
-        "left = set()",
+        "producer/life_start.py",
+        "self.number, self.left = newest + 1, frozenset(range(self._buffers))",
+        "self.left = frozenset()",
         COMES_BACK,
     ),
     _unit(

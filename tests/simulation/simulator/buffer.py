@@ -113,7 +113,10 @@ class BufferProcess(BufferLives):
 
         def run() -> None:
             try:
-                found.append(life.manager.producers.begin(QUEUE, name, number, token))
+                newest = life.manager.producers.begin(QUEUE, name, number, token)
+                found.append(newest)
+                if newest is not None and self.begins.get(name, (0, ""))[1] != newest.token:
+                    self.begins[name] = (self.world.now_ms, newest.token)
             except (PxrsError, OSError) as error:
                 if not passes(error):
                     raise

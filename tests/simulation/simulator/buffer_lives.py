@@ -80,6 +80,8 @@ class BufferLives(Process):
         self.life: Life | None = None
         self.ends: dict[PartitionId, Offset] = dict.fromkeys(range(world.scenario.partitions), 0)
         self.identities: dict[bytes, tuple[str, int]] = {}
+        # When the newest life of each producer began, and its token.
+        self.begins: dict[str, tuple[int, str]] = {}
         self._lives = 0
         self._begin(0)
 

@@ -11,7 +11,6 @@ from pxrs_ray.testing.faults import Faults
 from tests.simulation.history import Harmed, RegistryAway, Struck
 from tests.simulation.simulator.cluster import Cluster
 from tests.simulation.simulator.consumer import ConsumerProcess
-from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.scenario import Network
 from tests.simulation.simulator.world import Action, Process
 
@@ -52,14 +51,14 @@ class Chaos:
         if cluster.log.disk.mend():
             cluster.log.restart(0)
         cluster.log.disk.failing, cluster.log.disk.full, cluster.log.slow = 0.0, False, False
-        for process in (*cluster.coordinators, *cluster.consumers, *cluster.producers, cluster.log):
+        for process in (*cluster.coordinators, *cluster.consumers, *cluster.lives, cluster.log):
             process.cut_from.clear()
             process.thaw()
         # Two of a name would fence each other for ever: the older one ends, as a node's would.
         for consumer in cluster.consumers:
             if consumer.alive and cluster.is_replaced(consumer):
                 consumer.crash()
-        for producer in cluster.producers:
+        for producer in cluster.lives:
             producer.sending = False
         if not cluster.wanted:
             cluster.add_member()
@@ -70,9 +69,11 @@ class Chaos:
         cluster = self.cluster
         cluster.settings = replace(cluster.settings, assignor="sticky", paused=False)
         core = cluster.newest_coordinator().core
-        if core is None or core.settings.paused or core.settings.assignor != "sticky":
-            self._configure(Configure(assignor="sticky", paused=False))
-            self.world.at(100, self._calm_down)
+        wrong = core is None or core.settings.paused or core.settings.assignor != "sticky"
+        if wrong and cluster.operator.idle():
+            cluster.operator.command(Configure(assignor="sticky", paused=False))
+        # A command that was under way may yet come in.
+        self.world.at(100, self._calm_down)
 
     def _next(self) -> None:
         if self._over or not self._names:
@@ -219,13 +220,14 @@ class Chaos:
         partitions = range(self.world.scenario.partitions)
         chosen = self._dice.sample(partitions, self._dice.randint(1, len(partitions)))
         offsets = {p: self._dice.randint(0, log.end(p)) for p in chosen}
-        self._ask(Seek(offsets))
+        self.cluster.operator.command(Seek(offsets))
 
     def pause(self) -> None:
         """Somebody pauses the group, and lets it go on."""
-        self._configure(Configure(paused=True))
+        self.cluster.operator.command(Configure(paused=True))
         self.world.at(
-            self._dice.randint(100, 1_000), lambda: self._configure(Configure(paused=False))
+            self._dice.randint(100, 1_000),
+            lambda: self.cluster.operator.command(Configure(paused=False)),
         )
 
     def configure(self) -> None:
@@ -233,12 +235,12 @@ class Chaos:
         assignor = self._dice.choice(("sticky", "sticky", "range", "round_robin", "tenant"))
         members = sorted(self.cluster.wanted)
         weights = {m: self._dice.choice((0.5, 1.0, 3.0)) for m in members[:1]}
-        self._configure(Configure(assignor=assignor))
-        self._configure(Configure(weights=weights))
+        self.cluster.operator.command(Configure(assignor=assignor))
+        self.cluster.operator.command(Configure(weights=weights))
 
     def rebalance(self) -> None:
         """Somebody asks for the partitions to be shared out anew."""
-        self._ask(Rebalance())
+        self.cluster.operator.command(Rebalance())
 
     def producer_crash(self) -> None:
         """A producer is killed, and its successor starts with a higher epoch."""
@@ -248,9 +250,7 @@ class Chaos:
             old.crash()
         else:
             self._freeze(old)
-        self.cluster.producers[number] = ProducerProcess(
-            self.world, self.cluster.log, old.name, old.number + 1
-        )
+        self.cluster.producers[number] = self.cluster.start_producer(old.name)
 
     def log_restart(self) -> None:
         """The buffer's process ends and comes back."""
@@ -306,17 +306,3 @@ class Chaos:
 
     def _unless_over(self, action: Action) -> Action:
         return lambda: None if self._over else action()
-
-    def _configure(self, change: Configure) -> None:
-        """Configure, and keep what was taken for later coordinators, as the real shell does."""
-        coordinator = self.cluster.newest_coordinator()
-
-        def known(_: object) -> None:
-            if coordinator.core is not None:
-                self.cluster.settings = coordinator.core.settings
-
-        coordinator.run(lambda: coordinator.receive(change, known))
-
-    def _ask(self, event: Seek | Rebalance) -> None:
-        coordinator = self.cluster.newest_coordinator()
-        coordinator.run(lambda: coordinator.receive(event, lambda _: None))

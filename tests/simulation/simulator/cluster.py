@@ -9,6 +9,7 @@ from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, PartitionId
 from pxrs_ray.testing.faults import FaultyStore
 from tests.settings import group_settings
 from tests.simulation.history import Ended
+from tests.simulation.simulator.asking import OperatorProcess
 from tests.simulation.simulator.buffer import BufferProcess
 from tests.simulation.simulator.consumer import ConsumerProcess
 from tests.simulation.simulator.coordinator import CoordinatorProcess
@@ -39,16 +40,19 @@ class Cluster(Process):
         self.keeper = KeeperProcess(self)
         self.coordinators: list[CoordinatorProcess] = []
         self.consumers: list[ConsumerProcess] = []
+        # The newest life of each name; `lives` are all that there were.
         self.producers: list[ProducerProcess] = []
+        self.lives: list[ProducerProcess] = []
         self.wanted: dict[MemberId, Member] = {}
         self._incarnations: dict[MemberId, Incarnation] = {}
         self._members_made = 0
         self.calm = False
+        self.operator = OperatorProcess(self)
         self.start_coordinator()
         for _ in range(scenario.members):
             self.add_member()
         for number in range(scenario.producers):
-            self.producers.append(ProducerProcess(world, self.log, f"producer-{number}", 1))
+            self.producers.append(self.start_producer(f"producer-{number}"))
         self.every(SUPERVISE_MS, self._supervise)
 
     # --- who is who -----------------------------------------------------------------------------
@@ -63,6 +67,12 @@ class Cluster(Process):
         if older and not self.calm and self.world.chance(self.world.scenario.stale_name):
             return self.world.random.choice(older)
         return self.newest_coordinator()
+
+    def coordinator_ended(self, coordinator: CoordinatorProcess) -> None:
+        """A coordinator's process has ended: its callers hear so."""
+        for consumer in self.live_consumers():
+            consumer.link.ended(coordinator)
+        self.operator.link.ended(coordinator)
 
     def next_incarnation(self, member: MemberId) -> Incarnation:
         """A number above every one that was given to this id."""
@@ -85,6 +95,12 @@ class Cluster(Process):
         coordinator = CoordinatorProcess(self, len(self.coordinators))
         self.coordinators.append(coordinator)
         return coordinator
+
+    def start_producer(self, name: str) -> ProducerProcess:
+        """Start a life of a producer, whatever became of the one before."""
+        life = ProducerProcess(self.world, self.log, name)
+        self.lives.append(life)
+        return life
 
     def add_member(self) -> None:
         """Want one more member."""
@@ -133,9 +149,10 @@ class Cluster(Process):
         for process in (
             *self.coordinators,
             *self.consumers,
-            *self.producers,
+            *self.lives,
             self.log,
             self.keeper,
+            self.operator,
             self,
         ):
             vars(process).clear()
@@ -168,7 +185,7 @@ class Cluster(Process):
         ends = {p: self.log.end(p) for p in range(self.world.scenario.partitions)}
         live = self.live_consumers()
         members = sorted((c.name, c.incarnation) for c in live if c.joined)
-        pending = [f"{p.name} has unsent messages" for p in self.producers if not p.idle()]
+        pending = [f"{p.name} has unsent messages" for p in self.lives if p.alive and not p.idle()]
         pending.extend(f"{c.name} has not left" for c in live if c.leaving)
         if not self.log.is_well():
             pending.append("the buffer does not serve every log")

@@ -8,8 +8,9 @@ is fed in too: no real one is, but nothing may come of it.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,15 @@ from pxrs_ray.consumer.member_effects import (
 )
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
-from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, Fenced, PxrsError
+from pxrs_ray.errors import DeadlineExceeded, Fenced, PxrsError
 from pxrs_ray.group.events import Commit, Heartbeat, Join, Prepared, Release, Reply
 from pxrs_ray.model import Epoch, Incarnation, Member, Offset, PartitionId
 from tests.simulation.history import Asked, Failed, Obeyed, Unserved
+from tests.simulation.simulator.asking import CoordinatorLink, Hears
 from tests.simulation.simulator.buffer import WAIT_MS, Found
 from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
+from tests.simulation.simulator.promises import Promises
+from tests.simulation.simulator.puller import PullWork
 from tests.simulation.simulator.reading import part_of
 from tests.simulation.simulator.worker import QUEUED_MAX, Work, Worker
 from tests.simulation.simulator.world import Process, call
@@ -57,17 +61,6 @@ COMMITTING = int(MemberLane.COMMIT)
 LANES = tuple(MemberLane)
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """So much of a partition was done when somebody began to wait for a round of commits."""
-
-    round: int
-    session: ConsumerSession
-    partition: PartitionId
-    epoch: Epoch
-    checkpoint: Offset
-
-
 class ConsumerProcess(Process):
     """A process that works for one member, as one incarnation after another."""
 
@@ -77,11 +70,17 @@ class ConsumerProcess(Process):
         super().__init__(cluster.world, member.member)
         self.cluster = cluster
         self.member = member
-        self.coordinator = cluster.find_coordinator()
+        self.link = CoordinatorLink(self, cluster)
         scenario = self.world.scenario
-        self.work = Work(
-            self, self._may_begin, self._stopped, self._done, self._room, self._changed
-        )
+        # Of dice of its own: other draws stay what they were.
+        dice = random.Random(f"pulls {self.name} {self._clock_base_ms}")
+        self.work: Work | PullWork
+        if dice.random() < scenario.pulling:
+            self.work = PullWork(self, self, QUEUED_MAX // 2, self._may_begin, self._changed)
+        else:
+            self.work = Work(
+                self, self._may_begin, self._stopped, self._done, self._room, self._changed
+            )
         self.machine = MemberMachine(
             ConsumerSession(self.name, 0, self.work),
             self.work,
@@ -99,11 +98,11 @@ class ConsumerProcess(Process):
         # When commits were to be looked at, where nothing has changed for them since the last look.
         self._commits_s: float | None = None
         self._carrying = False
-        self._promises: list[Promise] = []
+        self._promises = Promises(self.world, self.name)
         self.leaving = False
         for lane in range(READING + 1):
             self._look(lane)
-        self._carry_out()
+        self.carry_out()
 
     @property
     def joined(self) -> bool:
@@ -113,8 +112,11 @@ class ConsumerProcess(Process):
     def leave(self) -> None:
         """Hand everything back and end."""
         self.leaving = True
+        self.work.leave(self._leave)
+
+    def _leave(self) -> None:
         self.machine.leave("left")
-        self._carry_out()
+        self.carry_out()
 
     def _now_s(self) -> float:
         return self.monotonic_ms() / 1_000
@@ -164,13 +166,13 @@ class ConsumerProcess(Process):
         """Look, unless that was done meanwhile."""
         if look == self._looks[lane]:
             self._look(lane)
-            self._carry_out()
+            self.carry_out()
 
     def _over(self, lane: int, asked: Ask | Fetch) -> None:
         """What was asked is over: do what is next, and what follows from it."""
         if asked is self._asked[lane]:
             self._look(lane)
-        self._carry_out()
+        self.carry_out()
 
     def _wake(self, lane: int) -> None:
         asked = self._asked[lane]
@@ -187,20 +189,15 @@ class ConsumerProcess(Process):
     def _ask(self, ask: Ask, lane: int) -> None:
         if isinstance(ask.request, JoinAgain) and self.incarnation == ask.request.lost:
             self.incarnation = self.cluster.next_incarnation(self.name)
-        self._send(ask, partial(self._known, ask, lane, self.incarnation), self.coordinator)
-        wait_ms = ANSWER_MS if ask.wait_s is None else int(ask.wait_s * 1_000)
-        self.after(wait_ms, partial(self._give_up, ask, lane))
+        known = partial(self._known, ask, lane, self.incarnation)
+        self._send(ask, known, partial(self._give_up, ask, lane))
 
     def _known(
         self, ask: Ask, lane: int, incarnation: Incarnation, answer: Reply | PxrsError
     ) -> None:
         if isinstance(ask.request, JoinAgain) and incarnation != self.incarnation:
-            return
-        if isinstance(answer, CoordinatorDeposed):
-            # As a client does: it asks whoever leads now, as long as there is time.
-            self.coordinator = self.cluster.newest_coordinator()
-            if ask is self._asked[lane]:
-                self._send(ask, partial(self._known, ask, lane, incarnation), self.coordinator)
+            # It is another one by now that joins: this answer is none.
+            self._give_up(ask, lane)
             return
         if isinstance(ask.request, JoinAgain) and isinstance(answer, Fenced):
             self._refused_to_join(ask)
@@ -210,26 +207,15 @@ class ConsumerProcess(Process):
 
     def _give_up(self, ask: Ask, lane: int) -> None:
         if ask is self._asked[lane]:
-            self.coordinator = self.cluster.find_coordinator()
             self._told(ask, DeadlineExceeded("not heard"))
             self._over(lane, ask)
 
-    def _send(
-        self,
-        ask: Ask,
-        known: Callable[[Reply | PxrsError], None],
-        coordinator: CoordinatorProcess,
-    ) -> None:
+    def _send(self, ask: Ask, known: Hears, unanswered: Callable[[], None]) -> None:
         request, join = ask.request, None
         if isinstance(request, JoinAgain):
             join = Join((replace(self.member, incarnation=self.incarnation),))
-        elif isinstance(request, Commit | Release):
-            partitions = tuple(row.partition for row in request.rows)
-            self._record_asked(request.incarnation, type(request).__name__, partitions)
-        elif isinstance(request, Prepared):
-            self._record_asked(request.incarnation, "Prepared", request.partitions)
 
-        def handle(respond: Respond) -> None:
+        def make(coordinator: CoordinatorProcess, respond: Respond) -> None:
             if isinstance(request, Heartbeat):
                 coordinator.heartbeat(request, ask.hold_ms, respond)
             elif isinstance(request, ReportFenced):
@@ -240,7 +226,14 @@ class ConsumerProcess(Process):
             else:
                 coordinator.receive(request, respond)
 
-        call(self, coordinator, handle, known)
+        def leaves() -> None:
+            if isinstance(request, Commit | Release):
+                partitions = tuple(row.partition for row in request.rows)
+                self._record_asked(request.incarnation, type(request).__name__, partitions)
+
+        if isinstance(request, Prepared):
+            self._record_asked(request.incarnation, "Prepared", request.partitions)
+        self.link.ask(_wait_ms(ask), make, known, unanswered, leaves)
 
     def _told(self, ask: Ask, answer: Reply | PxrsError) -> None:
         """Feed it in; what it makes of it is carried out by who calls."""
@@ -308,7 +301,7 @@ class ConsumerProcess(Process):
 
     # --- effects ----------------------------------------------------------------------------------
 
-    def _carry_out(self) -> None:
+    def carry_out(self) -> None:
         """Do what the machine wants done here, and look at the lanes that it wakes."""
         if self._carrying:
             return
@@ -331,13 +324,15 @@ class ConsumerProcess(Process):
     def _do(self, effect: Effect) -> None:
         match effect:
             case TakeIn():
-                self.work.take_in(effect.partition, effect.epoch, effect.batch.lines)
+                batch, size_bytes = effect.batch, effect.size_bytes
+                self.work.take_in(effect.partition, effect.epoch, batch, size_bytes)
             case SkipTo():
                 self.work.skip(effect.partition, effect.epoch, effect.to)
             case LeaseRenewed():
                 self.work.leased()
             case RoundOver():
-                self._check_promises()
+                self._promises.check(self.machine)
+                self.work.round_over()
             case BeginWork():
                 self.work.begin(self.machine.session, effect.grant)
             case DrainWork():
@@ -354,7 +349,7 @@ class ConsumerProcess(Process):
         """It is loaded, whoever we are by now."""
         ask = self.machine.prepared(partition, self._now_s())
         if ask is not None:
-            self._send(ask, lambda _: None, self.coordinator)
+            self._send(ask, lambda _: None, lambda: None)
 
     # --- what workers say -------------------------------------------------------------------------
 
@@ -363,29 +358,29 @@ class ConsumerProcess(Process):
 
     def _stopped(self, worker: Worker) -> None:
         self.machine.stopped(worker.partition, worker.epoch, self._now_s())
-        self._carry_out()
+        self.carry_out()
 
     def _done(self, worker: Worker) -> None:
         """A message is done; now and then its worker waits until that is committed."""
         if worker.session is self.machine.session and self.world.chance(COMMITS_NOW):
             wanted = self.machine.progress.commit_all()
             done = worker.progress().checkpoint
-            promise = Promise(wanted, worker.session, worker.partition, worker.epoch, done)
-            self._promises.append(promise)
-            self._carry_out()
+            self.promise(wanted, worker.partition, worker.epoch, done)
+            self.carry_out()
+
+    def promise(
+        self, round_: int, partition: PartitionId, epoch: Epoch, checkpoint: Offset
+    ) -> None:
+        """When this round of commits is over, so much is committed, if it is still ours."""
+        self._promises.add(round_, self.machine.session, partition, epoch, checkpoint)
 
     def _room(self) -> None:
         self.machine.wake_reading()
-        self._carry_out()
+        self.carry_out()
 
-    def _check_promises(self) -> None:
-        """What somebody waited for is committed, or lost."""
-        rounds, session = self.machine.progress.rounds, self.machine.session
-        for promise in [one for one in self._promises if one.round <= rounds]:
-            self._promises.remove(promise)
-            held = session.holdings.get(promise.partition)
-            if promise.session is not session or held is None or held.epoch != promise.epoch:
-                continue
-            if held.committed.checkpoint < promise.checkpoint:
-                text = f"{self.name}: round {rounds} is over, and {held} is behind {promise}"
-                self.world.record(Failed(self.world.now_ms, "a round of commits", text))
+
+def _wait_ms(ask: Ask) -> int:
+    """For how long it is asked. No coordinator of a simulation takes as long as one may take."""
+    if isinstance(ask.request, Heartbeat) and ask.wait_s is not None:
+        return int(ask.wait_s * 1_000)
+    return ANSWER_MS if ask.wait_s is None else min(ANSWER_MS, int(ask.wait_s * 1_000))

@@ -88,6 +88,11 @@ class CoordinatorProcess(Process):
         """What is decided and not durable."""
         return self.runtime.queue
 
+    def crash(self) -> None:
+        """End; whoever waits for it hears so."""
+        super().crash()
+        self.cluster.coordinator_ended(self)
+
     # --- starting ---------------------------------------------------------------------------------
 
     def _lead(self) -> None:

@@ -1,8 +1,9 @@
 """A producer: the `Sender` that ships, over a network that does what it likes.
 
 Rules of this file. The sender numbers frames, says which call goes now, and what becomes of each;
-here its calls are carried. A producer has a name, and begins a life before it sends: the former
-lives of its name are fenced then.
+here its calls are carried. A producer has a name, and begins a life before it sends, as the
+`LifeStart` that ships says: the former lives of its name are fenced then. Whoever is fenced must
+have a successor that began later than it did.
 """
 
 from __future__ import annotations
@@ -13,38 +14,44 @@ from functools import partial
 from pxrs_ray.data.frame import pack_header
 from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, PxrsError
-from pxrs_ray.log.producer_fence import Generation, named_producer_id
+from pxrs_ray.log.producer_fence import Generation
 from pxrs_ray.model import PartitionId
 from pxrs_ray.producer.in_flight import Call, SenderLimits
+from pxrs_ray.producer.life_start import LifeStart
 from pxrs_ray.producer.sender import Sender
 from tests.settings import sender_limits
-from tests.simulation.history import Acknowledged
+from tests.simulation.history import Acknowledged, Failed
 from tests.simulation.simulator.buffer import Answer, BufferProcess
 from tests.simulation.simulator.frames import frame_of
 from tests.simulation.simulator.world import Process, World, call
 
-BEGIN_MS = 50
+# How long a round of asking waits for its answer.
+ROUND_MS = 50
 ANSWER_MS = 400
+# Clocks agree more often here than elsewhere: two lives may begin with one number.
+TICK_MS = 1_000
 
 
 class ProducerProcess(Process):
-    """One life of a producer; a later one of the same name has a higher number."""
+    """One life of a producer: which of a name is the newest, the buffer says."""
 
     role = "producer"
 
-    def __init__(self, world: World, buffer: BufferProcess, name: str, number: int) -> None:
+    def __init__(self, world: World, buffer: BufferProcess, name: str) -> None:
         super().__init__(world, name)
-        self.number = number
         self.sending = True
         self._buffer = buffer
-        self._identity = named_producer_id(name, number)
-        buffer.identities[self._identity] = (name, number)
         timeout_ms = world.scenario.append_timeout_ms
         limits: SenderLimits = sender_limits(
             append_timeout_ms=timeout_ms, calls_max=3, call_frames_max=4, call_bytes_min=1
         )
         self._sender = Sender(1, limits)
-        self._begun = False
+        number = self.now().wall_ms // TICK_MS * TICK_MS
+        token = f"{name} {world.number()}"
+        self._start = LifeStart(name, 1, number, token, self.monotonic_ms() / 1_000)
+        # The number of the present round, and when it began.
+        self._round = 0
+        self._asked_ms = 0
         self._calls: dict[Call, None] = {}
         self._alarm_ms: int | None = None
         self._begin()
@@ -57,26 +64,42 @@ class ProducerProcess(Process):
     # --- beginning --------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self._begun:
-            return
-        buffer, name, number = self._buffer, self.name, self.number
+        """Ask once more."""
+        self._round += 1
+        self._asked_ms = self.world.now_ms
+        buffer, name, start = self._buffer, self.name, self._start
         call(
             self,
             buffer,
-            lambda respond: buffer.begin_producer(name, number, f"{number}", respond),
-            self._is_begun,
+            lambda respond: buffer.begin_producer(name, start.number, start.token, respond),
+            partial(self._heard, self._round),
         )
-        self.after(BEGIN_MS, self._begin)
+        self.after(ROUND_MS, partial(self._heard, self._round, BufferAway("no answer")))
 
-    def _is_begun(self, newest: Generation | None) -> None:
-        if newest is not None and newest.number > self.number:
-            self.crash()
-        self._begun = True
+    def _heard(self, round_: int, answer: Generation | PxrsError | None) -> None:
+        """A round is over; what comes later is not listened to."""
+        if round_ != self._round or self._start.begun:
+            return
+        self._round += 1
+        pause_s = self._start.answered({0: answer}, self.world.roll())
+        if pause_s is not None:
+            self.after(1 + int(pause_s * 1_000), self._begin)
+            return
+        self._identity = self._start.identity
+        self._buffer.identities[self._identity] = (self.name, self._start.number)
+
+    def _is_fenced(self) -> None:
+        """Another life began after this one, or a fence is where none belongs."""
+        began_ms, token = self._buffer.begins.get(self.name, (-1, ""))
+        if token == self._start.token or began_ms < self._asked_ms:
+            text = f"{self.name} is fenced, and nobody began after {self._asked_ms} ms"
+            self.world.record(Failed(self.world.now_ms, "a producer's life", text))
+        self.crash()
 
     # --- sending ----------------------------------------------------------------------------------
 
     def _make(self) -> None:
-        if not self.sending or not self._begun:
+        if not self.sending or not self._start.begun:
             return
         world, sender = self.world, self._sender
         key = f"key-{world.random.randrange(world.scenario.keys)}".encode()
@@ -130,7 +153,7 @@ class ProducerProcess(Process):
         else:
             self._sender.answered(made, answer, self.monotonic_ms())
         if self._sender.fenced is not None:
-            self.crash()
+            self._is_fenced()
         self._go_on()
 
     def settled(

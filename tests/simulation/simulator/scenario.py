@@ -64,7 +64,8 @@ class Scenario:
     """One run. Times are in virtual milliseconds; `weights` are the odds of the faults.
 
     `stale_name` is how often a client that looks the coordinator up finds an older one. Above 0,
-    `lanes` is how many messages of a partition are in work at once, each key in order.
+    `lanes` is how many messages of a partition are in work at once, each key in order. `pulling` is
+    the share of members that are a pulling caller's.
 
     With `durability` "always" what is acknowledged survives a power cut. A `worn` disk loses what
     was acknowledged: it comes back older, and power cuts befall also what is synced later.
@@ -89,6 +90,7 @@ class Scenario:
     dismiss_lost: float = 0.4
     stale_name: float = 0.2
     lanes: int = 0
+    pulling: float = 0.0
     death_noticed: float = 0.5
     durability: str = "interval"
     worn: bool = False
@@ -133,6 +135,7 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
         weights={name: weight for name, weight in FAULTS.items() if dice.random() < 0.6},
         # Of dice of its own: other seeds' runs stay what they were.
         lanes=random.Random(f"lanes {seed}").choice((0, 0, 4)),
+        pulling=random.Random(f"pulling {seed}").choice((0.0, 0.0, 0.5)),
         **_draw_disk(random.Random(f"disk {seed}")),
     )
     return _override(drawn, overrides or {})

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.config.scheduling import lane_rules
@@ -95,8 +96,11 @@ class Work:
         )
         self._change()
 
-    def take_in(self, partition: PartitionId, epoch: Epoch, lines: list[Line]) -> None:
+    def take_in(self, partition: PartitionId, epoch: Epoch, batch: Any, size_bytes: int) -> None:
         """Messages came."""
+        self._take_in(partition, epoch, batch.lines)
+
+    def _take_in(self, partition: PartitionId, epoch: Epoch, lines: list[Line]) -> None:
         worker = self._workers.get(partition)
         if worker is not None and worker.epoch == epoch:
             worker.lines.extend(lines)
@@ -104,7 +108,7 @@ class Work:
 
     def skip(self, partition: PartitionId, epoch: Epoch, to: Offset) -> None:
         """The log has nothing before `to` any more; behind what came before, in its order."""
-        self.take_in(partition, epoch, [Line(to, b"", "")])
+        self._take_in(partition, epoch, [Line(to, b"", "")])
 
     def drain(self, partition: PartitionId) -> None:
         """Stop after what is in hand."""
@@ -116,6 +120,13 @@ class Work:
     def drop(self, partition: PartitionId) -> None:
         """It is lost; what is in hand is finished, and counts for nothing."""
         self._workers.pop(partition, None)
+
+    def leave(self, then: Callable[[], None]) -> None:
+        """Nothing has to be done before it leaves."""
+        then()
+
+    def round_over(self) -> None:
+        """Nobody here waits for a round of commits."""
 
     def leased(self) -> None:
         """The lease was renewed: whoever waited for that goes on."""
