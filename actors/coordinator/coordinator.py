@@ -161,11 +161,7 @@ class Coordinator(TopologyDocuments, Questions):
         )
         await self._lead()
         documents = await self._thread.call_until_known(self._store.documents, config.name)
-        # A start that was accepted and cut off may have been on a node with another note, or none.
-        self._accepted = self._accepted or documents.get(ACCEPTING, "")
-        self.accepts_loss = self.accepts_loss or bool(self._accepted)
-        if self._accepted:
-            await self._put_document(ACCEPTING, self._accepted)
+        await self._note_acceptance(documents.get(ACCEPTING, ""))
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._high_water.note_topology(self.topology_id)
         self._deployed = documents.get("deployed", "")
@@ -199,9 +195,7 @@ class Coordinator(TopologyDocuments, Questions):
             await controller.go_on()
         await self._forget_old_keys()
         await self._try_to_finish()
-        if self._accepted:
-            await self._put_document(ACCEPTING, "")
-        self._high_water.settled()
+        await self._settle_acceptance()
         self.accepts_loss = not kept
         self._pool.watch(self._reopen)
         self._homing.keep_on()
@@ -214,6 +208,22 @@ class Coordinator(TopologyDocuments, Questions):
         metrics = TopologyMetrics(config.name)
         report = partial(metrics.report_for_ever, self._metric_sources)
         self._reporting = Supervisor(config.name).keep("metrics", report)
+
+    async def _note_acceptance(self, noted: str) -> None:
+        """Have it in the registry that its loss was accepted, until a start has gone on with it.
+
+        One that was cut off may have been on another node, which had the note.
+        """
+        self._accepted = self._accepted or noted
+        self.accepts_loss = self.accepts_loss or bool(self._accepted)
+        if self._accepted:
+            await self._put_document(ACCEPTING, self._accepted)
+
+    async def _settle_acceptance(self) -> None:
+        """What was accepted is dealt with."""
+        if self._accepted:
+            await self._put_document(ACCEPTING, "")
+        self._high_water.settled()
 
     async def _metric_sources(self) -> Sources:
         recent_ms = list(self._thread.recent_ms)

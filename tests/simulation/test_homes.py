@@ -20,6 +20,11 @@ def test_every_promise_is_kept() -> None:
     assert _failed(None) == []
 
 
+def test_buffers_that_die_and_freeze() -> None:
+    weights = {**ONLY, "buffer_crash": 4.0, "buffer_freeze": 2.0, "host_off": 0.5}
+    assert _failed({**weights, "network": 1.0}, 10) == []
+
+
 def test_moves_that_are_cut_off_anywhere() -> None:
     weights = {**ONLY, "move": 12.0, "drain": 2.0, "leader_crash": 1.0, "host_off": 0.7}
     assert _failed({**weights, "buffer_crash": 1.0, "network": 0.5}) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.mutations.base import Change, Mutation
 
 _WORLD = "tests/simulation/test_homes.py::test_"
+DIE = f"{_WORLD}buffers_that_die_and_freeze"
 KEPT = f"{_WORLD}every_promise_is_kept"
 MOVES = f"{_WORLD}moves_that_are_cut_off_anywhere"
 DISKS = f"{_WORLD}hosts_that_come_back_with_another_disk"
@@ -84,7 +85,7 @@ HOMES = (
                 "if info.problem or index in self._incarnations:",
             ),
         ),
-        tests=(KEPT,),
+        tests=(DIE,),
     ),
     Mutation(
         "a buffer where opening failed is opened when it answers again",
@@ -106,7 +107,7 @@ HOMES = (
                 "",
             ),
         ),
-        tests=(KEPT,),
+        tests=(DIE,),
     ),
     Mutation(
         "a process that was made for another disk makes way for one of this disk",
