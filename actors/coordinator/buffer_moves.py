@@ -39,6 +39,7 @@ from pxrs_ray.topology.move_steps import (
     MakeArrival,
     Moved,
     PlaceAnew,
+    StepBack,
     StopBuffer,
     move,
 )
@@ -102,6 +103,9 @@ class BufferMoves:
             case StopBuffer(slot):
                 self._sources[slot] = self._pool.hold(slot)
                 await _answer(self._sources[slot].stop(), STOP_WAIT_S, "closing its logs")
+            case StepBack(slot):
+                stepped = self._sources[slot].step_back(self._pool.grants.generation)
+                await _answer(stepped, STOP_WAIT_S, "letting its logs step back")
             case ListFiles(slot):
                 listed = self._sources[slot].slot_files()
                 return await _answer(listed, STOP_WAIT_S, "listing its files")

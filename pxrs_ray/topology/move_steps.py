@@ -5,7 +5,8 @@ Rules of this file. The logs are copied while the buffer serves, round after rou
 left; then it stops, the rest is copied, and the copy is made durable. Only then does the registry
 say that the slot is at home there, under the next term: until that moment everything can be given
 up, and the buffer goes on where it was. From that moment on the new home holds, whatever fails. The
-old disk is emptied last. Nothing else decides about a slot that moves.
+old disk is emptied last, and may not be: what lies on the disks tells which copy was served from
+last, also to a coordinator that has lost its registry. Nothing else decides about a slot that moves.
 """
 
 from __future__ import annotations
@@ -58,6 +59,14 @@ class CopyRound:
 @dataclass(frozen=True, slots=True)
 class StopBuffer:
     """Hold the slot, and have its buffer sync and close its logs."""
+
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class StepBack:
+    """Have the logs of the buffer that has stopped say that they belonged to an earlier coordinator
+    than this one: whichever copy is served from next knows the newer one."""
 
     slot: Slot
 
@@ -144,6 +153,7 @@ def _settle(
     try:
         yield StopBuffer(slot)
         if arrival is not None:
+            yield StepBack(slot)
             copied += yield CopyRound(arrival, slot, last=True)
             left = yield ListFiles(slot)
             yield Install(arrival)

@@ -27,6 +27,7 @@ class Judge:
         self.harmed: dict[Slot, str] = {}
         # Each time that somebody accepted what the registry had lost begins another one.
         self.era = 0
+        self.homes = Homes()
         self.begun: set[tuple[int, str]] = set()
         self._disk_of_term: dict[tuple[int, Slot, int], str] = {}
         self._acked_slots: set[Slot] = set()
@@ -105,6 +106,7 @@ class Judge:
 
     def home_changes(self, before: Homes, after: Homes, moving: set[Slot]) -> None:
         """The registry has other homes than before."""
+        self.homes = after
         for slot, home in after.slots.items():
             old = before.slots.get(slot)
             if old is None or old.disk == home.disk:

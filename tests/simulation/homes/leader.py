@@ -57,6 +57,7 @@ from pxrs_ray.topology.move_steps import (
     ListFiles,
     MakeArrival,
     PlaceAnew,
+    StepBack,
     StopBuffer,
     move,
 )
@@ -643,6 +644,8 @@ class Leader(Process):
                 self._sources[slot] = source
                 self.table.held(slot)
                 self._call(source, "stop", (), respond)
+            case StepBack(slot):
+                self._call(self._sources[slot], "step_back", (self.generation,), respond)
             case ListFiles(slot):
                 self._call(self._sources[slot], "copy", (True,), respond)
             case Install(arrival):

@@ -15,7 +15,7 @@ from pxrs_ray.data.frame import pack_header
 from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import Appended, BufferGrant, BufferInfo, QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, LogAway, PxrsError
-from pxrs_ray.log.identity import Identity, read_identity, write_identity
+from pxrs_ray.log.identity import Identity, read_identity, step_back, write_identity
 from pxrs_ray.log.lease_term import LeaseTerm
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.queues_file import read_queues
@@ -273,7 +273,7 @@ class BufferProcess(Process):
 
     def belong(self, claim: Identity, adopt: bool, respond: Respond) -> None:
         life = self.life
-        if life is None or life.manager is None:
+        if life is None or life.manager is None or life.closed:
             return
         folder = life.manager.folder
         self.part.make_folder(folder)
@@ -335,6 +335,11 @@ class BufferProcess(Process):
             return
         if isinstance(done, Appended):
             self.machines.judge.acknowledged(self, partition, done.base_offset, text)
+
+    def step_back(self, generation: int, respond: Respond) -> None:
+        if self.life is not None and self.life.manager is not None and self.life.closed:
+            step_back(self.part, self.life.manager.folder, generation)
+            respond(None)
 
     # --- for moves --------------------------------------------------------------------------------
 

@@ -95,7 +95,11 @@ class Cluster:
             self._give_up_what_is_gone(leader)
 
     def _give_up_what_is_gone(self, leader: Leader) -> None:
-        """An operator accepts the loss of disks that nobody has any more."""
+        """An operator accepts the loss of disks that nobody has any more, and ends a buffer that
+        has heard of a coordinator whose registry was lost."""
+        for slot, generation in leader.table._led_by.items():
+            if generation > leader.generation:  # status tells: it serves a coordinator that is gone
+                self.machines.buffers[slot].restart()
         disks = {n.disk.disk_id for n in self.machines.nodes if n.told}
         for slot, home in leader.homes.homes.slots.items():
             if home.away_since_ms is not None and self.all_are_there() and home.disk not in disks:
@@ -261,11 +265,10 @@ class Chaos:
     def _harm_moved(self, older: Homes) -> None:
         """Where a slot was moved since, the older registry looks for it on the disk that it left:
         what it finds there is told as lost."""
-        leader = self.cluster.leader
-        now = leader.homes.homes if leader is not None and hasattr(leader, "homes") else older
-        for slot, home in now.slots.items():
+        judge = self.cluster.machines.judge
+        for slot, home in judge.homes.slots.items():
             if slot not in older.slots or older.slots[slot].disk != home.disk:
-                self.cluster.machines.judge.harmed.setdefault(slot, "its home was forgotten")
+                judge.harmed.setdefault(slot, "its home was forgotten")
 
     def registry_lost(self) -> None:
         """The registry is emptied."""
