@@ -26,6 +26,7 @@ from pxrs_ray.data.protocol import (
     BufferGrant,
     BufferInfo,
     BufferStats,
+    ChangedEnds,
     Fetched,
     LogEnds,
     OutFrame,
@@ -226,6 +227,10 @@ class BufferClient:
     def ends(self, queue: str) -> BufferReply[dict[PartitionId, LogEnds]]:
         """See `Buffer.ends`."""
         return self._through_ray("ends", self.handle.ends, queue)
+
+    def changed_ends(self, heard: tuple[str, int]) -> BufferReply[ChangedEnds]:
+        """See `Buffer.changed_ends`."""
+        return self._through_ray("changed_ends", self.handle.changed_ends, heard)
 
     def offset_at(self, queue: str, timestamp_ms: int) -> BufferReply[dict[PartitionId, Offset]]:
         """See `Buffer.offset_at`."""

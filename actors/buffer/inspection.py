@@ -12,7 +12,7 @@ from dataclasses import replace
 from pxrs_ray.actors.buffer.buffer_stats import stats_of
 from pxrs_ray.actors.buffer.log_reader import message_at
 from pxrs_ray.actors.buffer.serving_state import ServingState
-from pxrs_ray.data.protocol import BufferStats, LogEnds
+from pxrs_ray.data.protocol import BufferStats, ChangedEnds, LogEnds
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.log.log_copy import Bytes, FileState, Piece, read_piece, slot_files
 from pxrs_ray.model import Message, Offset, PartitionId
@@ -24,11 +24,23 @@ class Inspection(ServingState):
 
     async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
         """The ends and the state of each log of `queue` on this buffer."""
-        epochs = self._fence.of_queue(queue)
-        return {
-            partition: replace(end, epochs=epochs.get(partition, {}))
-            for partition, end in self._manager.ends(queue).items()
-        }
+        return self._with_epochs(queue, self._manager.ends(queue))
+
+    async def changed_ends(self, heard: tuple[str, int]) -> ChangedEnds:
+        """The same of the logs of every queue, as far as they have changed since it was `heard`:
+        the incarnation and the number of the change that an earlier answer bore."""
+        manager, (incarnation, since) = self._manager, heard
+        # Before the ends are read: what changes meanwhile is told once more.
+        newest = manager.changed.newest
+        changed = manager.changed_ends(since if incarnation == self._incarnation else 0)
+        ends = {queue: self._with_epochs(queue, found) for queue, found in changed.items()}
+        return ChangedEnds(self._incarnation, newest, manager.queue_ids, ends)
+
+    def _with_epochs(
+        self, queue: str, ends: Mapping[PartitionId, LogEnds]
+    ) -> dict[PartitionId, LogEnds]:
+        of_log = self._fence.of_log
+        return {p: replace(end, epochs=of_log(queue, p)) for p, end in ends.items()}
 
     async def offset_at(
         self, queue: str, timestamp_ms: int, partitions: Sequence[PartitionId] | None = None

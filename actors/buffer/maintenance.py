@@ -73,7 +73,7 @@ class Maintenance:
     async def _retain_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RETAIN_EVERY_S)
-            for log in self._manager.all_logs():
+            for log in self._manager.to_retain(wall_ms()):
                 try:
                     await self._writer.do(partial(log.retain, wall_ms()), (log,))
                 except Exception as error:  # noqa: BLE001 - the other logs need it as well

@@ -77,6 +77,7 @@ class ServingState:
         args = (self._folder, self._index, self._buffers)
         manager = patiently(lambda: LogManager(*args, wall_ms(), files=self._files))
         fence = patiently(lambda: ReadFence(manager.folder / "fence.jsonl", self._files))
+        fence.tell_changed = manager.changed.note
         reader = LogReader(manager, fence, self._counts)
         return Parts(
             manager, fence, reader, Maintenance(manager, fence, self._writer, self._waiting)
@@ -141,6 +142,10 @@ class ServingState:
             if grant is not None:
                 self._gate.grant(grant)
         in_ray = ray.is_initialized()
+        heard, since = grant.ends_heard if grant is not None else ("", 0)
+        since = since if heard == self._incarnation else 0
+        # Before the ends are read: what changes meanwhile is told once more.
+        ends_to = self._parts.manager.changed.newest if self._parts else 0
         return BufferInfo(
             self._topology,
             self._index,
@@ -153,9 +158,10 @@ class ServingState:
             generation=self._gate.tenure.generation,
             term=self._gate.tenure.term,
             monotonic_ms=lease_clock_ms(),
-            ends=self._parts.manager.known_ends() if self._parts else {},
+            ends=self._parts.manager.known_ends(since) if self._parts else {},
             problem=self._problem(),
             problems=problems_here(),
+            ends_to=ends_to,
         )
 
 

@@ -6,9 +6,9 @@ into a slot of a mapped file: one store into shared memory, no system call. Whoe
 dead reads the file: see `pxrs_ray.processing.suspects` for what follows. A slot belongs to one
 thread at a time. This process alone writes the file, never one that it forks.
 
-The same slots are the gate through which a suspect goes alone. A thread writes its slot first and
-looks at `closed` afterwards; the thread that closes the gate looks at the slots afterwards. So one
-of the two sees the other.
+The same slots are the gate through which a suspect goes alone; who may pass it, and when, an
+`AloneGate` says. A thread writes its slot first and looks at `closed` afterwards; the thread that
+closes the gate looks at the slots afterwards. So one of the two sees the other.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from heapq import heappop, heappush
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,12 +47,12 @@ from pxrs_ray.actors.consumer.call_record_file import (
 )
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.processing.alone_gate import AloneGate
 from pxrs_ray.processing.suspects import EXITED, Suspect
 from pxrs_ray.status.answers import CallUnderWay
 from pxrs_ray.supervision.forks import in_children
 
 LOOK_EVERY_S = 0.005
-_TURN = count()
 
 logger = logging.getLogger(__name__)
 
@@ -113,9 +111,7 @@ class CallRecord:
         self._slots: dict[int, RecordSlot] = {}
         self._used = 0
         self._gate = threading.Condition()
-        self._waiting: list[tuple[int, int]] = []
-        self._alone: RecordSlot | None = None
-        self._alone_until_s = 0.0
+        self._alone = AloneGate()
         in_children(self._in_child)
 
     def _in_child(self) -> None:
@@ -189,52 +185,45 @@ class CallRecord:
 
     def _is_open(self) -> bool:
         """With the gate's lock: who has been alone for its time goes on in company."""
-        if self.closed and time.monotonic() >= self._alone_until_s:
-            self.closed, self._alone = False, None
-            self._gate.notify_all()
-        return not self.closed
+        was_closed, is_open = self.closed, self._alone.is_open(time.monotonic())
+        if was_closed and is_open:
+            self._moved()
+        return is_open
+
+    def _moved(self) -> None:
+        """With the gate's lock: it was opened or closed."""
+        self.closed = self._alone.closed
+        self._gate.notify_all()
 
     def enter_alone(
         self, slot: RecordSlot, first: Offset, suspect: Suspect, stopping: threading.Event
     ) -> bool:
-        """Begin with nothing else in hand, as far as the others end in time; False: `stopping`.
-
-        Of those who wait the youngest goes first: who had been at work for long before the
-        process died is the likelier to be innocent.
-        """
-        alone_s = suspect.alone_ms / 1_000
+        """Begin with nothing else in hand, as far as the others end in time; False: `stopping`."""
+        alone_s, alone, now_s = suspect.alone_ms / 1_000, self._alone, time.monotonic
         with self._gate:
-            turn = (suspect.age_ms, next(_TURN))
-            heappush(self._waiting, turn)
-            while not self._is_open() or self._waiting[0] != turn:
+            turn = alone.line_up(suspect.age_ms)
+            while not (self._is_open() and alone.go_in(turn, slot, alone_s, now_s())):
                 self._gate.wait(LOOK_EVERY_S)
                 if stopping.is_set():
-                    self._waiting.remove(turn)
-                    self._waiting.sort()
+                    alone.give_up(turn)
                     return False
-            heappop(self._waiting)
-            self.closed, self._alone = True, slot
-            # While it waits for the others nobody may take the gate from it.
-            self._alone_until_s = float("inf")
-            deadline_s = time.monotonic() + alone_s
-            while any(self._others(slot)) and time.monotonic() < deadline_s:
+            self.closed = True
+            while not alone.may_begin(alone_s, others=any(self._others(slot)), now_s=now_s()):
                 if stopping.is_set():
                     break
                 self._gate.wait(LOOK_EVERY_S)
             if stopping.is_set():
-                self.closed, self._alone = False, None
-                self._gate.notify_all()
+                alone.leave(slot)
+                self._moved()
                 return False
             slot.words[slot.at] = first
-            self._alone_until_s = time.monotonic() + alone_s
         return True
 
     def leave(self, slot: RecordSlot) -> None:
         """The call of `slot` has ended: when it was the one that is alone, others may begin."""
         with self._gate:
-            if self._alone is slot:
-                self.closed, self._alone = False, None
-            self._gate.notify_all()
+            self._alone.leave(slot)
+            self._moved()
 
     # --- looking ----------------------------------------------------------------------------------
 

@@ -185,7 +185,7 @@ class ParallelWorker(Worker):
                 return
             if self._callers.ended and not self._callers.active:
                 return
-            if (self._batches or self._offering) and self._scheduler.has_room():
+            if (self._queue or self._offering) and self._scheduler.has_room():
                 return
             left_ms = self._due_ms() - monotonic_ms()
             if left_ms <= 0:
@@ -274,7 +274,7 @@ class ParallelWorker(Worker):
         """Offer what the scheduler has room for; gaps are passed on the way."""
         while self._scheduler.has_room():
             if self._offering is None:
-                if not self._batches:
+                if not self._queue:
                     return
                 taken = self._popped()
                 if not isinstance(taken, Batch):

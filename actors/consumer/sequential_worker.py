@@ -11,19 +11,23 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from sys import getrefcount
 from time import monotonic
 
+from pxrs_ray.actors.consumer.call_record import RecordSlot
+from pxrs_ray.actors.consumer.call_record_file import EMPTY
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
 from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.consumer.delivery import (
+    OURS_ALONE,
     DeliveredBatch,
     Delivery,
     DeliveryContext,
+    blank_delivery,
     context_at,
-    deliveries,
 )
-from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.batch import Batch, Cell
 from pxrs_ray.model import Grant, Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.retry_rules import (
@@ -61,14 +65,16 @@ class SequentialWorker(Worker):
         before: Worker | None,
     ) -> None:
         self.next_offset: Offset = grant.checkpoint
-        self._kick_at = grant.checkpoint + config.commit_records
+        # Once this offset is done a commit is due.
+        self._kick_from = grant.checkpoint + config.commit_records - 1
+        self._slot_read: RecordSlot | None = None
         super().__init__(grant, shared, handler, callbacks, config, before)
         _, self._failing, self._suspicion = decode_detail(grant.checkpoint, grant.detail)
         self.attempts = self._failing.pop(grant.checkpoint, grant.attempts)
         # Behind this offset nothing is known of any message.
         self._known_end = max(self._suspicion.end, *(o + 1 for o in self._failing), 0)
-        self._slot = callbacks.in_hand.slot(grant.partition, grant.epoch)
         self._record = callbacks.in_hand
+        self._slot_read = self._slot = self._record.slot(grant.partition, grant.epoch)
         self._began_s = time.monotonic()
         self._rules = rules
         mode = config.processing
@@ -78,21 +84,31 @@ class SequentialWorker(Worker):
     def configure(self, config: GroupConfig) -> None:
         """As any worker; where less may stay uncommitted, that holds from here on."""
         super().configure(config)
-        self._kick_at = min(self._kick_at, self.next_offset + config.commit_records)
+        reached = max(self.next_offset, self._in_hand())
+        self._kick_from = min(self._kick_from, reached + config.commit_records - 1)
 
     def progress(self) -> Progress:
         """How far it is; the attempts are those of the message that is next."""
         while True:
             offset, attempts = self.next_offset, self.attempts
-            suspicion, failing = self._suspicion, self._failing
+            suspicion, failing, in_hand = self._suspicion, self._failing, self._in_hand()
             if offset != self.next_offset:
                 continue
+            if in_hand > offset:  # all before it is done, and it has not failed yet
+                offset, attempts = in_hand, 0
             if offset >= self._known_end:
                 return Progress(offset, attempts)
             later = {o: n for o, n in failing.items() if o > offset}
             detail = encode_detail(DoneRanges(offset), later, suspicion.above(offset))
             # It may be next, and not begun: then nobody has looked up its attempts yet.
             return Progress(offset, max(attempts, failing.get(offset, 0)), detail)
+
+    def _in_hand(self) -> Offset:
+        """The message whose call is under way, as the record has it; below 0: none."""
+        slot = self._slot_read
+        found: Offset = EMPTY if slot is None else slot.words[slot.at]
+        # Looked at afterwards: a slot that was given back may be another partition's already.
+        return found if self._slot_read is slot else EMPTY
 
     def _work_on(self) -> None:
         try:
@@ -102,12 +118,13 @@ class SequentialWorker(Worker):
                 elif not self._work(taken):
                     return
         finally:
+            self._slot_read = None
             self._callbacks.in_hand.give_back(self._slot)
 
     def _take(self) -> Batch | Offset | None:
         leave_if_child()
         with self._wake:
-            while not self._batches and not self._stopping.is_set():
+            while not self._queue and not self._stopping.is_set():
                 self._wake.wait()
             return None if self._stopping.is_set() else self._popped()
 
@@ -125,7 +142,7 @@ class SequentialWorker(Worker):
                 self.next_offset = part.end_offset
         if self._commit_mode == "batch":
             self._callbacks.checkpoint_now(self)
-        elif self.next_offset >= self._kick_at:
+        elif self.next_offset > self._kick_from:
             self._kick()
         return True
 
@@ -149,11 +166,11 @@ class SequentialWorker(Worker):
 
     def _work_one_by_one(self, batch: Batch) -> bool:
         """Process each message; False when the worker must end."""
-        coming = deliveries(batch, self._shared)
+        cells = batch.cells()
         # A loop must not wait for a commit: with one a message, each goes there by itself.
         on_loop = self._handler.runs_on_loop and self._commit_mode != "message"
         run = self._call_each_on_loop if on_loop else self._call_each
-        while (stopped_at := run(coming)) is not None:
+        while (stopped_at := run(cells, batch)) is not None:
             message, error = stopped_at
             offset = message.offset
             if not self._deliver_apart(message, _one(batch, offset), error):
@@ -165,53 +182,74 @@ class SequentialWorker(Worker):
         """Below this offset a message may need more than to be called with."""
         return max(self._known_end, self.next_offset + 1 if self.attempts else 0)
 
-    def _call_each(self, coming: Iterator[Delivery]) -> StoppedAt | None:
+    def _call_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
         """Call the handler with one message after the other, for as long as there is nothing else
         to do about them; the first of another kind is answered, not begun or failed.
 
         Between any two messages it is looked whether the next may begin: that is the lease's end,
         our own, and the gate of those in hand, in as few steps as there are. This is the hot path:
-        `_deliver` does the same for one message, and all that the others need.
+        `_deliver` does the same for one message, and all that the others need. Its one object is
+        filled again when nobody holds it any more: see `deliveries`. How far it is, `progress`
+        reads in the record: what is in hand comes after all that is done.
         """
         call, lease, slot, record = self._handler.call, self._lease, self._slot, self._record
         words, at, now_s, known_end = slot.words, slot.at, monotonic, self._known_or_failed_end()
-        per_message = self._commit_mode == "message"
-        for message in coming:
-            offset = message.offset
+        each_commits, references = self._commit_mode == "message", getrefcount
+        message = blank_delivery(batch, self._shared)
+        error: BaseException | None = None
+        for offset, key, payload, beside in cells:
+            message.offset = offset
+            message.key = key
+            message.payload = payload
+            if beside is not None:
+                message.timestamp_ms, message.headers, message.id = beside
             if now_s() > lease.begin_until_s or self._is_ending or offset < known_end:
-                slot.end()
-                return message, None
+                break
             # What `Slot.begin` does, and as its end the next message.
             words[at] = offset
             if record.closed:
-                slot.end()
-                return message, None
+                break
             try:
                 call(message)
-            except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
-                slot.end()
-                return message, error
-            self.next_offset = done = offset + 1
-            if done >= self._kick_at or per_message:
-                self._pass(done)
+            except BaseException as raised:  # noqa: BLE001 - `sys.exit()` raises one too
+                error = raised
+                break
+            if offset >= self._kick_from or each_commits:
+                self._pass(offset + 1)
+            if references(message) != OURS_ALONE:
+                message = blank_delivery(batch, self._shared)
+        else:
+            self.next_offset = batch.end_offset
+            slot.end()
+            return None
+        self.next_offset = offset
         slot.end()
-        return None
+        return message, error
 
-    def _call_each_on_loop(self, coming: Iterator[Delivery]) -> StoppedAt | None:
-        return self._handler.on_loop(self._await_each(coming))
+    def _call_each_on_loop(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
+        return self._handler.on_loop(self._await_each(cells, batch))
 
-    async def _await_each(self, coming: Iterator[Delivery]) -> StoppedAt | None:
+    async def _await_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
         """As `_call_each`, on the event loop of an async handler: one way there and back for all
         messages of a batch. Other partitions have turns between the messages of this one."""
         call, lease, slot, record = self._handler.function, self._lease, self._slot, self._record
         words, at, now_s, known_end = slot.words, slot.at, monotonic, self._known_or_failed_end()
-        turn_end_s = now_s() + LOOP_TURN_S
-        for message in coming:
-            offset = message.offset
+        turn_end_s, references = now_s() + LOOP_TURN_S, getrefcount
+        message = blank_delivery(batch, self._shared)
+        error: BaseException | None = None
+        for offset, key, payload, beside in cells:
             if (at_s := now_s()) > turn_end_s:
+                # What was in hand is over, and nothing else is yet.
+                self.next_offset = offset
+                slot.end()
                 await asyncio.sleep(0)
                 at_s = now_s()
                 turn_end_s = at_s + LOOP_TURN_S
+            message.offset = offset
+            message.key = key
+            message.payload = payload
+            if beside is not None:
+                message.timestamp_ms, message.headers, message.id = beside
             if at_s > lease.begin_until_s or self._is_ending or offset < known_end:
                 break
             words[at] = offset
@@ -219,18 +257,21 @@ class SequentialWorker(Worker):
                 break
             try:
                 await call(message)
-            except BaseException as error:  # noqa: BLE001 - a message fails, whatever is raised
-                leave_if_child(error)
-                slot.end()
-                return message, as_ordinary(error)
-            self.next_offset = done = offset + 1
-            if done >= self._kick_at:
-                self._pass(done)
+            except BaseException as raised:  # noqa: BLE001 - a message fails, whatever is raised
+                leave_if_child(raised)
+                error = as_ordinary(raised)
+                break
+            if offset >= self._kick_from:
+                self._pass(offset + 1)
+            if references(message) != OURS_ALONE:
+                message = blank_delivery(batch, self._shared)
         else:
+            self.next_offset = batch.end_offset
             slot.end()
             return None
+        self.next_offset = offset
         slot.end()
-        return message, None
+        return message, error
 
     def _pass(self, to: Offset) -> None:
         """All below `to` is done: let it be committed where that is due."""
@@ -238,7 +279,7 @@ class SequentialWorker(Worker):
         if self._commit_mode == "message":
             self._slot.end()
             self._callbacks.checkpoint_now(self)
-        elif to >= self._kick_at:
+        elif to > self._kick_from:
             self._kick()
 
     def _deliver_apart(
@@ -268,7 +309,7 @@ class SequentialWorker(Worker):
         return self._deliver(argument, message, suspect=suspect)
 
     def _kick(self) -> None:
-        self._kick_at = self.next_offset + self._commit_records
+        self._kick_from = self.next_offset + self._commit_records - 1
         self._callbacks.checkpoint_soon()
 
     def _deliver(

@@ -16,7 +16,6 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -25,6 +24,7 @@ from pxrs_ray.actors.consumer.call_record import CallRecord
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
+from pxrs_ray.consumer.work_queue import WorkEnd, WorkQueue
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import NotHeld
 from pxrs_ray.model import Grant, Message, Offset, PartitionId, Progress
@@ -101,21 +101,18 @@ class Worker(ABC):
         self.partition: PartitionId = grant.partition
         self.epoch = grant.epoch
         self.checkpoint: Offset = grant.checkpoint
-        self.queued_bytes = 0
         self.failed: Failure | None = None
         # What it has given up, and cannot put where it must be kept yet.
         self.waiting: Failure | None = None
         self.fault: Failure | None = None
-        self.told_to_stop = False
-        self._at_work_s = float("inf")
+        self._end = WorkEnd()
+        self._queue = WorkQueue(queued_bytes_max(config))
         self._shared = shared
         self._handler = handler
         self._callbacks = callbacks
         self._lease = callbacks.lease
         self.configure(config)
-        self._was_full = False
         self._before = before
-        self._batches: deque[tuple[Batch | Offset, int]] = deque()
         self._wake = threading.Condition()
         self._stopping = threading.Event()
         # The same once more: what is looked at for each message is one attribute.
@@ -137,8 +134,17 @@ class Worker(ABC):
 
     def is_well(self, healed_s: float) -> bool:
         """Whether it has begun, and come further or worked for so long."""
-        at_work_s = time.monotonic() - self._at_work_s
-        return at_work_s > healed_s or (at_work_s > 0 and self.passed > 0)
+        return self._end.is_well(self.passed, healed_s, time.monotonic())
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether its partition goes."""
+        return self._end.told_to_stop
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits for it."""
+        return self._queue.queued_bytes
 
     def start(self) -> None:
         """Begin; the handler hears `on_assigned` first."""
@@ -147,39 +153,38 @@ class Worker(ABC):
     def put(self, batch: Batch, size_bytes: int) -> None:
         """Queue a batch behind those that wait."""
         with self._wake:
-            self._batches.append((batch, size_bytes))
-            self.queued_bytes += size_bytes
-            self._was_full = self.queued_bytes >= self._queued_bytes_max
+            self._queue.put(batch, size_bytes)
             self._wake.notify_all()
 
     def skip(self, to: Offset) -> None:
         """Go on at `to`, after what waits: the log has nothing before it."""
         with self._wake:
-            self._batches.append((to, 0))
+            self._queue.skip(to)
             self._wake.notify_all()
 
     def configure(self, config: GroupConfig) -> None:
         """Go on with what can change under a worker's hands."""
         self._commit_records = config.commit_records
-        self._queued_bytes_max = queued_bytes_max(config)
+        self._queue.bytes_max = queued_bytes_max(config)
 
     def renew(self) -> None:
         """End as `stop` does, but so that the partition begins again: it stays ours.
 
         What is done is committed first where the commit mode wants that, for nobody else will.
         """
+        self._end.renew()
         self._end_soon()
 
     def stop(self) -> None:
         """Begin nothing more, and end when what is in hand is over; does not wait."""
-        self.told_to_stop = True
+        self._end.stop()
         self._end_soon()
 
     def fail(self, error: BaseException) -> None:
         """It cannot go on: let it end with this fault."""
         if self.fault is None:
             self.fault = Failure(self._where(), told(error), FailurePolicy.STOP)
-            self._end_soon()
+            self.renew()
 
     def _end_soon(self) -> None:
         self._is_ending = True
@@ -205,7 +210,7 @@ class Worker(ABC):
                 self._before._thread.join()
                 self._before = None
             self._handler.on_assigned(self.partition, self.checkpoint)
-            self._at_work_s = time.monotonic()
+            self._end.began(time.monotonic())
             self._work_on()
             self._handler.on_revoked(self.partition)
         except BaseException as error:  # also `sys.exit()` in one of the handler's methods
@@ -235,9 +240,7 @@ class Worker(ABC):
 
     def _popped(self) -> Batch | Offset:
         """With `_wake` held: the next of what waits; fetching goes on when there is room again."""
-        taken, size_bytes = self._batches.popleft()
-        self.queued_bytes -= size_bytes
-        if self._was_full and self.queued_bytes < self._queued_bytes_max:
-            self._was_full = False
+        taken, has_room = self._queue.pop()
+        if has_room:
             self._callbacks.room()
         return taken

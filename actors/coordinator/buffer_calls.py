@@ -13,7 +13,9 @@ from typing import TypeVar
 
 from pxrs_ray.actors.buffer.buffer_client import BufferClient, BufferReply
 from pxrs_ray.actors.coordinator.buffer_slots import BufferSlots
+from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import BufferAway, DeadlineExceeded, SlotWaits
+from pxrs_ray.log.ends_heard import EndsHeard
 from pxrs_ray.model import PartitionId
 
 T = TypeVar("T")
@@ -24,6 +26,10 @@ PING_WAIT_S = 5.0
 
 class BufferCalls(BufferSlots):
     """See the rules at the head of this file."""
+
+    def __init__(self, topology: str, count: int, folder: str, lease_s: float) -> None:
+        super().__init__(topology, count, folder, lease_s)
+        self._ends_of: dict[int, EndsHeard] = {}
 
     async def _all(
         self, call: Callable[[BufferClient], BufferReply[T]], again: bool = False
@@ -61,6 +67,27 @@ class BufferCalls(BufferSlots):
             else:
                 found[index] = answer
         return found
+
+    async def all_ends(self, timeout_s: float) -> dict[str, dict[PartitionId, LogEnds]]:
+        """By queue, where each log stands; what cannot be asked now is missing. Only what has
+        changed since it was asked before is told by the buffers."""
+        answers = await asyncio.gather(
+            *(self._all_ends_of(index, timeout_s) for index in range(self.count)),
+            return_exceptions=True,
+        )
+        found: dict[str, dict[PartitionId, LogEnds]] = {}
+        for answer in answers:
+            if isinstance(answer, dict):
+                for queue, ends in answer.items():
+                    found.setdefault(queue, {}).update(ends)
+        return {queue: dict(sorted(ends.items())) for queue, ends in found.items()}
+
+    async def _all_ends_of(
+        self, index: int, timeout_s: float
+    ) -> dict[str, dict[PartitionId, LogEnds]]:
+        heard = self._ends_of.setdefault(index, EndsHeard())
+        answer = await self._ask(index, lambda to: to.changed_ends(heard.heard), timeout_s)
+        return heard.take(answer)
 
     def _by_buffer(
         self, values: Mapping[PartitionId, int]

@@ -9,6 +9,7 @@ begins with `pxrs_`; Ray puts `ray_` before it. docs/metrics.md is made from MET
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from pxrs_ray.status.problem import OF_A_STATUS, Kind
 from pxrs_ray.status.problems import partition_problem
 
 REPORT_EVERY_S = 5.0
+# Ray drops a gauge that nobody has set for two of its exports, of ten seconds each: one that stays
+# as it is must be set again, but not with each report.
+REPEAT_AFTER_S = 9.0
 MS_BOUNDARIES = [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000]
 
 STALLS = (Kind.PARTITION_FENCED, Kind.PARTITION_STALLED)
@@ -114,6 +118,7 @@ class TopologyMetrics:
         self._made: dict[str, Any] = {}
         self._totals: dict[tuple[str, tuple[str, ...]], float] = {}
         self._owners: dict[str, set[str]] = {}
+        self._shown: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
         for name, (kind, labels, text) in METRICS.items():
             if kind == GAUGE:
                 self._made[name] = Gauge(f"pxrs_{name}", text, tag_keys=labels)
@@ -208,7 +213,12 @@ class TopologyMetrics:
         return dict(zip(METRICS[name][1], (self._topology, *values), strict=True))
 
     def _set(self, name: str, value: float, *labels: str) -> None:
-        self._made[name].set(float(value), self._labels(name, labels))
+        value, now_s = float(value), time.monotonic()
+        before, set_s = self._shown.get((name, labels), (None, 0.0))
+        if value == before and now_s - set_s < REPEAT_AFTER_S:
+            return
+        self._shown[name, labels] = (value, now_s)
+        self._made[name].set(value, self._labels(name, labels))
 
     def _observe(self, name: str, value: float, *labels: str) -> None:
         self._made[name].observe(float(value), self._labels(name, labels))

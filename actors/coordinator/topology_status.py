@@ -38,11 +38,8 @@ async def topology_status(
     stood = {controller: controller.checkpoints() for controller in controllers}
     looking = beside(thread.look, ASK_WAIT_S)
     queues = {name: config.full_name(name) for name in config.queues}
-    stats, found = await asyncio.gather(
-        pool.stats(ASK_WAIT_S),
-        asyncio.gather(*(pool.ends(queue, ASK_WAIT_S) for queue in queues.values())),
-    )
-    ends = dict(zip(queues.values(), found, strict=True))
+    stats, found = await asyncio.gather(pool.stats(ASK_WAIT_S), pool.all_ends(ASK_WAIT_S))
+    ends = {queue: found.get(queue, {}) for queue in queues.values()}
     groups = await asyncio.gather(
         *(controller.status(at, ends[controller.spec.queue]) for controller, at in stood.items())
     )

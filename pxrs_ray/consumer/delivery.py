@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from sys import getrefcount
 from typing import Any
 
@@ -211,30 +212,37 @@ def delivery_of(fields: Fields, shared: DeliveryContext) -> Delivery:
     return delivery
 
 
+def blank_delivery(batch: Batch, shared: DeliveryContext) -> Delivery:
+    """A delivery with what all messages of `batch` have, where `Batch.cells` says nothing else:
+    its key, payload and offset are to be filled in."""
+    delivery = Delivery.__new__(Delivery)
+    delivery.timestamp_ms, delivery.headers, delivery.id = batch.timestamp_fixed_ms, (), None
+    delivery._shared = shared
+    return delivery
+
+
 # What `getrefcount` says of an object that one local variable holds, and nobody else.
-_OURS_ALONE = 2
+OURS_ALONE = 2
 
 
 def deliveries(batch: Batch, shared: DeliveryContext) -> Iterator[Delivery]:
     """Each message of `batch` as a delivery.
 
-    This is the hottest loop of all. It goes from the columns to the delivery with nothing between
-    them. And to make an object costs more than to fill one: a delivery that nobody holds any more,
-    as those that a handler has returned from, is filled again, as `zip` does with its tuples. One
-    is still in the caller's hands when the next is asked for, so two of them take turns. Whoever
-    keeps one keeps it for good: it is another object then that goes on in its place.
+    A hot loop. It goes from the columns to the delivery with nothing between them. And to make an
+    object costs more than to fill one: a delivery that nobody holds any more, as those that a
+    handler has returned from, is filled again, as `zip` does with its tuples. One is still in the
+    caller's hands when the next is asked for, so two of them take turns. Whoever keeps one keeps it
+    for good: it is another object then that goes on in its place.
     """
-    make, references = Delivery.__new__, getrefcount
-    next_one, other = make(Delivery), make(Delivery)
-    for offset, key, payload, timestamp_ms, headers, message_id in batch.fields():
-        delivery = next_one if references(next_one) == _OURS_ALONE else make(Delivery)
+    make, references = partial(blank_delivery, batch, shared), getrefcount
+    next_one, other = make(), make()
+    for offset, key, payload, beside in batch.cells():
+        delivery = next_one if references(next_one) == OURS_ALONE else make()
         next_one, other = other, delivery
         delivery.offset = offset
         delivery.key = key
         delivery.payload = payload
-        delivery.timestamp_ms = timestamp_ms
-        delivery.headers = headers
-        delivery.id = message_id
-        delivery._shared = shared
+        if beside is not None:
+            delivery.timestamp_ms, delivery.headers, delivery.id = beside
         del delivery
         yield other

@@ -125,6 +125,19 @@ class LogEnds:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedEnds:
+    """By queue, where those logs of a buffer stand that have changed since they were heard of in
+    this `incarnation`, and all that cannot be opened; `to` is the newest change. `queue_ids` names
+    every queue that has logs there.
+    """
+
+    incarnation: str
+    to: int
+    queue_ids: Mapping[str, str]
+    ends: Mapping[str, Mapping[PartitionId, LogEnds]]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueSpec:
     """A queue as a buffer must know it. The same for all buffers of a topology.
 
@@ -146,7 +159,8 @@ class BufferGrant:
     The lease runs by the buffer's own clock: `lease_ms` from `echo_ms` on, which is the newest
     `BufferInfo.monotonic_ms` that the coordinator has received from this very `incarnation`. So a
     slow network makes no lease longer. Without an echo ('' as incarnation) it names the leading
-    generation, and gives no lease. `link_ports` is the option of that name.
+    generation, and gives no lease. `link_ports` is the option of that name. `ends_heard` is the
+    newest `BufferInfo.ends_to` that was received, and of which incarnation.
     """
 
     generation: Generation
@@ -155,6 +169,7 @@ class BufferGrant:
     echo_ms: int = 0
     incarnation: str = ""
     link_ports: str = OFF
+    ends_heard: tuple[str, int] = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +179,9 @@ class BufferInfo:
 
     `disk_id` is the id of the disk that is there ('' where none has one), `host` the address of the
     node. `generation` and `term` are the newest that it was granted, `monotonic_ms` is its own
-    clock for a grant to echo, `ends` is how far each log has come. `problem` says why it serves
-    nothing, whatever it is granted. `problems` are what is wrong with its own loops now.
+    clock for a grant to echo. `ends` is how far each log has come that has changed since the
+    grant's `ends_heard`, up to change `ends_to`. `problem` says why it serves nothing, whatever it
+    is granted. `problems` are what is wrong with its own loops now.
     """
 
     topology: str
@@ -182,6 +198,7 @@ class BufferInfo:
     ends: Mapping[str, Mapping[PartitionId, Offset]] = field(default_factory=dict)
     problem: str = ""
     problems: tuple[str, ...] = ()
+    ends_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,11 @@ class Reserve:
         self._path = folder / NAME
         self._there = False
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it is kept now."""
+        return self._there
+
     def keep(self) -> None:
         """Have the reserve, if there is room for it."""
         if self._there:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LogAway, LogError, LogReplaced, PxrsError
 from pxrs_ray.files import Files
+from pxrs_ray.log.log_changes import Place
 from pxrs_ray.log.log_opening import log_folder
-from pxrs_ray.log.open_logs import OpenLogs, Place
+from pxrs_ray.log.open_logs import OpenLogs
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
+from pxrs_ray.log.retention_plan import RetentionPlan
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervision.passing_trouble import passes
 
@@ -68,6 +71,10 @@ class LogManager(OpenLogs):
         self._owed: dict[Place, _Owed] = {}
         self._pauses: dict[Place, tuple[Backoff, int]] = {}
         self._to_make: set[Place] = set()
+        # Where something may be wrong with an open log; and up to which change that was looked at.
+        self._suspect: dict[Place, None] = {}
+        self._suspected_to = 0
+        self._retention = RetentionPlan(self.changed, self._logs.get)
         self.files.make_folder(self.folder)
         self.producers = ProducerFence(self.folder, self.files)
         for spec in read_queues(self.files, self.folder):
@@ -120,6 +127,7 @@ class LogManager(OpenLogs):
             # What was only made serves nobody before it is durable elsewhere that it was.
             waits = make and bool(spec.queue_id)
             (self._unconfirmed.add if waits else self._unconfirmed.discard)(place)
+            self.changed.note(place)
         self._share_memory()
         if make and spec.queue_id:
             self._check_made(spec)
@@ -181,6 +189,8 @@ class LogManager(OpenLogs):
         else:
             self._owed.pop(place, None)
             self._broken.pop(place, None)
+            self._logs[place].tell_changed = partial(self.changed.note, place)
+            self.changed.note(place)
 
     def _opened(self, spec: QueueSpec, place: Place, folder: Path, now_ms: int) -> PartitionLog:
         # Nobody is waited for: what another process still holds is due again soon.
@@ -223,11 +233,22 @@ class LogManager(OpenLogs):
             self._share_memory()
         self.log(queue, partition).accept_loss()
 
+    # ---- what time brings
+
+    def to_retain(self, now_ms: int) -> list[PartitionLog]:
+        """The logs for a round of retention: what changed, or came of age, since the last one."""
+        return self._retention.due(now_ms)
+
     # ---- trouble that passes
 
     def due(self, monotonic_ms: int) -> list[Place]:
         """The places whose trouble may be over now: `mend` them."""
-        places = [*self._broken, *self._logs]
+        self._suspected_to, changed = self.changed.since(self._suspected_to)
+        self._suspect.update(dict.fromkeys(reversed(changed)))
+        for place in list(self._suspect):
+            if place not in self._logs or not self._ails(place):
+                del self._suspect[place]
+        places = [*self._broken, *self._suspect]
         return [p for p in places if self._ails(p) and self._next_ms(p) <= monotonic_ms]
 
     def _ails(self, place: Place) -> bool:
@@ -303,6 +324,7 @@ class LogManager(OpenLogs):
         self.producers.drop_queue(queue)
         for place in [place for place in self._logs if place[0] == queue]:
             self._logs.pop(place).abandon()
+            self.changed.forget(place)
         for places in (self._to_make, self._unconfirmed):
             places.difference_update([place for place in places if place[0] == queue])
         maps: list[dict[Place, Any]] = [self._broken, self._expected, self._owed, self._pauses]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ from pxrs_ray.model import Offset
 ALL_RECORDS = 1 << 62
 
 
+def _nobody() -> None: ...
+
+
 class FrameRun(NamedTuple):
     """The result of a read: runs of whole frames, and the offset to read on at."""
 
@@ -34,6 +38,7 @@ class LogView:
     """The part of a partition log that does not change it. The writing half is `PartitionLog`.
 
     `changes` counts what may end a reader's wait: messages, readable or dropped, groups, losses.
+    `tell_changed` is called after each of them, from whichever thread makes it.
     """
 
     def __init__(self, folder: Path, limits: LogLimits, files: Files, opened: Opened) -> None:
@@ -48,6 +53,7 @@ class LogView:
         self._lock = threading.Lock()
         self._hot = MemoryTail()
         self.changes = 0
+        self.tell_changed: Callable[[], None] = _nobody
         self._waiting = opened.waiting
         self._failed: LogError | None = None
         self._closed = False
@@ -58,6 +64,11 @@ class LogView:
         self._reserve = Reserve(files, folder)
         if self._disk is not None:
             self._reserve.keep()
+
+    def _changed(self) -> None:
+        """What was changed may be what somebody waits for, or has to care for."""
+        self.changes += 1
+        self.tell_changed()
 
     @property
     def queue(self) -> str:

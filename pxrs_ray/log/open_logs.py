@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from pxrs_ray.data.protocol import LogEnds, QueueSpec
 from pxrs_ray.errors import LeaseOver, LogReplaced, NotFound, PxrsError
+from pxrs_ray.log.log_changes import LogChanges, Place
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Offset, PartitionId
-
-Place = tuple[str, PartitionId]
 
 
 class OpenLogs:
@@ -21,6 +20,7 @@ class OpenLogs:
     def __init__(self, index: int, buffers: int) -> None:
         self._index = index
         self._buffers = buffers
+        self.changed = LogChanges()
         self._specs: dict[str, QueueSpec] = {}
         self._logs: dict[Place, PartitionLog] = {}
         self._broken: dict[Place, PxrsError] = {}
@@ -63,23 +63,38 @@ class OpenLogs:
         spec = self._specs.get(queue)
         if spec is None:
             raise NotFound(f"buffer {self._index} has no queue {queue!r}")
-        found = {}
-        for partition in self._partitions(spec):
-            log = self._logs.get((queue, partition))
-            if log is not None:
-                found[partition] = log.ends()
-                continue
-            broken = self._broken.get((queue, partition), "it is being opened")
-            state = "lost" if isinstance(broken, LogReplaced) else "failed"
-            found[partition] = LogEnds(
-                partition, 0, 0, 0, None, None, 0, 0, state=state, problem=str(broken)
-            )
+        return {p: self._ends_of((queue, p)) for p in self._partitions(spec)}
+
+    def _ends_of(self, place: Place) -> LogEnds:
+        log = self._logs.get(place)
+        if log is not None:
+            return log.ends()
+        broken = self._broken.get(place, "it is being opened")
+        state = "lost" if isinstance(broken, LogReplaced) else "failed"
+        return LogEnds(place[1], 0, 0, 0, None, None, 0, 0, state=state, problem=str(broken))
+
+    @property
+    def queue_ids(self) -> dict[str, str]:
+        """The queues that have logs here, with their ids."""
+        return {queue: spec.queue_id for queue, spec in self._specs.items()}
+
+    def changed_ends(self, since: int) -> dict[str, dict[PartitionId, LogEnds]]:
+        """By queue, the ends of the logs that have changed after that number of `changed`, and of
+        all that cannot be opened."""
+        found: dict[str, dict[PartitionId, LogEnds]] = {}
+        changed = [place for place in self.changed.since(since)[1] if place in self._logs]
+        for place in [*changed, *self._broken]:
+            found.setdefault(place[0], {})[place[1]] = self._ends_of(place)
         return found
 
-    def known_ends(self) -> dict[str, dict[PartitionId, Offset]]:
-        """By queue id, how far each log has come that `open` has confirmed in this life."""
+    def known_ends(self, since: int = 0) -> dict[str, dict[PartitionId, Offset]]:
+        """By queue id, how far each log has come that `open` has confirmed in this life; only of
+        those that have changed after that number of `changed`."""
         found: dict[str, dict[PartitionId, Offset]] = {}
-        for place, log in list(self._logs.items()):
-            if log.log_id and place not in self._unconfirmed and log.state != "waiting":
+        for place in self.changed.since(since)[1]:
+            log = self._logs.get(place)
+            if log is None or not log.log_id or place in self._unconfirmed:
+                continue
+            if log.state != "waiting":
                 found.setdefault(log.log_id, {})[place[1]] = log.visible_end
         return found

@@ -104,9 +104,10 @@ class PartitionLog(RetainedLog):
                     self._hot.evict(self.limits.hot_bytes_max)
                 self._producers.record(header, now_ms)
                 self._end = header.end_offset
-                self.changes += 1
+                self._changed()
         except BaseException as error:  # it is on disk already, and memory does not know it
             self._failed = self._failure("could not be appended to", error)
+            self._changed()
             raise
 
     def expected_sequence(self, packed_header: bytes) -> int:
@@ -155,13 +156,13 @@ class PartitionLog(RetainedLog):
         with self._lock:
             if end > self._durable and not self._closed:
                 self._durable = end
-                self.changes += 1
+                self._changed()
                 write_note(self._files, self._lock_fd, end)
 
     def set_limits(self, limits: LogLimits) -> None:
         """Go on with other limits; memory never becomes disk or the other way round."""
         self.limits = limits
-        self.changes += 1
+        self._changed()
         if self._disk is not None:
             self._disk.limits = limits
 
@@ -181,7 +182,7 @@ class PartitionLog(RetainedLog):
         else:
             self._change()
         self._waiting = ""
-        self.changes += 1
+        self._changed()
 
     def adopt(self, log_id: str) -> None:
         """Have an id from now on, where it had none. Raises DiskFull, LogAway."""
@@ -229,7 +230,7 @@ class PartitionLog(RetainedLog):
     def accept_loss(self) -> None:
         """Go on above the recorded gap."""
         self._change(stopped="")
-        self.changes += 1
+        self._changed()
 
     def close(self) -> None:
         """Sync and give back files and lock; calling it again is harmless."""

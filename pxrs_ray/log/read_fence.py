@@ -11,7 +11,7 @@ closed the file stays as it is: somebody may be copying it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pxrs_ray.closing import Closing
@@ -33,6 +33,9 @@ class ReadFence(Closing):
     def __init__(self, path: Path, files: Files | None = None) -> None:
         """Read what `path` holds; a line that was cut by a crash is left out. Raises OSError."""
         self.behind = True
+        # Told of each log of which another epoch is known now than before.
+        self.tell_changed: Callable[[tuple[str, PartitionId]], None] = _nobody
+        self._of: dict[tuple[str, PartitionId], dict[str, Epoch]] = {}
         self._closed = False
         self._path = path
         self._files = files or Files()
@@ -50,6 +53,7 @@ class ReadFence(Closing):
             except ValueError:
                 continue
             self._epochs[queue, group, partition] = epoch
+            self._of.setdefault((queue, partition), {})[group] = epoch
         self.catch_up()
 
     def check(self, queue: str, group: str, partition: PartitionId, epoch: Epoch) -> None:
@@ -72,13 +76,9 @@ class ReadFence(Closing):
         """The highest epoch seen of each partition of a group; those never read are left out."""
         return {p[2]: epoch for p, epoch in self._epochs.items() if p[:2] == (queue, group)}
 
-    def of_queue(self, queue: str) -> dict[PartitionId, dict[str, Epoch]]:
-        """The highest epoch seen of each group, by partition of a queue."""
-        found: dict[PartitionId, dict[str, Epoch]] = {}
-        for (name, group, partition), epoch in self._epochs.items():
-            if name == queue:
-                found.setdefault(partition, {})[group] = epoch
-        return found
+    def of_log(self, queue: str, partition: PartitionId) -> dict[str, Epoch]:
+        """The highest epoch of each group that a log has seen."""
+        return dict(self._of.get((queue, partition), ()))
 
     def drop_group(self, queue: str, group: str) -> None:
         """Forget what is known of a group that is gone."""
@@ -89,7 +89,11 @@ class ReadFence(Closing):
         self._keep({p: e for p, e in self._epochs.items() if p[0] != queue})
 
     def _keep(self, epochs: dict[Place, Epoch]) -> None:
+        gone = self._epochs.keys() - epochs.keys()
         self._epochs = epochs
+        for queue, group, partition in gone:
+            self._of[queue, partition].pop(group)
+            self.tell_changed((queue, partition))
         self.behind = True
         self.catch_up()
 
@@ -98,6 +102,9 @@ class ReadFence(Closing):
             return
         # Memory first: an older reader is refused even where the disk takes no line.
         self._epochs.update(epochs)
+        for (queue, group, partition), epoch in epochs.items():
+            self._of.setdefault((queue, partition), {})[group] = epoch
+            self.tell_changed((queue, partition))
         if self._lines > max(_LINES_MAX, 2 * len(self._epochs)):
             self.behind = True
         if self.behind:
@@ -137,6 +144,9 @@ class ReadFence(Closing):
         fd, self._fd, self.behind = self._fd, -1, True
         if fd >= 0:
             self._files.close(fd)
+
+
+def _nobody(_: object) -> None: ...
 
 
 def _lines(epochs: Mapping[Place, Epoch]) -> bytes:

@@ -13,20 +13,28 @@ from typing import Any, NoReturn
 from pxrs_ray.errors import LogAway, LogError, PartitionFull, RetentionBlocked
 from pxrs_ray.log.log_opening import SNAPSHOT
 from pxrs_ray.log.log_view import LogView
+from pxrs_ray.log.producer_state import STEP_MS_MAX
 from pxrs_ray.log.retention import Part, droppable
 from pxrs_ray.log.synced_mark import write_note
 from pxrs_ray.model import Offset
 
 _PARTS_MAX = 256
+# What is known of producers ages by steps of an hour at most: see `ProducerStates.tick`.
+TICK_MS = STEP_MS_MAX // 2
 
 
 class RetainedLog(LogView):
-    """A log that can be shortened; for one writer, as `PartitionLog`."""
+    """A log that can be shortened; for one writer, as `PartitionLog`.
+
+    `retentions` counts how often `retain` came to its end.
+    """
+
+    retentions = 0
 
     def _fail(self, what: str, error: BaseException) -> NoReturn:
         """Take nothing more: what the files hold is no longer known. Raises LogAway."""
         self._failed = self._failure(what, error)
-        self.changes += 1
+        self._changed()
         raise self._failed from error
 
     def _failure(self, what: str, error: BaseException) -> LogAway:
@@ -77,13 +85,13 @@ class RetainedLog(LogView):
             self._manifest.groups[group] = checkpoint
         else:
             self._change(groups={**self._manifest.groups, group: checkpoint})
-        self.changes += 1
+        self._changed()
 
     def drop_group(self, group: str) -> None:
         """No longer wait for `group`."""
         if group in self._manifest.groups:
             self._change(groups={g: o for g, o in self._manifest.groups.items() if g != group})
-            self.changes += 1
+            self._changed()
 
     def all_passed(self) -> Offset | None:
         """The lowest checkpoint of all known groups; None when there is no group."""
@@ -100,7 +108,29 @@ class RetainedLog(LogView):
             self._roll_if_done(self.all_passed(), room_bytes, now_ms)
             dropped += self._drop_what_may_go(room_bytes, now_ms)
             self._reserve.keep()
+        self.retentions += 1
         return dropped
+
+    def retain_at_ms(self, now_ms: int) -> int | None:
+        """When `retain` has something to do again though nothing changes before; None: never.
+
+        Whatever was of age before now was judged: what holds it back can only change.
+        """
+        if self._disk is not None and not self._reserve.is_there:
+            return now_ms
+        due_ms = [now_ms + TICK_MS] if len(self._producers) else []
+        keep_ms = self.limits.retention_ms
+        if keep_ms is not None:
+            due_ms += [at + keep_ms + 1 for at in self._oldest_ms() if at + keep_ms >= now_ms]
+        return min(due_ms, default=None)
+
+    def _oldest_ms(self) -> list[int]:
+        """The times of what comes of age next: the oldest part, and what is written now."""
+        if self._disk is None:
+            return [part.timestamp_max_ms for part in self._parts()[:1]]
+        segments = self._disk.segments
+        ends = (segments[0], segments[-1])
+        return [segment.index.timestamp_max_ms for segment in ends if not segment.empty]
 
     def _drop_what_may_go(self, room_bytes: int, now_ms: int) -> int:
         passed, dropped = self.all_passed(), 0
@@ -173,7 +203,7 @@ class RetainedLog(LogView):
         with self._lock:
             self._start = max(self._start, offset)
             self._hot.drop_below(offset)
-            self.changes += 1
+            self._changed()
         if self._disk is None:
             return
         sealed = self._disk.segments[:-1]

@@ -6,7 +6,7 @@ left; then it stops, the rest is copied, and the copy is made durable. Only then
 say that the slot is at home there, under the next term: until that moment everything can be given
 up, and the buffer goes on where it was. From that moment on the new home holds, whatever fails. The
 old disk is emptied last, and may not be: what lies on the disks tells which copy was served from
-last, also to a coordinator that has lost its registry. Nothing else decides about a slot that moves.
+last, also to a coordinator that has lost its registry. No round decides about a slot meanwhile.
 """
 
 from __future__ import annotations

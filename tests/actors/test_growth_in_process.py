@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
+from pxrs_ray.actors.coordinator.metrics import REPEAT_AFTER_S, TopologyMetrics
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.protocol import BufferGrant, QueueSpec
+from pxrs_ray.log.ends_heard import EndsHeard
 from tests.actors.fake_buffers import stand_in
+from tests.leases import let_serve
+from tests.settings import log_limits
 
 QUEUES = 20
 
@@ -29,6 +38,87 @@ def test_a_group_is_made_without_a_word_about_other_queues(
             fake.calls.clear()
         assert await found.group("g", "q3", {}) == "g"
         assert [fake.calls.count("open") for fake in fakes] == [1, 1]
+        for fake in fakes:
+            fake.calls.clear()
+        await found.status()
+        asked = [call for call in fakes[0].calls if "ends" in call]
+        assert asked == ["changed_ends"], "one question for all queues"
         await found.shutdown()
 
     asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+def test_a_status_hears_of_logs_that_have_changed_and_knows_the_others(tmp_path: Path) -> None:
+    async def scene() -> None:
+        buffer = Buffer("t", 0, 1, str(tmp_path))
+        spec = QueueSpec("q", 16, log_limits(), queue_id="1")
+        for make in (True, False):
+            await buffer.open(spec, {}, make=make)
+        await let_serve(buffer)
+        status = EndsHeard()
+
+        async def told() -> list[int]:
+            answer = await buffer.changed_ends(status.heard)
+            assert status.take(answer) == {"q": await buffer.ends("q")}, "it knows all of it"
+            return sorted(answer.ends.get("q", ()))
+
+        assert await told() == list(range(16))
+        assert await told() == []
+        frame = Batch.of([None], [b"x"], timestamp_ms=1).to_wire(b"p" * 16, 0, 0)
+        await buffer.append("q", [(5, *frame)], 0)
+        await buffer.passed("q", "g", {3: 0})
+        await buffer.fence("q", "g", {4: 7})
+        await buffer.fetch("q", "g", {6: (2, 0)}, wait_ms=0)
+        assert await told() == [3, 4, 5, 6]
+        await buffer.drop_group("q", "g")
+        # The append is synced at some time, which is a change too.
+        assert set(await told()) - {5} == {3, 4, 6}
+        assert set(await told()) <= {5}
+        late, status = await buffer.changed_ends(("", 0)), EndsHeard()
+        await buffer.append("q", [(5, *_next())], 0)
+        await told()
+        assert status.take(late) == {"q": await buffer.ends("q")}, "an older answer says nothing"
+        await buffer.drop_queue("q")
+        answer = await buffer.changed_ends(status.heard)
+        assert status.take(answer) == {}
+        await buffer.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def _next() -> tuple[bytes, object]:
+    return Batch.of([None], [b"y"], timestamp_ms=1).to_wire(b"p" * 16, 0, 1)
+
+
+def test_a_ping_tells_the_ends_that_its_coordinator_has_not_heard(tmp_path: Path) -> None:
+    async def scene() -> None:
+        buffer = Buffer("t", 0, 1, str(tmp_path))
+        spec = QueueSpec("q", 16, log_limits(), queue_id="1")
+        for make in (True, False):
+            await buffer.open(spec, {}, make=make)
+        info = await buffer.ping(BufferGrant(1, 1, 60_000))
+        assert len(info.ends["1"]) == 16
+        heard = (info.incarnation, info.ends_to)
+        again = await buffer.ping(BufferGrant(1, 1, 60_000, ends_heard=heard))
+        assert not again.ends and again.ends_to == info.ends_to
+        lost = await buffer.ping(BufferGrant(1, 1, 60_000, ends_heard=("another life", 9)))
+        assert len(lost.ends["1"]) == 16
+        await buffer.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_a_gauge_that_stays_as_it_is_is_not_set_with_each_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, metrics = [], TopologyMetrics("shop")
+    gauge: Any = SimpleNamespace(set=lambda value, labels: made.append((value, labels["group"])))
+    now_s = [100.0]
+    monkeypatch.setattr("pxrs_ray.actors.coordinator.metrics.time.monotonic", lambda: now_s[0])
+    metrics._made["paused"] = gauge
+    for value, group in ((0, "a"), (0, "a"), (0, "b"), (1, "a"), (0, "b")):
+        metrics._set("paused", value, group)
+    assert made == [(0.0, "a"), (0.0, "b"), (1.0, "a")]
+    now_s[0] += REPEAT_AFTER_S
+    metrics._set("paused", 1, "a")
+    assert made[3:] == [(1.0, "a")], "Ray forgets one that nobody sets"

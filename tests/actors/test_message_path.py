@@ -262,8 +262,8 @@ def test_between_two_messages_of_a_batch_nothing_begins_beside_a_suspect(scene: 
         begun.append(message.offset)
         if message.offset == AT:
             # As `CallRecord.enter_alone` leaves it for one that is on another thread.
-            world.record._alone_until_s = float("inf")
-            world.record.closed = True
+            world.record._alone.alone_until_s = float("inf")
+            world.record._alone.closed = world.record.closed = True
 
     world = scene(handle)
     world.renew()
@@ -274,7 +274,7 @@ def test_between_two_messages_of_a_batch_nothing_begins_beside_a_suspect(scene: 
     assert not world.record.look(), "who waits has nothing in hand"
     # Its lease ended while it waited: the gate alone does not let it go on.
     world.end_lease()
-    world.record._alone_until_s = 0.0
+    world.record._alone.alone_until_s = 0.0
     time.sleep(QUIET_S)
     assert begun == list(range(AT + 1))
     world.renew()
@@ -341,3 +341,27 @@ def test_an_async_handler_is_called_on_one_thread_for_a_whole_batch() -> None:
     world.reaches(1_000)
     world.close()
     assert len(threads) == 1 and len(calls) == 1
+
+
+# --- how far it is --------------------------------------------------------------------------------
+
+
+def test_progress_is_what_is_in_hand_while_a_batch_is_worked(scene: Any) -> None:
+    told_of: list[int] = []
+    world = scene(lambda message: told_of.append(world.worker.progress().checkpoint))
+    world.renew()
+    world.start()
+    eventually(lambda: world.worker.progress().checkpoint == MESSAGES, WAIT_S, pause_s=0.001)
+    assert told_of == list(range(MESSAGES))
+
+
+def test_progress_never_comes_from_a_slot_that_is_another_partitions_by_now(scene: Any) -> None:
+    world = scene(lambda message: None)
+    world.renew()
+    world.start()
+    eventually(lambda: world.worker.progress().checkpoint == MESSAGES, WAIT_S, pause_s=0.001)
+    world.worker.stop()
+    assert world.worker.join(WAIT_S)
+    slot = world.record.slot(4, 1)
+    assert slot.begin(1_000_000, 1_000_001, threading.Event())
+    assert world.worker.progress().checkpoint == MESSAGES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests import faults
 from tests.benchmarks.harness import figure, figures
 from tests.benchmarks.persisted import untested
 from tests.faults import FaultReport
-from tests.simulation.guard_runs import missed
+from tests.simulation.guard_runs import WorkingCopy, missed
 from tests.simulation.mutations import MUTATIONS, Mutation
 
 # Each has `run() -> FaultReport`; whatever else lies beside them is what they are made of.
@@ -29,19 +29,24 @@ NETS = tuple(
 )
 
 
-def _missed(mutation: Mutation) -> str:
-    folder = Path(tempfile.mkdtemp(prefix="pxrs-guard-"))
-    try:
-        return missed(mutation, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @figures({"proof.guards": "guards", "proof.guards_missed": "guards"}, runs=1, warmups=0)
 def guards() -> dict[str, float]:
     """Take each guard out, and see whether a net notices; those that are missed are told."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        told = list(pool.map(_missed, MUTATIONS))
+    with tempfile.TemporaryDirectory(prefix="pxrs-guards-") as folder:
+        copies: SimpleQueue[WorkingCopy] = SimpleQueue()
+        workers = os.cpu_count() or 1
+        for number in range(workers):
+            copies.put(WorkingCopy(Path(folder, str(number))))
+
+        def missed_in_one(mutation: Mutation) -> str:
+            copy = copies.get()
+            try:
+                return missed(mutation, copy)
+            finally:
+                copies.put(copy)
+
+        with ThreadPoolExecutor(workers) as pool:
+            told = list(pool.map(missed_in_one, MUTATIONS))
     for text in filter(None, told):
         print(text, file=sys.stderr)
     count = sum(map(bool, told))

@@ -14,11 +14,13 @@ import gc
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 from pxrs_ray.errors import UsageError
 from tests.simulation.coverage import Pair, pairs
@@ -27,6 +29,9 @@ from tests.simulation.simulator.run import uncollected
 from tests.simulation.simulator.scenario import FAULTS
 
 CHUNK_RUNS = 25
+# So many chunks a process are under way or wait to be counted: what waits is bounded.
+CHUNKS_AHEAD = 4
+TELL_S = 60.0
 FAILURES_MAX = 5
 TOLD_MAX = 3
 LIKES_MAX = 20
@@ -118,27 +123,73 @@ def simulate(
     jobs: int = 1,
     stop_at_first: bool = False,
     steer: bool = False,
+    tell: Callable[[Result], None] = lambda _: None,
 ) -> Result:
-    """Judge `seeds` with that many processes; stop early when enough has been found."""
-    chunks = [
-        range(start, min(start + CHUNK_RUNS, seeds.stop))
-        for start in range(seeds.start, seeds.stop, CHUNK_RUNS)
-    ]
+    """Judge `seeds` with that many processes; stop early when enough has been found.
+
+    `tell` is called with the results so far, again and again.
+    """
     enough = 1 if stop_at_first else FAILURES_MAX
     total = Result()
-    if jobs == 1:
-        for chunk in chunks:
-            total.add(judge(chunk, overrides, steer=steer))
-            if len(total.failures) >= enough:
-                break
-        return total
-    with ProcessPoolExecutor(jobs, initializer=_begin_process) as pool:
-        for result in pool.map(partial(judge, overrides=overrides, steer=steer), chunks):
+    with closing(_judged(seeds, jobs, partial(judge, overrides=overrides, steer=steer))) as results:
+        for result in results:
             total.add(result)
+            tell(total)
             if len(total.failures) >= enough:
-                pool.shutdown(cancel_futures=True)
                 break
     return total
+
+
+def _judged(seeds: range, jobs: int, judge_some: Callable[[range], Result]) -> Iterator[Result]:
+    """The results of all seeds, in their order; only so many are under way or wait at a time."""
+    chunks = (seeds[at : at + CHUNK_RUNS] for at in range(0, len(seeds), CHUNK_RUNS))
+    if jobs == 1:
+        yield from map(judge_some, chunks)
+        return
+    with ProcessPoolExecutor(jobs, initializer=_begin_process) as pool:
+        ahead = deque(
+            pool.submit(judge_some, chunk) for chunk in islice(chunks, jobs * CHUNKS_AHEAD)
+        )
+        try:
+            while ahead:
+                yield ahead.popleft().result()
+                ahead.extend(pool.submit(judge_some, chunk) for chunk in islice(chunks, 1))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+class Teller:
+    """Says now and then how far a long run is."""
+
+    def __init__(self, runs: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._runs = runs
+        self._now_s = now_s
+        self._began_s = self._told_s = now_s()
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return self._now_s() - self._began_s
+
+    def __call__(self, total: Result) -> None:
+        """Say it, if that was not done for a while."""
+        now_s = self._now_s()
+        if now_s - self._told_s < TELL_S:
+            return
+        self._told_s, seconds = now_s, now_s - self._began_s
+        left_s = (self._runs - total.runs) / total.runs * seconds
+        print(
+            f"{total.runs:,} of {self._runs:,} runs in {_time(seconds)}, "
+            f"{total.runs / seconds:.1f} a second, {len(total.failures)} failed; "
+            f"{sum(total.faults.values()):,} faults, {len(total.pairs):,} pairs; "
+            f"{_time(left_s)} to go",
+            flush=True,
+        )
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -150,14 +201,16 @@ def main(arguments: list[str] | None = None) -> int:
             case = Case(options.seed, overrides, _chosen(options.faults))
             return _replay(case, history=options.history)
         seeds = range(options.first_seed, options.first_seed + options.runs)
-        began = time.monotonic()
+        tell = Teller(options.runs)
         total = simulate(
             seeds,
             overrides,
             jobs=options.jobs,
             stop_at_first=options.stop_at_first,
             steer=options.steer,
+            tell=tell,
         )
+        seconds = tell.seconds
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
@@ -168,7 +221,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"replay it with: {failure.case.command()}")
     if total.failures and not options.no_shrink:
         _tell_small(total.failures[0].case)
-    seconds = time.monotonic() - began
     print(
         f"{total.runs} runs, {len(total.failures)} failed, {seconds:.1f} s; "
         f"{sum(total.faults.values())} faults, {len(total.pairs)} pairs of a state and an event "

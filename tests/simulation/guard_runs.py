@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +19,8 @@ from tests.simulation.simulator.run import run
 PACKAGE = Path(pxrs_ray.__file__).parent
 ROOT = PACKAGE.parent
 COPIED = ("pxrs_ray", "actors", "spark", "tests", "docs", "examples")
-SIMULATION = "tests/simulation"
-SETTINGS = "tests/settings.py"
+# Where this is set, Python keeps nothing of what it has compiled.
+COMPILES_EACH_TIME = "PYTHONDONTWRITEBYTECODE"
 RUNS_MAX = 400
 TIMEOUT_S = 240
 # One seed after the other, in the copy: tells the checkers of each that fails, and ends with the
@@ -49,13 +51,74 @@ class Verdict:
     output: str
 
 
-def missed(mutation: Mutation, folder: Path) -> str:
+class WorkingCopy:
+    """A copy of everything in `folder`, from which guards are taken one after the other.
+
+    It is made once, and Python keeps what it has compiled of it: that takes longer than most runs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._taken = 0
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(
+                    ROOT / name, folder / name, copy_function=_link, symlinks=True, ignore=ignored
+                )
+        shutil.copy(ROOT / "pyproject.toml", folder)
+
+    @contextmanager
+    def without(self, mutation: Mutation) -> Iterator[None]:
+        """Inside, the guard is missing.
+
+        Raises AssertionError when the text of a change is not there exactly once.
+        """
+        changed: dict[Path, Path] = {}
+        try:
+            for change in mutation.changes:
+                path = (self.folder / "pxrs_ray" / change.file).resolve()
+                source = path.read_text()
+                found = source.count(change.text)
+                assert found == 1, (
+                    f"{change.file} has {found} of {change.text!r}: rewrite the mutation"
+                )
+                changed[path] = ROOT / path.relative_to(self.folder.resolve())
+                path.unlink()  # it may be a link to the original
+                path.write_text(source.replace(change.text, change.instead))
+                # Python knows by time and size that what it has compiled is of another text.
+                self._taken += 1
+                os.utime(path, (self._taken, self._taken))
+            yield
+        finally:
+            for path, original in changed.items():
+                path.unlink(missing_ok=True)
+                _link(str(original), str(path))
+
+    def run(self, *command: str, told: str = "") -> subprocess.CompletedProcess[str]:
+        """What a command says that is run with Python in the copy."""
+        kept = {name: value for name, value in os.environ.items() if name != COMPILES_EACH_TIME}
+        compiled = str(self.folder.resolve() / "compiled")
+        return subprocess.run(
+            [sys.executable, *command],
+            cwd=self.folder,
+            env={**kept, "PYTHONPATH": str(self.folder), "PYTHONPYCACHEPREFIX": compiled},
+            input=told,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+
+def missed(mutation: Mutation, copy: WorkingCopy) -> str:
     """'' when the missing guard is noticed, and by itself; else what is wrong."""
     try:
-        if mutation.tests:
-            failed, said = fails_without(mutation, folder)
-            return "" if failed else f"{mutation.guard}: nothing failed\n{said}"
-        verdict = simulate_without(mutation, folder)
+        with copy.without(mutation):
+            if mutation.tests:
+                failed, said = fails(copy, mutation.tests)
+                return "" if failed else f"{mutation.guard}: nothing failed\n{said}"
+            verdict = simulate(copy, mutation)
     except AssertionError as error:
         return f"{mutation.guard}: {error}"
     if verdict.seed is None or not verdict.checkers & set(mutation.seen_by):
@@ -69,47 +132,20 @@ def missed(mutation: Mutation, folder: Path) -> str:
     return ""
 
 
-def simulate_without(mutation: Mutation, folder: Path, runs: int = RUNS_MAX) -> Verdict:
-    """Copy the package to `folder`, take the guard away there, and simulate until it is noticed.
-
-    Raises AssertionError when the text of a change is not there exactly once.
-    """
-    copy_package(folder)
-    take_away(mutation, folder)
-    return simulate(folder, mutation, runs)
-
-
-def take_away(mutation: Mutation, folder: Path) -> None:
-    """Make the changes in a copy. Raises AssertionError when a text is not there exactly once."""
-    for change in mutation.changes:
-        path = (folder / "pxrs_ray" / change.file).resolve()
-        source = path.read_text()
-        found = source.count(change.text)
-        assert found == 1, f"{change.file} has {found} of {change.text!r}: rewrite the mutation"
-        path.unlink()  # it may be a link to the original
-        path.write_text(source.replace(change.text, change.instead))
-
-
-def fails_without(mutation: Mutation, folder: Path) -> tuple[bool, str]:
-    """Whether one of the mutation's tests fails on a copy without the guard, and what was said."""
-    for name in COPIED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, copy_function=_link, symlinks=True)
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    take_away(mutation, folder)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *mutation.tests],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    said = done.stdout + done.stderr
+def fails(copy: WorkingCopy, tests: Sequence[str]) -> tuple[bool, str]:
+    """Whether one of these tests fails in the copy, and what was said."""
+    done = copy.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
     # 1 is pytest's "tests failed"; anything else is a test that was not run.
-    return done.returncode == 1 and "failed" in done.stdout, said
+    return done.returncode == 1 and "failed" in done.stdout, done.stdout + done.stderr
+
+
+def simulate(copy: WorkingCopy, mutation: Mutation, runs: int = RUNS_MAX) -> Verdict:
+    """Simulate in the copy, until who must notice has noticed."""
+    wanted = json.dumps(mutation.seen_by)
+    done = copy.run("-c", LOOK, json.dumps(mutation.settings), str(runs), told=wanted)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    checkers = frozenset(checker for _, told in found for checker in told)
+    return Verdict(checkers, found[-1][0] if found else None, done.stdout + done.stderr)
 
 
 def _link(source: str, target: str) -> None:
@@ -118,29 +154,3 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-
-
-def copy_package(folder: Path) -> None:
-    """A copy of the pure package and its simulator; the links to the shells are left out."""
-    ignored = shutil.ignore_patterns("actors", "spark", "__pycache__")
-    shutil.copytree(PACKAGE, folder / "pxrs_ray", ignore=ignored)
-    shutil.copytree(ROOT / SIMULATION, folder / SIMULATION, ignore=ignored)
-    (folder / "tests" / "__init__.py").touch()
-    shutil.copy2(ROOT / SETTINGS, folder / SETTINGS)
-
-
-def simulate(folder: Path, mutation: Mutation, runs: int) -> Verdict:
-    """Simulate with the package that is in `folder`, until who must notice has noticed."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOOK, json.dumps(mutation.settings), str(runs)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        input=json.dumps(mutation.seen_by),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    checkers = frozenset(checker for _, told in found for checker in told)
-    return Verdict(checkers, found[-1][0] if found else None, done.stdout + done.stderr)

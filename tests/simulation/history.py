@@ -116,6 +116,39 @@ class Processed:
 
 
 @dataclass(slots=True)
+class Raised:
+    """A handler failed with a message."""
+
+    at_ms: int
+    partition: PartitionId
+    offset: Offset
+
+
+@dataclass(slots=True)
+class PutAside:
+    """A message is kept where its policy says, after so many failures as it allows: it is done."""
+
+    at_ms: int
+    partition: PartitionId
+    epoch: Epoch
+    member: MemberId
+    incarnation: Incarnation
+    offset: Offset
+    key: bytes
+    message: str
+    attempts_max: int
+
+
+@dataclass(slots=True)
+class HandlersDied:
+    """A process died while its handlers had these in hand: partition, first offset, end."""
+
+    at_ms: int
+    member: MemberId
+    places: tuple[tuple[PartitionId, Offset, Offset], ...]
+
+
+@dataclass(slots=True)
 class Led:
     """A coordinator took the lead and read this from the store."""
 
@@ -271,6 +304,9 @@ HistoryEvent = (
     | Asked
     | Unserved
     | Processed
+    | Raised
+    | PutAside
+    | HandlersDied
     | Led
     | Decided
     | Stored

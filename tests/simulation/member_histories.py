@@ -11,14 +11,22 @@ from tests.simulation.history import (
     Acknowledged,
     Asked,
     Ended,
+    HandlersDied,
     HistoryEvent,
     Kept,
     Obeyed,
+    PutAside,
+    Raised,
     Unserved,
 )
 
 HEARD = [decided(Heartbeat("A", 1, (0, 0)), now_ms=5), decided(Tick(), now_ms=106)]
 PAUSED = Assignment(1, 1, "A", 1, (Grant(0, 1, 0),), frozenset(), 0, paused=True)
+
+
+def put_aside(offset: int = 0, attempts_max: int = 1) -> PutAside:
+    return PutAside(1, 0, 1, "A", 1, offset, b"k", f"m{offset}", attempts_max)
+
 
 ACKNOWLEDGED = [appended(0), Acknowledged(1, 0, 0, "m0")]
 
@@ -44,5 +52,11 @@ MEMBER_HISTORIES: Sequence[tuple[str, str, list[HistoryEvent]]] = (
     ("LogsKeep", "what was acknowledged is gone", [*ACKNOWLEDGED, Kept(1, 0, 0, {})]),
     ("LogsKeep", "what was acknowledged is elsewhere", [*ACKNOWLEDGED, Kept(1, 0, 0, {1: "m0"})]),
     ("LogsKeep", "a message twice", [Kept(1, 0, 0, {0: "m0", 1: "m0"})]),
+    (
+        "PutAsideForCause",
+        "one failure too few",
+        [Raised(1, 0, 0), HandlersDied(1, "A", ((0, 0, 2),)), put_aside(attempts_max=2)],
+    ),
+    ("NothingLost", "beside what was put aside", [put_aside(), Ended(1, (), {0: 2}, ())]),
     ("AppendedOnce", "what was acknowledged never came", [ACKNOWLEDGED[1], Ended(1, (), {}, ())]),
 )

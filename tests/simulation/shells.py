@@ -20,6 +20,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "client/producer_start.py": ("producer/life_start.py",),
     "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
+    "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "coordinator/bootstrap.py": (
@@ -36,6 +37,8 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
         "topology/homes.py",
     ),
     "coordinator/log_witness.py": ("topology/log_witness.py",),
+    "consumer/worker.py": ("consumer/work_queue.py",),
+    "consumer/worker_pool.py": ("consumer/worker_roster.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
@@ -52,8 +55,6 @@ DECIDE: Mapping[str, str] = {
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
     "consumer/sequential_worker.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/worker.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/worker_pool.py": "which worker has a partition: worker.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
     "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
@@ -66,7 +67,6 @@ DECIDE: Mapping[str, str] = {
     "buffer/socket_client.py": "when a connection that is silent is given up",
     "client/tenants.py": "which queue a tenant's message goes to while it moves",
     "cluster/watchdog.py": "which frozen process is ended",
-    "consumer/call_record.py": "what a handler had in hand when it died",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
@@ -86,7 +86,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/store_thread.py": "when a call of the store is given up",
     "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 39
+DECIDE_MAX = 36
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
+
 import pytest
 
+from tests.simulation import command
 from tests.simulation.checkers import Violation
-from tests.simulation.command import main, simulate
+from tests.simulation.command import Result, Teller, main, simulate
 from tests.simulation.coverage import pairs
 from tests.simulation.history import Harmed, Struck
 from tests.simulation.shrink import Case, shrink, transcript
@@ -66,3 +70,50 @@ def test_steering_looks_near_what_was_new() -> None:
     assert steered.runs == plain.runs
     assert steered.faults != plain.faults
     assert len(steered.pairs) > len(plain.pairs) / 2
+
+
+def test_a_long_run_says_once_a_minute_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = 0.0
+    teller, total = Teller(1_000, lambda: seconds), Result()
+    for _ in range(10):
+        seconds += 25
+        total.runs += 100
+        teller(total)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 3
+    assert told[0] == (
+        "300 of 1,000 runs in 0:01:15, 4.0 a second, 0 failed; 0 faults, 0 pairs; 0:02:55 to go"
+    )
+
+
+def test_what_waits_of_a_long_run_is_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[range] = []
+
+    class Pool:
+        def __init__(self, jobs: int, initializer: object) -> None:
+            self.jobs = jobs
+
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def submit(self, judge: Callable[[range], Result], seeds: range) -> Future[Result]:
+            asked.append(seeds)
+            done: Future[Result] = Future()
+            done.set_result(Result(len(seeds)))
+            return done
+
+        def shutdown(self, *, cancel_futures: bool) -> None:
+            pass
+
+    monkeypatch.setattr(command, "ProcessPoolExecutor", Pool)
+    ahead: list[int] = []
+
+    def tell(total: Result) -> None:
+        ahead.append(sum(map(len, asked)) - total.runs)
+
+    assert simulate(range(7, 10_020), {}, jobs=2, tell=tell).runs == 10_013
+    assert max(ahead) <= 2 * command.CHUNKS_AHEAD * command.CHUNK_RUNS
+    assert [seed for seeds in asked for seed in seeds] == list(range(7, 10_020))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
 from zlib import crc32
 
 import pytest
 
 from tests.simulation.checkers import CHECKERS
-from tests.simulation.guard_runs import PACKAGE, ROOT, missed
+from tests.simulation.guard_runs import PACKAGE, ROOT, WorkingCopy, missed
 from tests.simulation.mutations import MUTATIONS, Mutation
 
 GUARDS_MIN = 60
@@ -23,11 +23,17 @@ ONE_OF = 1 if os.environ.get("PXRS_TEST_EVERY_GUARD") else 3
 TAKEN = tuple(m for m in MUTATIONS if m.seen_by or crc32(m.guard.encode()) % ONE_OF == 0)
 
 
+@pytest.fixture(scope="session")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkingCopy]:
+    folder = tmp_path_factory.mktemp("guards")
+    yield WorkingCopy(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.mark.parametrize("mutation", TAKEN, ids=lambda mutation: mutation.guard)
-def test_a_missing_guard_is_noticed(mutation: Mutation, tmp_path: Path) -> None:
+def test_a_missing_guard_is_noticed(mutation: Mutation, copy: WorkingCopy) -> None:
     """Each by itself: workers share them, and none waits for all."""
-    said = missed(mutation, tmp_path)
-    shutil.rmtree(tmp_path, ignore_errors=True)
+    said = missed(mutation, copy)
     assert not said, said
 
 

@@ -21,6 +21,7 @@ from tests.simulation.checkers.messages import (
     InOrder,
     KeysInOrder,
     NothingLost,
+    PutAsideForCause,
 )
 from tests.simulation.checkers.movement import LeastMovement, OnlyWithReason, PromptDeadlines
 from tests.simulation.checkers.outage import OutageMovesNobody, RefusalsHold
@@ -46,6 +47,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     InOrder,
     KeysInOrder,
     DoneOnce,
+    PutAsideForCause,
     OnlyWithReason,
     LeastMovement,
     PromptDeadlines,

@@ -6,7 +6,17 @@ from bisect import bisect_left
 
 from pxrs_ray.model import Epoch, Offset, Outcome, PartitionId, Write, WriteKind
 from tests.simulation.checkers.base import Checker
-from tests.simulation.history import Acknowledged, Answered, Appended, Ended, Processed, Stored
+from tests.simulation.history import (
+    Acknowledged,
+    Answered,
+    Appended,
+    Ended,
+    HandlersDied,
+    Processed,
+    PutAside,
+    Raised,
+    Stored,
+)
 
 Reign = tuple[PartitionId, Epoch]
 
@@ -71,9 +81,11 @@ class NothingLost(Checker):
         super().__init__()
         self._processed: dict[PartitionId, set[Offset]] = {}
 
-    def on_processed(self, event: Processed) -> None:
+    def on_processed(self, event: Processed | PutAside) -> None:
         """One that is not lost."""
         self._processed.setdefault(event.partition, set()).add(event.offset)
+
+    on_putaside = on_processed
 
     def on_stored(self, event: Stored) -> None:
         """A seek forward passes messages over."""
@@ -98,9 +110,11 @@ class CheckpointsCovered(Checker):
         self._processed: dict[PartitionId, set[Offset]] = {}
         self._covered: dict[PartitionId, Offset] = {}
 
-    def on_processed(self, event: Processed) -> None:
+    def on_processed(self, event: Processed | PutAside) -> None:
         """One that may be passed."""
         self._processed.setdefault(event.partition, set()).add(event.offset)
+
+    on_putaside = on_processed
 
     def on_stored(self, event: Stored) -> None:
         """Look at what each checkpoint passes for the first time."""
@@ -139,7 +153,7 @@ class InOrder(Checker):
             frontier = self._frontier.get(record.partition, 0)
             self._frontier[record.partition] = max(frontier, after.checkpoint)
 
-    def on_processed(self, event: Processed) -> None:
+    def on_processed(self, event: Processed | PutAside) -> None:
         """Compare with what was processed before."""
         reign = (event.partition, event.epoch)
         expected = self._next.get(reign, event.offset)
@@ -150,6 +164,8 @@ class InOrder(Checker):
         if event.offset > frontier:
             self.broken(event.at_ms, f"{event}: nobody has processed {frontier} yet")
         self._frontier[event.partition] = max(frontier, event.offset + 1)
+
+    on_putaside = on_processed
 
 
 class KeysInOrder(Checker):
@@ -179,7 +195,7 @@ class KeysInOrder(Checker):
                     passed = bisect_left(offsets, after.checkpoint)
                     self._done[place] = max(passed, self._done.get(place, 0))
 
-    def on_processed(self, event: Processed) -> None:
+    def on_processed(self, event: Processed | PutAside) -> None:
         """Compare with what was processed of this key before."""
         reign = (event.partition, event.epoch, event.key)
         if event.offset <= self._latest.get(reign, -1):
@@ -191,6 +207,8 @@ class KeysInOrder(Checker):
         if index > done:
             self.broken(event.at_ms, f"{event} before {offsets[done]} of the same key")
         self._done[place] = max(done, index + 1)
+
+    on_putaside = on_processed
 
 
 class DoneOnce(Checker):
@@ -230,7 +248,7 @@ class DoneOnce(Checker):
                 of_partition = self._acknowledged.setdefault(row.partition, {})
                 of_partition[row.epoch] = row.progress.checkpoint
 
-    def on_processed(self, event: Processed) -> None:
+    def on_processed(self, event: Processed | PutAside) -> None:
         """Compare with what was handed back and acknowledged."""
         reign = (event.partition, event.epoch)
         if reign in self._handed_back:
@@ -241,3 +259,35 @@ class DoneOnce(Checker):
                 self.broken(
                     event.at_ms, f"{event}, but {checkpoint} was acknowledged in epoch {epoch}"
                 )
+
+    on_putaside = on_processed
+
+
+class PutAsideForCause(Checker):
+    """A message is put aside only when it has failed as often as its policy wants: its handler
+    raised, or its process died with it alone in hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failed: dict[tuple[PartitionId, Offset], int] = {}
+
+    def on_raised(self, event: Raised) -> None:
+        """That is one failure."""
+        self._count(event.partition, event.offset)
+
+    def on_handlersdied(self, event: HandlersDied) -> None:
+        """Who was alone in hand is the cause, and nobody else can be said to be."""
+        if len(event.places) == 1:
+            partition, first, end = event.places[0]
+            if end - first == 1:
+                self._count(partition, first)
+
+    def _count(self, partition: PartitionId, offset: Offset) -> None:
+        place = (partition, offset)
+        self._failed[place] = self._failed.get(place, 0) + 1
+
+    def on_putaside(self, event: PutAside) -> None:
+        """Count."""
+        failed = self._failed.get((event.partition, event.offset), 0)
+        if failed < event.attempts_max:
+            self.broken(event.at_ms, f"{event}: it has failed {failed} times")

@@ -229,8 +229,13 @@ def _is_away(decided: Decided) -> bool:
 
 
 def _is_sent(decided: Decided, record: Write) -> bool:
-    """Whether a commit is what the event's sender sent."""
+    """Whether a commit is what the event's sender sent, or notes what a dead owner had in hand."""
     event = decided.event
+    if isinstance(event, Died):
+        return (event.member, event.incarnation) == (record.owner, record.incarnation) and any(
+            (call.partition, call.epoch) == (record.partition, record.epoch)
+            for call in event.death.calls
+        )
     if not isinstance(event, Commit | Release):
         return False
     return (event.member, event.incarnation) == (record.owner, record.incarnation) and any(

@@ -24,6 +24,7 @@ from tests.simulation.history import (
     Led,
     Obeyed,
     Processed,
+    PutAside,
     Stored,
 )
 
@@ -117,11 +118,13 @@ class CheckpointsHold(Checker):
         reign = (event.partition, event.epoch)
         self._fetched[reign] = max(event.end, self._fetched.get(reign, 0))
 
-    def on_processed(self, event: Processed) -> None:
+    def on_processed(self, event: Processed | PutAside) -> None:
         """An owner may commit this."""
         self._done[(event.partition, event.epoch)] = event.offset + 1
         if self._fetched and event.offset >= self._fetched.get((event.partition, event.epoch), 0):
             self.broken(event.at_ms, f"{event} was never fetched under that epoch")
+
+    on_putaside = on_processed
 
     def on_led(self, event: Led) -> None:
         """What was stored is still there."""

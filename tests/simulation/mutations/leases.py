@@ -80,7 +80,7 @@ LEASES = (
         (
             Change(
                 "consumer/delivery.py",
-                "next_one if references(next_one) == _OURS_ALONE else make(Delivery)",
+                "next_one if references(next_one) == OURS_ALONE else make()",
                 "next_one",
             ),
         ),

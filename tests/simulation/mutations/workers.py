@@ -81,7 +81,7 @@ WORKERS = (
         "a worker that ends for another configuration begins again",
         (
             Change(
-                "actors/consumer/worker_pool.py",
+                "consumer/worker_roster.py",
                 "        if newest and not worker.told_to_stop:\n",
                 "        if False:\n",
             ),
@@ -104,17 +104,31 @@ WORKERS = (
         (
             Change(
                 "actors/consumer/sequential_worker.py",
-                "except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises",
-                "except Exception as error:",
+                "except BaseException as raised:  # noqa: BLE001 - `sys.exit()` raises one too",
+                "except Exception as raised:",
             ),
         ),
         tests=(f"{RAISED}[in order-SystemExit]",),
     ),
     Mutation(
+        "a worker reads in the record what it has in hand, and nobody else",
+        (
+            Change(
+                "actors/consumer/sequential_worker.py",
+                "            self._slot_read = None\n",
+                "",
+            ),
+        ),
+        tests=(
+            "tests/actors/test_message_path.py::"
+            "test_progress_never_comes_from_a_slot_that_is_another_partitions_by_now",
+        ),
+    ),
+    Mutation(
         "a worker that ended with a fault begins again",
         (
             Change(
-                "actors/consumer/worker_pool.py",
+                "consumer/worker_roster.py",
                 "if newest and worker.fault is not None and not worker.told_to_stop:",
                 "if False:",
             ),

@@ -5,8 +5,15 @@ from __future__ import annotations
 from tests.simulation.mutations.base import Change, Mutation
 
 _PULLED = "consumer/pulled_positions.py"
+_ROSTER = "consumer/worker_roster.py"
+_QUEUE = "consumer/work_queue.py"
+_ORDER = "processing/in_order.py"
+_GATE = "processing/alone_gate.py"
 _LIFE = "producer/life_start.py"
 PULLED = ("pulling=1", "consumer_crash=8")
+ACTORS = ("pulling=0", "deadly=0")
+ORDERED = ("pulling=0", "lanes=0", "deadly=0")
+DEADLY = ("pulling=0", "deadly=1", "attempts_max=3", "consumer_crash=5")
 LIVES = ("producer_crash=30",)
 
 
@@ -61,5 +68,120 @@ WORKING = (
         "return told.number == self.number",
         "NothingFails",
         *LIVES,
+    ),
+    _one(
+        "a worker that ended with a fault begins again, also in the simulator",
+        _ROSTER,
+        "if newest and worker.fault is not None and not worker.told_to_stop:",
+        "if False:",
+        "ComesToRest",
+        *ACTORS,
+        note="Its partition is said to be stopped, and nobody works it.",
+    ),
+    _one(
+        "a partition whose worker has ended is handed back",
+        _ROSTER,
+        "        owner.stopped(partition, epoch)\n        if newest:\n",
+        "        if newest:\n",
+        "ComesToRest",
+        *ACTORS,
+        "join=10",
+        "revoke_deadline_ms=300000",
+    ),
+    _one(
+        "a partition that rests is handed back when it goes",
+        _ROSTER,
+        "        if epoch is not None:\n            owner.stopped(partition, epoch)\n",
+        "",
+        "ComesToRest",
+        *ACTORS,
+        "join=15",
+        "leave=10",
+        "revoke_deadline_ms=300000",
+    ),
+    _one(
+        "a worker that was full says that there is room again",
+        _QUEUE,
+        "has_room = self._was_full and self.queued_bytes < self.bytes_max",
+        "has_room = False",
+        "ComesToRest",
+        *ACTORS,
+        "consumer_crash=0",
+    ),
+    _one(
+        "a message that fails is tried again before any other",
+        _ORDER,
+        "        elif to < self._end:\n            self._apart = to\n",
+        "        elif to < self._end:\n            self._apart = to\n"
+        "        if error is not None and to + 1 < self._end:\n"
+        "            self.next_offset = to + 1\n",
+        "NothingLost",
+        *ORDERED,
+        "batches=0",
+    ),
+    _one(
+        "what is given up is as good as done, and only then",
+        _ORDER,
+        "        self._not_kept += 1\n",
+        "        self.kept()\n        return\n        self._not_kept += 1\n",
+        "NothingLost",
+        *ORDERED,
+        "attempts_max=1",
+    ),
+    _one(
+        "what follows a failure is what its policy says after so many",
+        _ORDER,
+        "verdict = after_failure(self._rules, self.attempts)",
+        "verdict = after_failure(self._rules, self.attempts + 1)",
+        "PutAsideForCause",
+        *ORDERED,
+        "attempts_max=2",
+    ),
+    _one(
+        "attempts belong to the message that has failed",
+        _ORDER,
+        "        self._suspect, self._not_kept, self.attempts = None, 0, 0\n",
+        "        self._suspect, self._not_kept = None, 0\n",
+        "PutAsideForCause",
+        *ORDERED,
+        "attempts_max=2",
+    ),
+    _one(
+        "what kills its process meets its policy in the end",
+        _ORDER,
+        "if suspect.is_doomed(self.attempts, self._rules.attempts_max):",
+        "if False:",
+        "ComesToRest",
+        *DEADLY,
+        "lanes=0",
+    ),
+    _one(
+        "a batch that is worked is the one that is next",
+        _ORDER,
+        "        if first != self.next_offset:\n",
+        "        if False:\n",
+        "NothingFails",
+        *ORDERED,
+        note="Nothing wrong comes; a second layer of the session's.",
+    ),
+    _one(
+        "a death in company counts against nobody, also in the simulator",
+        "processing/suspects.py",
+        "alone = len(death.calls) == 1 and end - first == 1",
+        "alone = end - first == 1",
+        "PutAsideForCause",
+        "pulling=0",
+        "deadly=1",
+        "attempts_max=1",
+        "consumer_crash=10",
+        "death_noticed=1",
+    ),
+    _one(
+        "who has been alone lets the others go on",
+        _GATE,
+        "        if self._alone is who:\n            self.closed, self._alone = False, None\n",
+        "        pass\n",
+        "ComesToRest",
+        *DEADLY,
     ),
 )

@@ -237,7 +237,7 @@ class BufferLives(Process):
             life.polls.setdefault(place, {})[poll] = None
         left_ms = poll.end_ms - self.world.now_ms
         if left_ms > 0:
-            self.later(life, left_ms, lambda _: self._look(poll))
+            self.later(life, left_ms, partial(self._look_in, poll))
 
     def leave(self, life: Life, poll: Poll) -> None:
         poll.look = _nothing
@@ -248,18 +248,21 @@ class BufferLives(Process):
         """Look again when something has changed: perhaps it has, while this was looked at."""
         poll.waits = True
         if poll.changed or self.world.now_ms >= poll.end_ms:
-            self.later(life, 0, lambda _: self._look(poll))
+            self.later(life, 0, partial(self._look_in, poll))
 
     def _look(self, poll: Poll) -> None:
         if poll.waits:
             poll.waits = False
             poll.look()
 
+    def _look_in(self, poll: Poll, _: Life) -> None:
+        self._look(poll)
+
     def wake(self, life: Life, places: Collection[PartitionId]) -> None:
         for place in places:
             for poll in life.polls.get(place, ()):
                 if not poll.changed and poll.waits:
-                    self.later(life, 0, lambda _, poll=poll: self._look(poll))  # type: ignore[misc]
+                    self.later(life, 0, partial(self._look_in, poll))
                 poll.changed[place] = None
 
     # --- keeping ----------------------------------------------------------------------------------
@@ -268,9 +271,12 @@ class BufferLives(Process):
         self.later(life, MEND_EVERY_MS, self._mend)
         for place in life.manager.due(self.monotonic_ms()):
             mend = partial(self._mend_one, life, place)
-            self.write(life, Job(mend, (), lambda _, p=place[1]: self.wake(life, [p])))  # type: ignore[misc]
+            self.write(life, Job(mend, (), partial(self._mended, life, place[1])))
         if life.fence.behind:
             life.fence.catch_up()
+
+    def _mended(self, life: Life, partition: PartitionId, _: object) -> None:
+        self.wake(life, [partition])
 
     def _mend_one(self, life: Life, place: tuple[str, PartitionId]) -> None:
         if life.manager.mend(place, self.wall_ms(), self.monotonic_ms()):

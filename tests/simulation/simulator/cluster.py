@@ -16,7 +16,7 @@ from tests.simulation.simulator.coordinator import CoordinatorProcess
 from tests.simulation.simulator.keeper import KeeperProcess
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.store import GROUP, RecordingStore
-from tests.simulation.simulator.world import Action, Process, World, send
+from tests.simulation.simulator.world import Action, Process, World, forget, send
 
 SUPERVISE_MS = 40
 
@@ -116,11 +116,13 @@ class Cluster(Process):
         """Start a process for `member`, whatever became of the one before."""
         self.consumers.append(ConsumerProcess(self, member))
 
-    def crash_consumer(self, consumer: ConsumerProcess) -> None:
-        """End a consumer process; perhaps somebody notices."""
+    def crash_consumer(self, consumer: ConsumerProcess, *, by_itself: bool = False) -> None:
+        """End a consumer process; perhaps somebody notices, and reads what it had in hand."""
+        death = consumer.work.death(by_itself=by_itself)
         consumer.crash()
-        if self.world.chance(self.world.scenario.death_noticed):
-            self.tell_coordinators(Died(consumer.name, consumer.incarnation, "killed"))
+        if self.calm or self.world.chance(self.world.scenario.death_noticed):
+            died = Died(consumer.name, consumer.incarnation, "killed", death)
+            self.tell_coordinators(died)
 
     def tell_coordinators(self, event: Event) -> None:
         """Let every coordinator know; nobody waits for an answer."""
@@ -145,7 +147,7 @@ class Cluster(Process):
         """
         self.log.life = None
         for consumer in self.consumers:
-            vars(consumer.machine).clear()
+            forget(consumer.machine)
         for process in (
             *self.coordinators,
             *self.consumers,
@@ -155,7 +157,7 @@ class Cluster(Process):
             self.operator,
             self,
         ):
-            vars(process).clear()
+            forget(process)
 
     # --- effects of coordinators ----------------------------------------------------------------
 

@@ -47,15 +47,13 @@ from tests.simulation.simulator.coordinator import CoordinatorProcess, Respond
 from tests.simulation.simulator.promises import Promises
 from tests.simulation.simulator.puller import PullWork
 from tests.simulation.simulator.reading import part_of
-from tests.simulation.simulator.worker import QUEUED_MAX, Work, Worker
+from tests.simulation.simulator.worker import QUEUED_MAX, Work
 from tests.simulation.simulator.world import Process, call
 
 if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
 
 ANSWER_MS = 150
-# How often a worker waits until what it has done is committed.
-COMMITS_NOW = 0.02
 READING = int(MemberLane.FETCH)
 COMMITTING = int(MemberLane.COMMIT)
 LANES = tuple(MemberLane)
@@ -78,9 +76,7 @@ class ConsumerProcess(Process):
         if dice.random() < scenario.pulling:
             self.work = PullWork(self, self, QUEUED_MAX // 2, self._may_begin, self._changed)
         else:
-            self.work = Work(
-                self, self._may_begin, self._stopped, self._done, self._room, self._changed
-            )
+            self.work = Work(self, self, self._may_begin, self._changed)
         self.machine = MemberMachine(
             ConsumerSession(self.name, 0, self.work),
             self.work,
@@ -356,27 +352,15 @@ class ConsumerProcess(Process):
     def _may_begin(self) -> bool:
         return not self.machine.lease.is_over(self._now_s())
 
-    def _stopped(self, worker: Worker) -> None:
-        self.machine.stopped(worker.partition, worker.epoch, self._now_s())
-        self.carry_out()
-
-    def _done(self, worker: Worker) -> None:
-        """A message is done; now and then its worker waits until that is committed."""
-        if worker.session is self.machine.session and self.world.chance(COMMITS_NOW):
-            wanted = self.machine.progress.commit_all()
-            done = worker.progress().checkpoint
-            self.promise(wanted, worker.partition, worker.epoch, done)
-            self.carry_out()
-
     def promise(
         self, round_: int, partition: PartitionId, epoch: Epoch, checkpoint: Offset
     ) -> None:
         """When this round of commits is over, so much is committed, if it is still ours."""
         self._promises.add(round_, self.machine.session, partition, epoch, checkpoint)
 
-    def _room(self) -> None:
-        self.machine.wake_reading()
-        self.carry_out()
+    def die(self) -> None:
+        """A handler has ended its process."""
+        self.cluster.crash_consumer(self, by_itself=True)
 
 
 def _wait_ms(ask: Ask) -> int:

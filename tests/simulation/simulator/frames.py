@@ -50,13 +50,18 @@ class Lines:
         return len(self.lines)
 
 
+def begin_run() -> None:
+    """Forget what former runs have made, when that has become much; a run needs all of its own."""
+    if len(_made) >= _KEPT_MAX:
+        _made.clear()
+        _content.clear()
+
+
 def frame_of(key: bytes, messages: tuple[str, ...]) -> tuple[FrameHeader, bytes]:
     """A frame's header, without a producer's number, and its body."""
     content = (key, messages)
     found = _made.get(content)
     if found is None:
-        if len(_made) >= _KEPT_MAX:
-            _made.clear()
         payloads = [message.encode() for message in messages]
         batch = Batch.of([key] * len(messages), payloads, timestamp_ms=STAMP_MS)
         packed, body = batch.to_wire(bytes(16), 0, 0)

@@ -30,6 +30,8 @@ ROUND_MS = 50
 ANSWER_MS = 400
 # Clocks agree more often here than elsewhere: two lives may begin with one number.
 TICK_MS = 1_000
+# How often a message is one that ends the process of its handler, where there are such.
+DEADLY = 0.05
 
 
 class ProducerProcess(Process):
@@ -106,6 +108,9 @@ class ProducerProcess(Process):
         partition = zlib.crc32(key) % world.scenario.partitions
         count = 2 if world.chance(0.2) else 1
         messages = tuple(f"m{world.number()}" for _ in range(count))
+        is_early = world.now_ms < world.scenario.trouble_ms // 2
+        if is_early and len(world.deadly) < world.scenario.deadly and world.chance(DEADLY):
+            world.deadly.add(messages[0])
         header, body = frame_of(key, messages)
         epoch, sequence = sender.numbers(partition)
         header = header._replace(

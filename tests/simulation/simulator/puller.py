@@ -15,6 +15,7 @@ from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.pulled_positions import PulledPositions, Taken
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
+from pxrs_ray.processing.suspects import Death
 from tests.simulation.history import Begun, Processed
 from tests.simulation.simulator.frames import Line
 from tests.simulation.simulator.world import Process
@@ -203,6 +204,10 @@ class PullWork:
             self._puller.machine.stopped(partition, epoch, now_s)
             self._positions.forget(partition)
         self._puller.carry_out()
+
+    def death(self, *, by_itself: bool) -> Death:
+        """Nobody reads what the caller had in hand: it is in the user's own program."""
+        return Death()
 
     def _change(self) -> None:
         if not self.changed:

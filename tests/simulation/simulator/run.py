@@ -22,6 +22,7 @@ from tests.simulation.checkers.ownership import CheckpointsHold, OneReader
 from tests.simulation.history import Failed, History
 from tests.simulation.simulator.chaos import Chaos
 from tests.simulation.simulator.cluster import Cluster
+from tests.simulation.simulator.frames import begin_run
 from tests.simulation.simulator.scenario import Scenario, draw
 from tests.simulation.simulator.world import World
 
@@ -91,6 +92,7 @@ def run(
 ) -> Run:
     """Simulate the run of `seed`; of its faults only the `chosen` ones, by number (None: all)."""
     scenario = draw(seed, overrides)
+    begin_run()
     world = World(seed, scenario)
     with uncollected(), quiet():
         cluster = Cluster(world, seed)

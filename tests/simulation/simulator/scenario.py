@@ -65,7 +65,9 @@ class Scenario:
 
     `stale_name` is how often a client that looks the coordinator up finds an older one. Above 0,
     `lanes` is how many messages of a partition are in work at once, each key in order. `pulling` is
-    the share of members that are a pulling caller's.
+    the share of members that are a pulling caller's. `batches`: handlers take batches.
+    `commit_mode` is 0 for the interval, 1 for each batch, 2 for each message. `deadly` is how many
+    messages end the process of their handler.
 
     With `durability` "always" what is acknowledged survives a power cut. A `worn` disk loses what
     was acknowledged: it comes back older, and power cuts befall also what is synced later.
@@ -91,6 +93,11 @@ class Scenario:
     stale_name: float = 0.2
     lanes: int = 0
     pulling: float = 0.0
+    batches: bool = False
+    commit_mode: int = 0
+    commit_records: int = 100
+    attempts_max: int = 0
+    deadly: int = 0
     death_noticed: float = 0.5
     durability: str = "interval"
     worn: bool = False
@@ -136,9 +143,12 @@ def draw(seed: int, overrides: Mapping[str, float] | None = None) -> Scenario:
         # Of dice of its own: other seeds' runs stay what they were.
         lanes=random.Random(f"lanes {seed}").choice((0, 0, 4)),
         pulling=random.Random(f"pulling {seed}").choice((0.0, 0.0, 0.5)),
+        **_draw_work(random.Random(f"work {seed}")),
         **_draw_disk(random.Random(f"disk {seed}")),
     )
-    return _override(drawn, overrides or {})
+    found = _override(drawn, overrides or {})
+    # What was in hand at deaths rests longer from death to death.
+    return replace(found, settle_ms=found.settle_ms * 5) if found.deadly else found
 
 
 def _draw_disk(dice: random.Random) -> dict[str, Any]:
@@ -148,6 +158,18 @@ def _draw_disk(dice: random.Random) -> dict[str, Any]:
         "segment_bytes": dice.choice((6_000, 1 << 20)),
         "hot_bytes": dice.choice((1_500, 1 << 20)),
         "append_timeout_ms": dice.choice((1_500, 30_000)),
+    }
+
+
+def _draw_work(dice: random.Random) -> dict[str, Any]:
+    attempts_max = dice.choice((0, 3, 3))
+    deadly = dice.choice((0, 0, 1)) if attempts_max else 0
+    return {
+        "batches": dice.random() < 0.25,
+        "commit_mode": dice.choice((0, 0, 0, 1, 2)),
+        "commit_records": dice.choice((3, 100)),
+        "attempts_max": attempts_max,
+        "deadly": deadly,
     }
 
 

@@ -1,263 +1,321 @@
-"""The work of one simulated consumer: a worker a partition, and handlers that take their time.
+"""The room of one simulated consumer: its workers, their gate, and what is in hand when it dies.
 
-Rules of this file. One worker a partition handles one message at a time, or one a key where keys
-are worked in parallel. It asks before each whether the lease lasts; when it does not, it waits for
-the next answer. It decides nothing of the group: the machine says what is begun, drained, dropped.
+Rules of this file. Which worker has a partition says the `WorkerRoster` that ships; what waits for
+it and how it ends, `WorkQueue` and `WorkEnd`; what an ordered one does next, `InOrder`; who may go
+alone, `AloneGate`. Here they are carried on virtual time, with handlers that take their time, fail,
+hang, and end their process. Nothing is decided of the group.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.scheduling import lane_rules
-from pxrs_ray.consumer.session import ConsumerSession
+from pxrs_ray.config.scheduling import retry_rules
+from pxrs_ray.consumer.member_machine import MemberMachine
+from pxrs_ray.consumer.worker_roster import WorkerRoster
+from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
-from pxrs_ray.processing.key_ordered import KeyLanes
-from pxrs_ray.processing.scheduler import Item, Task
-from tests.simulation.history import Begun, Processed
+from pxrs_ray.processing.alone_gate import AloneGate, Turn
+from pxrs_ray.processing.suspects import EXITED_ITSELF, Death, HandlerCall, Suspect
+from tests.simulation.history import HandlersDied
 from tests.simulation.simulator.frames import Line
+from tests.simulation.simulator.in_order_worker import InOrderWorker
+from tests.simulation.simulator.lane_worker import LaneWorker
+from tests.simulation.simulator.worker_base import QUEUED_MAX as QUEUED_MAX
+from tests.simulation.simulator.worker_base import SimulatedWorker
 from tests.simulation.simulator.world import Process
 
-# Messages that wait for one worker: no more are fetched for it then.
-QUEUED_MAX = 12
-LANES = lane_rules(GroupConfig(queue="q", attempts_max=0, backoff_ms=5, backoff_ms_max=50))
+# How often a worker waits until what it has done is committed.
+COMMITS_NOW = 0.02
+EXIT_CODE = 3
+
+Call = tuple[PartitionId, Epoch, Offset, Offset, int]
 
 
-@dataclass(slots=True)
-class Worker:
-    """Handles the messages of one partition under one epoch, for one incarnation."""
+class WorkMember(Protocol):
+    """What the workers need of their process."""
 
-    partition: PartitionId
-    epoch: Epoch
-    session: ConsumerSession
-    at: Progress
-    lines: deque[Line] = field(default_factory=deque)
-    busy: int = 0
-    stopping: bool = False
-    scheduler: KeyLanes | None = None
+    machine: MemberMachine
 
-    def progress(self) -> Progress:
-        """How far it is."""
-        return self.at if self.scheduler is None else self.scheduler.progress()
+    def carry_out(self) -> None:
+        """Do what the machine wants done."""
+
+    def promise(
+        self, round_: int, partition: PartitionId, epoch: Epoch, checkpoint: Offset
+    ) -> None:
+        """When this round of commits is over, so much is committed."""
+
+    def die(self) -> None:
+        """End at once; somebody may notice."""
 
 
 class Work:
-    """The workers of one process. `may_begin` is the lease's gate; `stopped` hears of each end,
-    `done` of each message, `room` when more can be taken, `moved` of whatever may be committed."""
+    """The workers of one process. `may_begin` is the lease's gate; `moved` hears of whatever may be
+    committed."""
 
     def __init__(
         self,
         process: Process,
+        member: WorkMember,
         may_begin: Callable[[], bool],
-        stopped: Callable[[Worker], None],
-        done: Callable[[Worker], None],
-        room: Callable[[], None],
         moved: Callable[[], None],
     ) -> None:
         self.hang_ms = 0
-        self._process = process
-        self._world = process.world
-        self._may_begin = may_begin
-        self._stopped = stopped
-        self._done = done
-        self._room = room
-        self._moved = moved
         # Whether any progress may have changed; who looks at it takes this back.
         self.changed = True
-        self._workers: dict[PartitionId, Worker] = {}
-        # Whether somebody waits for the lease.
-        self._waits = False
+        self.process, self.world, self.member = process, process.world, member
+        self.may_begin, self._moved = may_begin, moved
+        self.roster: WorkerRoster[SimulatedWorker] = WorkerRoster(self)
+        self.gate = AloneGate()
+        # What the handlers are called with, and since when: what is read of a dead process.
+        self.in_hand: dict[object, Call] = {}
+        self.waits_for_lease = False
+        self.config = GroupConfig(
+            queue="q",
+            attempts_max=self.world.scenario.attempts_max,
+            backoff_ms=5,
+            backoff_ms_max=50,
+            failure_policy="skip",
+        )
+        self.rules = retry_rules(self.config)
+        self._turns: dict[object, Turn | None] = {}
+        self._rests: dict[PartitionId, object] = {}
+        self._commits: list[tuple[int, Callable[[], None]]] = []
+
+    def now_s(self) -> float:
+        """The time by this process's monotonic clock."""
+        return self.process.monotonic_ms() / 1_000
 
     # --- what the session asks --------------------------------------------------------------------
 
     def progress(self, partition: PartitionId, epoch: Epoch) -> Progress | None:
         """How far the work is."""
-        worker = self._workers.get(partition)
-        return worker.progress() if worker is not None and worker.epoch == epoch else None
+        worker = self.roster.find(partition, epoch)
+        if worker is None:
+            return None
+        self.roster.told_progress(worker)
+        return worker.progress()
 
     def queued_bytes(self, partition: PartitionId) -> int:
         """What waits for the handler; a message here is one byte."""
-        worker = self._workers.get(partition)
-        return len(worker.lines) if worker is not None else 0
+        worker = self.roster.find(partition)
+        return worker.queue.queued_bytes if worker is not None else 0
 
     # --- what the machine says --------------------------------------------------------------------
 
-    def begin(self, session: ConsumerSession, grant: Grant) -> None:
+    def begin(self, session: object, grant: Grant) -> None:
         """Put a worker on the partition."""
-        progress = grant.progress
-        scheduler = KeyLanes(progress, LANES) if self._world.scenario.lanes else None
-        self._workers[grant.partition] = Worker(
-            grant.partition, grant.epoch, session, progress, scheduler=scheduler
-        )
-        self._change()
+        self.roster.begin(grant)
+        self.change()
 
     def take_in(self, partition: PartitionId, epoch: Epoch, batch: Any, size_bytes: int) -> None:
         """Messages came."""
-        self._take_in(partition, epoch, batch.lines)
-
-    def _take_in(self, partition: PartitionId, epoch: Epoch, lines: list[Line]) -> None:
-        worker = self._workers.get(partition)
-        if worker is not None and worker.epoch == epoch:
-            worker.lines.extend(lines)
-            self._go_on(worker)
+        worker = self.roster.find(partition, epoch)
+        if worker is not None:
+            worker.queue.put(batch, size_bytes)
+            worker.go_on()
 
     def skip(self, partition: PartitionId, epoch: Epoch, to: Offset) -> None:
         """The log has nothing before `to` any more; behind what came before, in its order."""
-        self._take_in(partition, epoch, [Line(to, b"", "")])
+        worker = self.roster.find(partition, epoch)
+        if worker is not None:
+            worker.queue.skip(to)
+            worker.go_on()
 
     def drain(self, partition: PartitionId) -> None:
         """Stop after what is in hand."""
-        worker = self._workers.get(partition)
-        if worker is not None:
-            worker.stopping = True
-            self._go_on(worker)
+        self.roster.stop(partition, self)
 
     def drop(self, partition: PartitionId) -> None:
         """It is lost; what is in hand is finished, and counts for nothing."""
-        self._workers.pop(partition, None)
+        self.roster.stop(partition, self)
 
     def leave(self, then: Callable[[], None]) -> None:
         """Nothing has to be done before it leaves."""
         then()
 
-    def round_over(self) -> None:
-        """Nobody here waits for a round of commits."""
-
     def leased(self) -> None:
         """The lease was renewed: whoever waited for that goes on."""
-        if self._waits and self._may_begin():
-            self._waits = False
+        if self.waits_for_lease and self.may_begin():
+            self.waits_for_lease = False
             self.go_on()
 
     def go_on(self) -> None:
         """Begin what may begin."""
-        for worker in list(self._workers.values()):
-            self._go_on(worker)
+        for worker in self.roster:
+            worker.go_on()
 
-    # --- work -------------------------------------------------------------------------------------
+    def renew(self) -> None:
+        """The options have changed: every worker is made anew."""
+        for worker in self.roster:
+            worker.end.renew()
+            worker.go_on()
 
-    def _go_on(self, worker: Worker) -> None:
-        if self._workers.get(worker.partition) is not worker:
-            return
-        if worker.stopping:
-            if not worker.busy:
-                self._stopped(worker)
-                if self._workers.get(worker.partition) is worker:
-                    del self._workers[worker.partition]
-        elif worker.lines or worker.scheduler is not None:
-            self._begin_next(worker)
+    # --- the roster: makes workers, and waits -----------------------------------------------------
 
-    def _begin_next(self, worker: Worker) -> None:
-        if not self._may_begin():
-            self._waits = True
-        elif worker.scheduler is not None:
-            self._work_lanes(worker, worker.scheduler)
-        elif not worker.busy:
-            line = worker.lines.popleft()
-            if not line.message:
-                worker.at = Progress(line.offset)
-                self._tell_room(worker, len(worker.lines) + 1)
-                self._over(worker, failed=False)
-                return
-            worker.busy = 1
-            self._begun(worker, line)
-            self._process.after(self._takes_ms(), partial(self._handled, worker, line))
-            self._tell_room(worker, len(worker.lines) + 1)
+    def make(self, grant: Grant, before: SimulatedWorker | None) -> SimulatedWorker | None:
+        """A worker that has started; None where that failed."""
+        try:
+            kind = LaneWorker if self.world.scenario.lanes else InOrderWorker
+            worker = kind(self, grant)
+        except StoreCorrupted as error:
+            self.roster.cannot_begin(grant, repr(error), self.now_s())
+            return None
+        worker.start(before)
+        return worker
 
-    def _tell_room(self, worker: Worker, before: int) -> None:
-        """Say so when there is room for more, and was none."""
-        if before >= QUEUED_MAX > len(worker.lines):
-            self._room()
+    def rest(self, partition: PartitionId, epoch: Epoch, pause_s: float, failure: Any) -> None:
+        """Let the partition rest."""
+        mark = self._rests[partition] = object()
 
-    def _takes_ms(self) -> int:
-        takes_ms = 1 + int(self._world.random.random() * 12)
-        if self._world.chance(0.01):
-            takes_ms = self._world.random.randint(50, 1_000)
-        if self.hang_ms:
-            takes_ms, self.hang_ms = self.hang_ms, 0
-        return takes_ms
+        def rested() -> None:
+            if self._rests.get(partition) is mark:
+                del self._rests[partition]
+                self.roster.rested(partition, self)
+                self.change()
 
-    def _work_lanes(self, worker: Worker, scheduler: KeyLanes) -> None:
-        """Begin what may begin beside each other: one message a key."""
-        before = len(worker.lines)
-        while worker.lines and scheduler.has_room():
-            line = worker.lines.popleft()
-            if not line.message:
-                scheduler.skip(line.offset)
-                self._change()
-                continue
-            scheduler.offer([Item(line.offset, line.key, message=line, size_bytes=1)])
-        self._tell_room(worker, before)
-        now_ms = self._world.now_ms
-        for task in scheduler.take(now_ms, self._world.scenario.lanes - worker.busy):
-            worker.busy += 1
-            self._begun(worker, task.item.message)
-            done = partial(self._handled_in_lane, worker, scheduler, task)
-            self._process.after(self._takes_ms(), done)
-        due_ms = scheduler.due_ms()
-        if due_ms is not None:
-            self._process.after(max(1, due_ms - now_ms), partial(self._go_on, worker))
+        self.process.after(1 + int(pause_s * 1_000), rested)
 
-    def _handled_in_lane(self, worker: Worker, scheduler: KeyLanes, task: Task) -> None:
-        worker.busy -= 1
-        failed = self._world.chance(0.03)
-        if not failed:
-            self._processed(worker, task.item.message)
-        scheduler.ended(task, "failed" if failed else None, self._world.now_ms)
-        self._over(worker, failed)
+    def call_off(self, partition: PartitionId) -> None:
+        """The partition rests no more."""
+        self._rests.pop(partition, None)
 
-    def _handled(self, worker: Worker, line: Line) -> None:
-        """The handler is done: its side effects have happened, whoever owns the partition now."""
-        worker.busy = 0
-        failed = self._world.chance(0.03)
-        if failed:
-            worker.lines.appendleft(line)
-            worker.at = Progress(line.offset, worker.at.attempts + 1)
-        else:
-            self._processed(worker, line)
-            worker.at = Progress(line.offset + 1)
-        self._over(worker, failed)
+    def begin_again(self, partition: PartitionId, epoch: Epoch) -> Grant | None:
+        """As the owner of the workers: how to begin a partition anew."""
+        grant = self.member.machine.begin_again(partition, epoch)
+        # As an event loop does: what follows comes after the worker was replaced.
+        self.process.after(0, self.member.carry_out)
+        return grant
 
-    def _change(self) -> None:
+    def stopped(self, partition: PartitionId, epoch: Epoch) -> None:
+        """As the owner of the workers: nothing of a partition is in flight."""
+        self.member.machine.stopped(partition, epoch, self.now_s())
+        self.member.carry_out()
+
+    def ended(self, worker: SimulatedWorker) -> None:
+        """A worker has come to its end."""
+        self.give_up_turn(worker)
+        self.in_hand.pop(worker, None)
+        self.roster.ended(worker, self, self.now_s())
+
+    # --- what workers say and want ----------------------------------------------------------------
+
+    def room(self) -> None:
+        """A worker that was full can take more."""
+        self.member.machine.wake_reading()
+        self.member.carry_out()
+
+    def commit_soon(self) -> None:
+        """So much is done that it is to be committed."""
+        self.member.machine.progress.commit_soon()
+        self.process.after(0, self.member.carry_out)
+
+    def change(self) -> None:
+        """Some progress may have changed."""
         if not self.changed:
             self.changed = True
             self._moved()
 
-    def _over(self, worker: Worker, failed: bool) -> None:
-        self._change()
-        if not failed and self._workers.get(worker.partition) is worker:
-            self._done(worker)
-        self._go_on(worker)
+    def done(self, worker: SimulatedWorker) -> None:
+        """A message is done; now and then somebody waits until that is committed."""
+        if self.world.chance(COMMITS_NOW):
+            self._promise(worker)
+            self.member.carry_out()
 
-    def _begun(self, worker: Worker, line: Line) -> None:
-        session = worker.session
-        self._world.record(
-            Begun(
-                self._world.now_ms,
-                worker.partition,
-                worker.epoch,
-                session.member,
-                session.incarnation,
-                line.offset,
-            )
-        )
+    def _promise(self, worker: SimulatedWorker) -> int:
+        round_ = self.member.machine.progress.commit_all()
+        if worker.session is self.member.machine.session:
+            done = worker.progress().checkpoint
+            self.member.promise(round_, worker.partition, worker.epoch, done)
+        return round_
 
-    def _processed(self, worker: Worker, line: Line) -> None:
-        session = worker.session
-        self._world.record(
-            Processed(
-                self._world.now_ms,
-                worker.partition,
-                worker.epoch,
-                session.member,
-                session.incarnation,
-                line.offset,
-                line.key,
-                line.message,
-            )
+    def await_commit(self, worker: SimulatedWorker, then: Callable[[], None]) -> None:
+        """Do `then` when what is done now is committed, or lost."""
+        self._commits.append((self._promise(worker), then))
+        self.change()
+        self.process.after(0, self.member.carry_out)
+
+    def round_over(self) -> None:
+        """A round of commits is over."""
+        rounds = self.member.machine.progress.rounds
+        over = [one for one in self._commits if one[0] <= rounds]
+        self._commits = [one for one in self._commits if one[0] > rounds]
+        for _, then in over:
+            self.process.after(0, then)
+
+    def is_void(self, worker: SimulatedWorker) -> bool:
+        """Whether the partition may be somebody else's: then a failure says nothing."""
+        session = self.member.machine.session
+        holds = worker.session is session and session.holds(worker.partition, worker.epoch)
+        return not (holds and self.may_begin())
+
+    # --- handlers, and what is in hand ------------------------------------------------------------
+
+    def takes_ms(self) -> int:
+        """How long the next call takes."""
+        takes_ms = 1 + int(self.world.roll() * 12)
+        if self.world.chance(0.01):
+            takes_ms = self.world.random.randint(50, 1_000)
+        if self.hang_ms:
+            takes_ms, self.hang_ms = self.hang_ms, 0
+        return takes_ms
+
+    def enter(
+        self, who: SimulatedWorker | object, first: Offset, end: Offset, suspect: Suspect | None
+    ) -> bool:
+        """Note that a call begins, as a record's slot does; False: not now, ask again."""
+        now_s, place = self.now_s(), self._place(who)
+        call = (*place, first, end, self.process.monotonic_ms())
+        if suspect is None or not suspect.isolated:
+            if not self.gate.is_open(now_s):
+                return False
+            self.in_hand[who] = call
+            return True
+        alone_s = suspect.alone_ms / 1_000
+        if who not in self._turns:
+            self._turns[who] = self.gate.line_up(suspect.age_ms)
+        turn = self._turns[who]
+        if turn is not None:
+            if not self.gate.go_in(turn, who, alone_s, now_s):
+                return False
+            self._turns[who] = None
+        if not self.gate.may_begin(alone_s, others=bool(self.in_hand), now_s=now_s):
+            return False
+        del self._turns[who]
+        self.in_hand[who] = call
+        return True
+
+    def _place(self, who: Any) -> tuple[PartitionId, Epoch]:
+        return (who.partition, who.epoch)
+
+    def give_up_turn(self, who: object) -> None:
+        if who in self._turns:
+            turn = self._turns.pop(who)
+            if turn is not None:
+                self.gate.give_up(turn)
+        self.gate.leave(who)
+
+    def call_over(self, who: object) -> None:
+        """The call has ended."""
+        self.in_hand.pop(who, None)
+        self.gate.leave(who)
+
+    def kills(self, line: Line) -> bool:
+        """Whether the call with this message ends its process."""
+        if line.message not in self.world.deadly:
+            return False
+        self.member.die()
+        return True
+
+    def death(self, *, by_itself: bool) -> Death:
+        """What is read of this process once it is dead."""
+        now_ms = self.process.monotonic_ms()
+        calls = tuple(
+            HandlerCall(partition, epoch, first, end, max(0, now_ms - since_ms))
+            for partition, epoch, first, end, since_ms in self.in_hand.values()
         )
+        places = tuple((call.partition, call.first, call.end) for call in calls)
+        self.world.record(HandlersDied(self.world.now_ms, self.process.name, places))
+        return Death(calls, EXITED_ITSELF + EXIT_CODE if by_itself else 0)

@@ -33,6 +33,8 @@ class World:
         self.network: Network = scenario.network
         self.now_ms = 0
         self.wall_offset_ms = EPOCH_MS
+        # Messages whose handler ends its process.
+        self.deadly: set[str] = set()
         self.history: list[HistoryEvent] = []
         self.record = self.history.append
         self._numbers = 0
@@ -69,7 +71,7 @@ class World:
 
     def close(self) -> None:
         """Forget everything: what was still to come holds every process of the run."""
-        vars(self).clear()
+        forget(self)
 
     def chance(self, share: float) -> bool:
         """True for about this share of the calls."""
@@ -150,6 +152,11 @@ class Process:
         missed, self.missed = self.missed, []
         for action in missed:
             self.run(action)
+
+
+def forget(thing: object) -> None:
+    """Let go of everything that it holds; a compiled one holds it where nobody can see it."""
+    getattr(thing, "__dict__", {}).clear()
 
 
 def send(source: Process, target: Process, action: Action) -> None:

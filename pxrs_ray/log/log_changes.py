@@ -1,0 +1,52 @@
+"""`LogChanges`: which logs of a buffer have changed since somebody looked.
+
+Rules of this file. Whoever cares for all logs of a buffer (retention, mends, who is told how far
+they have come) asks for what has changed since its last look: a look costs by what has changed, and
+nothing by what sleeps. A change is noted after it was made, so that no look misses it. From any
+thread.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from pxrs_ray.model import PartitionId
+
+Place = tuple[str, PartitionId]
+
+
+class LogChanges:
+    """See the rules at the head of this file."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest = 0
+        # Each place by the number of its newest change, the newest last.
+        self._of: dict[Place, int] = {}
+
+    def note(self, place: Place) -> None:
+        """Something about the log of this place is otherwise than before."""
+        with self._lock:
+            self._newest += 1
+            self._of.pop(place, None)
+            self._of[place] = self._newest
+
+    def forget(self, place: Place) -> None:
+        """There is no log any more."""
+        with self._lock:
+            self._of.pop(place, None)
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest change."""
+        return self._newest
+
+    def since(self, number: int) -> tuple[int, list[Place]]:
+        """What has changed after that number (0: ever), and the number to ask by the next time."""
+        with self._lock:
+            found = []
+            for place, changed in reversed(self._of.items()):
+                if changed <= number:
+                    break
+                found.append(place)
+            return self._newest, found
