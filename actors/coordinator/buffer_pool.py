@@ -78,13 +78,9 @@ class BufferPool(BufferCalls):
 
     async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
         """Look at a buffer; what it may serve by goes with it."""
-<<<<<<< HEAD
-        grant = replace(self.grant_of(index), link_ports=self._link_ports)
-=======
-        grant = self.grants.grant(index, self.terms[index])
         heard = self._ends_heard.get(index, ("", 0))
+        grant = self.grant_of(index)
         grant = replace(grant, link_ports=self._link_ports, ends_heard=heard)
->>>>>>> main
         info = await self._ask(index, lambda to: to.ping(grant), timeout_s)
         self.known_ends.heard(info.ends)
         self._ends_heard[index] = (info.incarnation, info.ends_to)
