@@ -23,6 +23,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),
     "coordinator/bootstrap.py": (
         "topology/openings.py",
         "topology/disk_survey.py",
@@ -71,7 +72,6 @@ DECIDE: Mapping[str, str] = {
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
     "consumer/source_fetcher.py": "what is read next of an external queue",
-    "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
@@ -86,7 +86,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/store_thread.py": "when a call of the store is given up",
     "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 36
+DECIDE_MAX = 35
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

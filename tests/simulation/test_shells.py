@@ -22,6 +22,7 @@ def _loaded() -> set[str]:
     program = (
         "import sys, tests.simulation.simulator.run as r; r.run(1);"
         "import tests.simulation.homes.run as h; h.run(1);"
+        "import tests.simulation.scaling_world as s; s.run(s.scenarios()[0], s.shipped());"
         "print('\\n'.join(sorted(m for m in sys.modules if m.startswith('pxrs_ray'))))"
     )
     done = subprocess.run(

@@ -20,6 +20,7 @@ from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.runtime import RUNTIME
+from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
@@ -41,6 +42,7 @@ MUTATIONS = (
     *OUTSIDE,
     *RUNTIME,
     *HOMES,
+    *SCALING,
     *BUFFERS,
     *WORKING,
     *ASKING,
