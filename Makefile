@@ -35,8 +35,8 @@ bench: setup
 	@$(PYTHON_HERE) -m tests.benchmarks $(ONLY)
 
 simulate: setup
-	@$(PYTHON_HERE) -m tests.simulation --runs $(RUNS) $(if $(SEED),--seed $(SEED)) \
-		$(if $(FAULTS),--faults $(FAULTS)) $(foreach each,$(SET),--set $(each))
+	@$(PYTHON_HERE) -m tests.simulation --runs $(RUNS) $(if $(WORLD),--world $(WORLD)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(foreach each,$(SET),--set $(each))
 
 chaos: setup
 	@$(PYTHON_HERE) -m tests.actors.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

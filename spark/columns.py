@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all Spark code has it
 from pyspark.sql import types as T  # noqa: N812
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.spark.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
+from pxrs_ray.feed.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
 
 Expression = str | Column
 

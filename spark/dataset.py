@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.spark.ledger import KnownProgress
+from pxrs_ray.feed.facts import KnownProgress
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.tasks import route_block
 

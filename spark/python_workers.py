@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame
 from pxrs_ray import errors
 from pxrs_ray.actors import names
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.spark.ledger import FeedState, KnownProgress
-from pxrs_ray.spark.routing import Feed, RoutedRows, route
+from pxrs_ray.feed.facts import FeedState, KnownProgress
+from pxrs_ray.feed.partition_feed import RoutedRows
+from pxrs_ray.spark.routing import Feed, route
 
 _RESULT = (
     "number int, rows long, bytes long, counts array<long>, added long, repeated long, error string"

@@ -3,9 +3,11 @@
 Rules of this file. A batch is known by (query id, batch id, Spark partition). The query id is
 Spark's own, kept in the checkpoint location: a query that goes on from there is the same one, and
 one with a new checkpoint location is another, whatever its name or path. A batch that Spark runs
-again after a crash adds only what is missing; one that comes out different, or after a later one,
-is refused before anything is added. Spark waits for each batch, so a queue without room makes it
-take the next one later, and holds nothing in memory meanwhile.
+again after a crash adds only what is missing; one that comes after a later one is refused before
+anything is added. One that comes out different is refused where a log has other frames of it: there
+is no ledger of what a batch was, so frames that no log had may be added before that is found out.
+Spark waits for each batch, so a queue without room makes it take the next one later, and holds
+nothing in memory meanwhile.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, FeedConflict, ProducerFenced, PxrsError, UsageError
+from pxrs_ray.feed.facts import FeedState
+from pxrs_ray.feed.feed_run import FeedCounts, FeedReport, FetchFailed, Rounds
 from pxrs_ray.spark.columns import Expression, WholeRow, message_columns
-from pxrs_ray.spark.ledger import FeedState, Ledger
-from pxrs_ray.spark.progress import FeedCounts, FeedReport
+from pxrs_ray.spark.ledger import Ledger
 from pxrs_ray.spark.python_workers import partitions_of, push_round, pushed
 from pxrs_ray.spark.queue_ref import Target
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.session import logs_silenced
-from pxrs_ray.spark.through_raydp import FetchFailed, feed_round, give_up, prepared
-from pxrs_ray.spark.write import ROUNDS_MAX, Via, called_columns, chosen_via, refuse_stopped
+from pxrs_ray.spark.through_raydp import feed_round, prepared
+from pxrs_ray.spark.write import Via, called_columns, chosen_via, refuse_stopped
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
@@ -143,26 +147,25 @@ def write_stream(
 def _write_batch(
     feed: Feed, queue: str, messages: DataFrame, via: str, fetch_s_max: float
 ) -> FeedReport:
-    tally = FeedCounts()
+    began_ms, counts = monotonic_ms(), FeedCounts()
     if via == "push":
         fed = pushed(messages, feed, NOTHING_KNOWN)
         _begin(feed, partitions_of(fed))
-        push_round(fed, tally.note)
+        push_round(fed, counts.note)
     else:
-        for rounds in range(1, ROUNDS_MAX + 1):
+        rounds = Rounds()
+        while not rounds.over:
             try:
                 with prepared(messages) as data:
                     _begin(feed, len(data))
                     numbers = range(len(data))
-                    feed_round(feed, data, numbers, NOTHING_KNOWN, tally.note, fetch_s_max)
-                break
+                    feed_round(feed, data, numbers, NOTHING_KNOWN, counts.note, fetch_s_max)
+                rounds.over = True
             except FetchFailed as failure:
-                if rounds == ROUNDS_MAX:
-                    raise give_up(rounds, failure) from failure
-                time.sleep(rounds)
-    return tally.report(
-        f"{feed.feed_id}/{feed.epoch}", queue, via, feed.target.partitions, frozenset()
-    )
+                time.sleep(rounds.failed(failure))
+    seconds = (monotonic_ms() - began_ms) / 1_000
+    named = f"{feed.feed_id}/{feed.epoch}"
+    return counts.report(named, queue, via, feed.target.partitions, frozenset(), seconds)
 
 
 def _begin(feed: Feed, partitions: int) -> None:

@@ -11,9 +11,10 @@ import ray
 from ray._private.worker import global_worker
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.spark.fields import KEY, PAYLOAD, TIMESTAMP
-from pxrs_ray.spark.ledger import KnownProgress
-from pxrs_ray.spark.routing import Feed, RoutedRows, check, route
+from pxrs_ray.feed.facts import KnownProgress
+from pxrs_ray.feed.fields import KEY, PAYLOAD, TIMESTAMP
+from pxrs_ray.feed.partition_feed import RoutedRows
+from pxrs_ray.spark.routing import Feed, check, route
 
 TASK_RETRIES = 10
 # What Ray calls bytes that another language gave.

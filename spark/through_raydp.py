@@ -2,16 +2,13 @@
 
 Rules of this file. The driver asks RayDP's executors for a partition's bytes and passes the reply
 on, unread, to a routing task, which reads the bytes in Ray's object store: nothing is copied, and a
-task that Ray runs again gets the very same bytes. An executor is asked for one partition at a time,
-because RayDP recovers lost executors best then; every fetch has a deadline. When one fails, Spark
-prepares everything again and the feed goes on with what is missing. What RayDP holds is released in
-any case.
+task that Ray runs again gets the very same bytes. A `FeedRound` says what is fetched when; when a
+fetch fails, Spark prepares everything again and the feed goes on with what is missing. What RayDP
+holds is released in any case.
 """
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,22 +22,21 @@ from ray._private.worker import global_worker
 from ray.exceptions import RayError, RayTaskError
 
 from pxrs_ray.actors.cluster.coordinator_client import answer_of
-from pxrs_ray.errors import DeadlineExceeded, PxrsError
-from pxrs_ray.spark.ledger import FeedState, KnownProgress
-from pxrs_ray.spark.routing import Feed, RoutedRows
+from pxrs_ray.clock import monotonic_ms
+from pxrs_ray.errors import PxrsError
+from pxrs_ray.feed.facts import FeedState, KnownProgress
+from pxrs_ray.feed.feed_round import FeedRound
+from pxrs_ray.feed.feed_run import FetchFailed
+from pxrs_ray.feed.partition_feed import RoutedRows
+from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.tasks import route_bytes
 
 # What Java says when an executor was lost: not the user's fault, and worth another try.
 RAYDPS_FAULTS = ("io.ray.", "RayActor", "RayDPException", "ExecutorLostFailure", "Unserializable")
 EXECUTOR = "raydp-executor-"
-WINDOW_MIN = 2
 LOOK_S = 0.5
 END_S = 5.0
 CANCEL_S = 10.0
-
-
-class FetchFailed(Exception):
-    """Raised when RayDP did not give a partition; preparing again may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +133,6 @@ class FrameSource(Protocol):
         """Have what was fetched routed; answers a reference to its `RoutedRows`."""
 
 
-@dataclass(slots=True)
-class _Fetch:
-    number: int
-    reference: Any
-    deadline_s: float
-
-
 def feed_round(
     feed: Feed,
     data: FrameSource,
@@ -158,25 +147,18 @@ def feed_round(
     way are ended first, so that nothing goes on behind the caller's back.
     """
     cpus = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
-    # An executor gives one partition at a time; as many more are routed meanwhile.
-    window = max(WINDOW_MIN, min(cpus, 2 * len(set(data.locations)) + 1))
-    waiting = deque(numbers)
-    fetching: dict[str, _Fetch] = {}
+    rounds = FeedRound(numbers, data.locations, cpus, round(fetch_s_max * 1_000))
+    fetching: dict[Any, int] = {}
     routing: dict[Any, int] = {}
     try:
-        while waiting or fetching or routing:
-            while len(fetching) + len(routing) < window:
-                number = next((n for n in waiting if data.locations[n] not in fetching), None)
-                if number is None:
-                    break
-                waiting.remove(number)
-                deadline_s = time.monotonic() + fetch_s_max
-                fetching[data.locations[number]] = _Fetch(number, data.fetch(number), deadline_s)
-            under_way = [*routing, *(fetch.reference for fetch in fetching.values())]
-            ready, _ = ray.wait(under_way, timeout=LOOK_S, fetch_local=False)
-            for number, fetched in _fetched(fetching):
-                told = state.partitions.get(number, KnownProgress())
-                routing[data.route(feed, number, told, fetched)] = number
+        while not rounds.over:
+            for number in rounds.fetches(monotonic_ms()):
+                fetching[data.fetch(number)] = number
+            ready, _ = ray.wait([*routing, *fetching], timeout=LOOK_S, fetch_local=False)
+            for fetched, number in _fetched(fetching):
+                rounds.fetched(number)
+                routing[data.route(feed, number, state.known(number), fetched)] = number
+            rounds.look(monotonic_ms())
             for reference in ready:
                 if reference in routing:
                     number = routing.pop(reference)
@@ -184,24 +166,17 @@ def feed_round(
                         on_routed(ray.get(reference))
                     except RayError as error:
                         raise _cause(error, number) from None
+                    rounds.routed(number)
     finally:
         _end(list(routing))
 
 
-def _fetched(fetching: dict[str, _Fetch]) -> list[tuple[int, Any]]:
-    """Take the fetches that have come out. Raises FetchFailed when one is late."""
-    references = [fetch.reference for fetch in fetching.values()]
-    if not references:
+def _fetched(fetching: dict[Any, int]) -> list[tuple[Any, int]]:
+    """Take the fetches that have come out."""
+    if not fetching:
         return []
-    ready, _ = ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
-    found = []
-    for executor, fetch in list(fetching.items()):
-        if fetch.reference in ready:
-            del fetching[executor]
-            found.append((fetch.number, fetch.reference))
-        elif time.monotonic() > fetch.deadline_s:
-            raise FetchFailed(f"{executor} did not give a partition in time")
-    return found
+    ready, _ = ray.wait(list(fetching), num_returns=len(fetching), timeout=0, fetch_local=False)
+    return [(reference, fetching.pop(reference)) for reference in ready]
 
 
 def _end(routing: list[Any]) -> None:
@@ -222,11 +197,3 @@ def _cause(error: RayError, number: int) -> Exception:
         if not isinstance(answer, RayError):
             return error
     return FetchFailed(f"Spark partition {number}: {str(error).strip().splitlines()[-1][:300]}")
-
-
-def give_up(rounds: int, failure: FetchFailed) -> DeadlineExceeded:
-    """The error after the last round."""
-    return DeadlineExceeded(
-        f"RayDP failed {rounds} times to hand over Spark's data, at last because {failure}. What "
-        "was fed is kept: make the same call again to go on, or use via='push'"
-    )

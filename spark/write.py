@@ -1,8 +1,7 @@
 """`write_dataframe` and `write_dataset`: write tables into a queue, exactly once under a name.
 
-Rules of this file. A call that is repeated, after whatever crash, goes on where the last one ended.
-What is in the ledger is first compared with what Spark computes now, and only when all of that is
-the same, something is added. The driver has no state whose loss would matter.
+Rule of this file: what is fed, and in which order, a `FeedRun` decides; here it is carried through
+Spark and Ray.
 """
 
 from __future__ import annotations
@@ -12,22 +11,24 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame
 
-from pxrs_ray.errors import FeedConflict, UsageError
+from pxrs_ray.clock import monotonic_ms
+from pxrs_ray.errors import UsageError
+from pxrs_ray.feed.feed_run import FeedReport, FeedRun, FetchFailed
+from pxrs_ray.feed.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
+from pxrs_ray.feed.partition_feed import RoutedRows
 from pxrs_ray.spark.columns import Expression, WholeRow, message_columns, shown
 from pxrs_ray.spark.dataset import Blocks
-from pxrs_ray.spark.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
 from pxrs_ray.spark.ledger import Ledger
-from pxrs_ray.spark.progress import Bar, FeedCounts, FeedReport, progress_bar
+from pxrs_ray.spark.progress import Bar, progress_bar
 from pxrs_ray.spark.python_workers import partitions_of, push_round, pushed
 from pxrs_ray.spark.queue_ref import Target
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.session import is_on_ray
-from pxrs_ray.spark.through_raydp import FetchFailed, FrameSource, feed_round, give_up, prepared
+from pxrs_ray.spark.through_raydp import FrameSource, feed_round, prepared
 from pxrs_ray.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
 
 Via = Literal["raydp", "push"]
-ROUNDS_MAX = 5
-SPARK_PARTITIONS_MAX = 10_000
 BAR_EVERY_S = 0.5
 
 
@@ -126,107 +125,79 @@ def _feed(target: Target, feed_id: str | None, stall_s: float, called: dict[str,
 
 
 class _Run:
-    """One call of `write_dataframe`: the feed, what is known of it, and what was reported."""
+    """One call of `write_dataframe`: carries what its `FeedRun` decides."""
 
     def __init__(self, feed: Feed, via: str, schema: str) -> None:
+        self._began_ms = monotonic_ms()
         self._feed = feed
         self._via = via
-        self._schema = schema
         self._ledger = Ledger(feed.target.ledger(), feed.feed_id)
         self._ledger.open()
-        self._tally = FeedCounts()
-        self._total = 0
-        self.state = self._ledger.read()
-        self._already = frozenset(n for n, told in self.state.partitions.items() if told.done)
+        self._run = FeedRun(feed.feed_id, via, schema, self._ledger.read())
 
     def begin(self, spark_partitions: int) -> None:
         """Put the plan down, or find it there. Raises FeedConflict when it is another one."""
-        if spark_partitions > SPARK_PARTITIONS_MAX:
-            raise UsageError(
-                f"{spark_partitions} Spark partitions are more than the logs remember apart; "
-                f"df.coalesce({SPARK_PARTITIONS_MAX // 10}) or less"
-            )
-        plan = {"partitions": spark_partitions, "schema": self._schema, "via": self._via}
-        known = self.state.plan
-        if known is None:
+        plan = self._run.begin(spark_partitions)
+        if plan is not None:
             self._ledger.tell_plan(plan)
-        elif known != plan:
-            differs = [
-                f"{what} {known[what]!r}, now {plan[what]!r}"
-                for what in plan
-                if known[what] != plan[what]
-            ]
-            raise FeedConflict(
-                f"feed {self._feed.feed_id!r} was begun with another DataFrame or in another way: "
-                f"{'; '.join(differs)}. Give the same again, or another feed_id"
-            )
-        self._total = spark_partitions
 
-    def in_turn(self, feed_numbers: Callable[[Sequence[int]], None]) -> None:
-        """First compare what was begun before, then feed the rest."""
-        known = [n for n in range(self._total) if n in self.state.partitions]
-        rest = [n for n in range(self._total) if n not in self.state.partitions]
-        for numbers in (known, rest):
-            if numbers:
-                feed_numbers(numbers)
-
-    def noting(self, bar: Bar) -> Callable[[Any], None]:
+    def noting(self, bar: Bar) -> Callable[[RoutedRows], None]:
         """What takes each partition that is done."""
+        counts = self._run.counts
 
-        def note(routed: Any) -> None:
-            self._tally.note(routed)
-            done = self._tally.routed
-            bar.update(len(done), self._total, sum(one.rows for one in done.values()))
+        def note(routed: RoutedRows) -> None:
+            counts.note(routed)
+            bar.update(len(counts.routed), self._run.total, counts.rows)
 
         return note
 
     def through_raydp(self, messages: DataFrame, bar: Bar, fetch_s_max: float) -> None:
         """Feed by routing tasks; prepare again when RayDP fails."""
-        for rounds in range(1, ROUNDS_MAX + 1):
+        rounds = self._run.rounds
+        while not rounds.over:
             try:
                 with prepared(messages) as data:
                     self.begin(len(data))
-                    self.in_turn(partial(self._route, data, bar, fetch_s_max))
-                return
+                    self._route(data, bar, fetch_s_max)
+                rounds.over = True
             except FetchFailed as failure:
-                if rounds == ROUNDS_MAX:
-                    raise give_up(rounds, failure) from failure
-                time.sleep(rounds)
-                self.state = self._ledger.read()
+                time.sleep(rounds.failed(failure))
+                self._run.state = self._ledger.read()
 
     def of_blocks(self, blocks: Blocks, bar: Bar) -> None:
         """Feed the blocks of a Ray Dataset; Ray makes a lost one again."""
         self.begin(len(blocks.locations))
-        self.in_turn(partial(self._route, blocks, bar, self._feed.stall_s))
+        self._route(blocks, bar, self._feed.stall_s)
 
-    def _route(
-        self, source: FrameSource, bar: Bar, fetch_s_max: float, numbers: Sequence[int]
-    ) -> None:
-        feed_round(self._feed, source, numbers, self.state, self.noting(bar), fetch_s_max)
+    def _route(self, source: FrameSource, bar: Bar, fetch_s_max: float) -> None:
+        note = self.noting(bar)
+        for numbers in self._run.turns():
+            feed_round(self._feed, source, numbers, self._run.state, note, fetch_s_max)
 
     def by_push(self, messages: DataFrame, bar: Bar) -> None:
         """Feed by Spark's Python workers."""
         context = messages.sparkSession.sparkContext
         done, rows = context.accumulator(0), context.accumulator(0)
-        whole = pushed(messages, self._feed, self.state, None, (done, rows))
+        run = self._run
+        whole = pushed(messages, self._feed, run.state, None, (done, rows))
         self.begin(partitions_of(whole))
-
-        def feed_numbers(numbers: Sequence[int]) -> None:
-            if len(numbers) == self._total:
-                push_round(whole, self._tally.note)
-                return
-            some = frozenset(numbers)
-            push_round(
-                pushed(messages, self._feed, self.state, some, (done, rows)), self._tally.note
-            )
-
-        with _watched(lambda: bar.update(done.value, self._total, rows.value)):
-            self.in_turn(feed_numbers)
+        with _watched(lambda: bar.update(done.value, run.total, rows.value)):
+            for numbers in run.turns():
+                fed = whole
+                if len(numbers) < run.total:
+                    only = frozenset(numbers)
+                    fed = pushed(messages, self._feed, run.state, only, (done, rows))
+                push_round(fed, run.counts.note)
 
     def report(self, queue: str) -> FeedReport:
         """What all of it came to."""
-        return self._tally.report(
-            self._feed.feed_id, queue, self._via, self._feed.target.partitions, self._already
+        return self._run.counts.report(
+            self._feed.feed_id,
+            queue,
+            self._via,
+            self._feed.target.partitions,
+            self._run.already,
+            (monotonic_ms() - self._began_ms) / 1_000,
         )
 
 

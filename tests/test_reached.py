@@ -34,6 +34,20 @@ REASONS = {
     "INDEX": "a form that is kept is registered by being made",
     "FILE_HEADER": "a form that is kept is registered by being made",
     "SUSPICION": "a form that is kept is registered by being made",
+    **dict.fromkeys(
+        (
+            "EpochTable.epochs_in",
+            "Placement.in_sync",
+            "SlotFollower",
+            "SlotLeader",
+            "SlotLeader.is_asking",
+            "change_isr",
+            "elect",
+            "first_placement",
+            "with_replicas",
+        ),
+        "replicated logs are simulated before actors run them",
+    ),
     "SubmitStrategy.SEQUENTIAL_BY_TENANT": "named by its value, in a configuration",
 }
 # Methods that the base classes of others call: asyncio's protocols, click's groups, rich's console.

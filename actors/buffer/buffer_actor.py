@@ -16,7 +16,6 @@ from pathlib import Path
 from pxrs_ray.actors.buffer.coordinator_recovery import CoordinatorRecovery, RecoveryPlan
 from pxrs_ray.actors.buffer.inspection import Inspection
 from pxrs_ray.actors.buffer.log_ownership import LogOwnership
-from pxrs_ray.actors.buffer.long_poll import wake
 from pxrs_ray.actors.buffer.message_calls import MessageCalls
 from pxrs_ray.actors.buffer.server_end import REPLIES_BYTES_MAX
 from pxrs_ray.actors.buffer.serving_state import node_address
@@ -38,6 +37,7 @@ from pxrs_ray.data.protocol import (
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.files import Files
 from pxrs_ray.json_logging import start_journal
+from pxrs_ray.log.held_calls import wake, wake_all
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import Generation
 from pxrs_ray.log.refusals import refused
@@ -99,7 +99,8 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         """Leave for a process of this node, or of another (`network`), to connect once, to call
         past Ray; None where there is no such way."""
         self._tending.begin()
-        return await (self._line.open_network(much=much) if network else self._line.open())
+        opened = self._line.open_network if network else self._line.open
+        return await opened(much=much)
 
     async def open(
         self, spec: QueueSpec, expected_ends: Mapping[PartitionId, Offset], make: bool
@@ -120,8 +121,7 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
             partial(self._manager.open, spec, expected_ends, wall_ms(), make=make), ()
         )
         self._watched.begin()
-        for place in list(self._waiting):
-            wake(self._waiting, place)
+        wake_all(self._waiting)
         return self._manager.ends(spec.queue)
 
     async def begin_producer(

@@ -3,9 +3,8 @@
 Rules of this file. A call is made at once and answers a `BufferReply`: an event loop awaits it, a
 thread waits for its result. What either raises is one of our errors, and `failure_of` says what it
 means. Nothing is repeated here, but for a read whose socket broke: who calls has the deadline.
-Messages go by a socket: on this node what is small, for Ray carries what is large without a copy;
-to another node everything, what is large on a connection of its own. Ray carries the rest, and
-takes over whenever there is no socket.
+Messages go by a socket, what is large on a connection of its own: a call through Ray costs as much
+as some megabytes on a socket. Ray carries the rest, and takes over whenever there is no socket.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.buffer_link import BufferLink, LinkWay
 from pxrs_ray.actors.buffer.call_failure import ours
-from pxrs_ray.actors.buffer.server_end import REPLY_BYTES_MAX
+from pxrs_ray.actors.buffer.server_end import MUCH_REPLY_BYTES_MAX, REPLY_BYTES_MAX
 from pxrs_ray.actors.buffer.socket_client import SocketClient
 from pxrs_ray.data.link_messages import reply_bytes
 from pxrs_ray.data.protocol import (
@@ -47,10 +46,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FETCH_BYTES_MAX = 8 << 20
-# What goes by a local socket; Ray carries what is larger, without a copy.
+# What goes by the connection for what is small; the rest has one of its own.
 CALL_BYTES_MAX = 64 << 10
-# What one read of another node asks for at once: more would hold up who reads beside it.
-FAR_FETCH_BYTES_MAX = 4 << 20
+# What one read by such a connection asks for at once: more would hold up who reads beside it.
+MUCH_FETCH_BYTES_MAX = 4 << 20
 
 
 class BufferReply(Generic[T]):
@@ -127,17 +126,19 @@ class BufferClient:
         self._hears = hears
         self._closed = False
         self._here = BufferLink(handle, hears, LinkWay.HERE)
+        self._here_much = BufferLink(handle, hears, LinkWay.HERE_MUCH)
         self._small = BufferLink(handle, hears, LinkWay.SMALL)
         self._much = BufferLink(handle, hears, LinkWay.MUCH)
-        self._large_replies = False
+        # What the last reply weighed that did not come by the connection for what is small.
+        self._reply_bytes = 0
 
     # ---- messages
 
     def append(
         self, queue: str, frames: Sequence[OutFrame], wait_ms: int = 0, *, size_bytes: int = 0
     ) -> BufferReply[list[Appended | Refused]]:
-        """See `Buffer.append`. `size_bytes` is what the frames weigh: a little goes by a socket,
-        and to another node all of it, on a connection of its own."""
+        """See `Buffer.append`. `size_bytes` is what the frames weigh: much has a connection of its
+        own."""
         line = self._line(much=size_bytes > CALL_BYTES_MAX)
         if line is not None:
             try:
@@ -158,20 +159,30 @@ class BufferClient:
         """See `Buffer.fetch`."""
         arguments = (queue, group, positions, bytes_max, wait_ms, reader)
         on_loop = not (self._hears is None or isinstance(self._hears, AnswerPoll))
-        here = self._here.line()
-        far = self._much.line() if here is None and self._here.elsewhere else None
-        line = far or (here if on_loop and not self._large_replies else None)
+        line, much = self._line_of_fetch(on_loop)
         try:
             if line is not None:
-                most = min(bytes_max, FAR_FETCH_BYTES_MAX) if far else bytes_max
+                most = min(bytes_max, MUCH_FETCH_BYTES_MAX) if much else bytes_max
                 answer = line.call("fetch", queue, group, positions, most, wait_ms, reader)
                 if on_loop:
-                    return BufferReply("fetch", self._fetched(answer, arguments))
+                    return BufferReply("fetch", self._fetched(answer, arguments, much))
                 return BufferReply("fetch", self._or_through_ray(answer, arguments))
         except ProtocolError:
             pass  # Ray carries it, or says what is wrong with it
         coming = self._through_ray("fetch", self.handle.fetch, *arguments)
         return BufferReply("fetch", self._noting_its_size(coming)) if on_loop else coming
+
+    def _line_of_fetch(self, on_loop: bool) -> tuple[SocketClient | None, bool]:
+        """The connection for the next read, and whether it is one for what is large. On this node
+        the former reply says what is to be expected."""
+        here = self._here.line()
+        if here is None:
+            return (self._much.line() if self._here.elsewhere else None), True
+        if not on_loop or self._reply_bytes > MUCH_REPLY_BYTES_MAX:
+            return None, False
+        if self._reply_bytes > REPLY_BYTES_MAX:
+            return self._here_much.line(), True
+        return here, False
 
     def _or_through_ray(self, answer: Future[Any], arguments: tuple[Any, ...]) -> Future[Any]:
         """A thread's answer: what the line brings, or Ray where the line does not bring it."""
@@ -195,7 +206,7 @@ class BufferClient:
         return found
 
     async def _fetched(
-        self, answer: asyncio.Future[Any], arguments: tuple[Any, ...]
+        self, answer: asyncio.Future[Any], arguments: tuple[Any, ...], much: bool
     ) -> list[Fetched | Refused]:
         found: list[Fetched | Refused] | None
         try:
@@ -205,13 +216,15 @@ class BufferClient:
         if found is None:  # too much for a socket, or no socket any more
             coming = self._through_ray("fetch", self.handle.fetch, *arguments)
             return await self._noting_its_size(coming)
+        if much:
+            self._reply_bytes = reply_bytes(found)
         return found
 
     async def _noting_its_size(
         self, coming: BufferReply[list[Fetched | Refused]]
     ) -> list[Fetched | Refused]:
         found = await coming
-        self._large_replies = reply_bytes(found) > REPLY_BYTES_MAX
+        self._reply_bytes = reply_bytes(found)
         return found
 
     def begin_producer(
@@ -342,11 +355,11 @@ class BufferClient:
         """The connection for what is small or for `much`, once there is one."""
         line = self._here.line()
         if line is not None:
-            return None if much else line
+            return self._here_much.line() if much else line
         return (self._much if much else self._small).line() if self._here.elsewhere else None
 
     def close(self) -> None:
         """End the connections; calls that are made after this go through Ray."""
         self._closed = True
-        for link in (self._here, self._small, self._much):
+        for link in (self._here, self._here_much, self._small, self._much):
             link.close()

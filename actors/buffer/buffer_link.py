@@ -45,8 +45,19 @@ class LinkWay(Enum):
     """Where a connection goes, and what it carries."""
 
     HERE = "on this node"
+    HERE_MUCH = "on this node, for what is large"
     SMALL = "to another node"
     MUCH = "to another node, for what is large"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it stays on this node."""
+        return self in (LinkWay.HERE, LinkWay.HERE_MUCH)
+
+    @property
+    def is_much(self) -> bool:
+        """Whether it carries what is large."""
+        return self in (LinkWay.MUCH, LinkWay.HERE_MUCH)
 
 
 class BufferLink:
@@ -96,16 +107,14 @@ class BufferLink:
         return None
 
     def _ask(self) -> Any:
-        if self._way is LinkWay.HERE:
-            return self._handle.line.remote()
-        return self._handle.line.remote(True, self._way is LinkWay.MUCH)
+        return self._handle.line.remote(not self._way.is_here, self._way.is_much)
 
     def _rest_after(self, line: SocketClient) -> None:
         """With the lock held: `line` has broken."""
         self.elsewhere = False  # who is started anew may be nearer
         if line.welcome and time.monotonic() - line.since_s >= GOOD_S:
             self._backoff.worked()
-        elif self._way is not LinkWay.HERE:
+        elif not self._way.is_here:
             self._ask_at_s = time.monotonic() + _jittered(self._backoff.failed())
 
     def _told(self, done: Future[LinkOffer | None]) -> None:
@@ -142,7 +151,7 @@ class BufferLink:
                 VERSION,
             )
             return None
-        if self._way is LinkWay.HERE:
+        if self._way.is_here:
             return local_socket.connect(offer.address)
         if (tls_files(os.environ) is None) != (not offer.fingerprint):
             raise ProtocolError("one end uses TLS and the other does not: see RAY_USE_TLS of both")
@@ -161,7 +170,7 @@ class BufferLink:
                 return
             try:
                 tls = self._tls(offer)
-                much = self._way is LinkWay.MUCH
+                much = self._way.is_much
                 self.socket = SocketClient(connected, offer, self._hears, tls, much=much)
             except OSError as error:
                 logger.warning("no link %s: %s", self._way.value, error)

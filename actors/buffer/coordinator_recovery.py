@@ -3,9 +3,8 @@ node.
 
 Rules of this file. Ray gives up a coordinator that is pinned to a host for good when it gives up
 that host. When the host is back, only the buffers are left to notice. Each buffer looks for itself,
-on a thread of its own. Ray makes one actor of a name, so of several buffers that try one succeeds.
-A coordinator is made only when there is none at all, and only on a node whose disk has the
-registry: no new registry is ever begun here.
+on a thread of its own; `CoordinatorWatch` says when it makes one, and where. Ray makes one actor of
+a name, so of several buffers that try one succeeds.
 """
 
 from __future__ import annotations
@@ -23,6 +22,12 @@ from pxrs_ray.actors.cluster.named_actors import find_actor, runs
 from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator
 from pxrs_ray.actors.coordinator.topology_requests import Ping
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.supervision.coordinator_watch import (
+    ANYWHERE,
+    LOOK_PAUSE_S,
+    CoordinatorWatch,
+    Step,
+)
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 
@@ -30,12 +35,6 @@ if TYPE_CHECKING:
     from pxrs_ray.config import PxrsConfig
 
 logger = logging.getLogger(__name__)
-
-# A deployment that replaces the coordinator is done by then.
-QUIET_S_MIN = 2.0
-LOOK_PAUSE_S = 0.5
-# While no node comes or goes, disks are looked at this often.
-AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +50,18 @@ class CoordinatorRecovery:
 
     def __init__(self, topology: str, index: int, lease_s: float) -> None:
         self._topology = topology
-        self._quiet_s = max(QUIET_S_MIN, lease_s / 2)
-        self._heard_s = time.monotonic()
+        self._judged = CoordinatorWatch(lease_s, time.monotonic())
         self._will: RecoveryPlan | None = None
         self._closed = threading.Event()
-        self._looked: tuple[frozenset[str], float] = (frozenset(), 0.0)
         self._supervisor = Supervisor(f"buffer {index}")
 
     def heard(self) -> None:
         """A coordinator has spoken."""
-        self._heard_s = time.monotonic()
+        self._judged.heard(time.monotonic())
 
     def remember(self, will: RecoveryPlan) -> None:
         """From now on, should the coordinator go, make another one of this."""
-        self.heard()
+        self._judged.told(time.monotonic())
         if self._will is None and not self._closed.is_set():
             watch = self._supervisor.thread(
                 "its coordinator's watch", self._watch, again=lambda: not self._closed.is_set()
@@ -74,12 +71,13 @@ class CoordinatorRecovery:
 
     def close(self) -> None:
         """The topology is shut down: nobody is made any more."""
+        self._judged.close()
         self._closed.set()
 
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_PAUSE_S):
             will = self._will
-            if will is None or time.monotonic() - self._heard_s < self._quiet_s:
+            if will is None or self._judged.next(time.monotonic()) is Step.REST:
                 continue
             try:
                 self._make_where_it_belongs(will)
@@ -93,19 +91,15 @@ class CoordinatorRecovery:
 
         if runs(self._topology):
             return
-        node = ""
+        node: str | None = ANYWHERE
         if will.config.store_url.startswith(FILE):
             nodes, _ = living_nodes()
             ids = frozenset(each.node for each in nodes)
-            seen, at_s = self._looked
-            if ids == seen and time.monotonic() - at_s < AGAIN_S:
+            if not self._judged.looks_at_disks(ids, time.monotonic()):
                 return
-            found = node_of_registry(will.config, nodes)
-            self._looked = ids, time.monotonic()
-            if found is None:
-                return
-            node = found
-        if self._closed.is_set() or runs(self._topology):
+            node = node_of_registry(will.config, nodes)
+            self._judged.disks_seen(ids, time.monotonic())
+        if node is None or not self._judged.makes(node, runs=runs(self._topology)):
             return
         if make_coordinator(will.config, will.buffers, node):
             logger.error("%s had no coordinator: one is made", self._topology)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pxrs_ray.actors.buffer.long_poll import Waiting, wake
 from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.data.protocol import BufferGrant
 from pxrs_ray.errors import LeaseOver
+from pxrs_ray.log.held_calls import Waiting, wake_all
 from pxrs_ray.log.lease_term import LeaseTerm
 
 
@@ -66,8 +66,7 @@ class BufferLeaseGate:
         self._look_again()
 
     def _wake_all(self) -> None:
-        for place in list(self._waiting):
-            wake(self._waiting, place)
+        wake_all(self._waiting)
 
     def close(self) -> None:
         """Look no more."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from pxrs_ray.actors.buffer.long_poll import wake
 from pxrs_ray.actors.buffer.serving_state import ServingState
 from pxrs_ray.errors import LeaseOver, LogAway
+from pxrs_ray.log.held_calls import wake
 from pxrs_ray.log.identity import Identity, read_identity, step_back, write_identity
 from pxrs_ray.model import Epoch, Generation, PartitionId
 

@@ -1,7 +1,10 @@
-"""`LogReader`: carries what a buffer reads; see `pxrs_ray.log.buffer_calls` for what it decides."""
+"""`LogReader`: carries what a buffer reads; see `pxrs_ray.log.buffer_calls` for what it decides,
+and `pxrs_ray.log.cold_pace` for when files are read."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +14,7 @@ from pxrs_ray.data.batch import batches
 from pxrs_ray.data.protocol import Fetched, Position, Refused
 from pxrs_ray.errors import OffsetOutOfRange
 from pxrs_ray.log.buffer_calls import ColdRead, read_parts
+from pxrs_ray.log.cold_pace import ColdPace
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.log_view import FrameRun
 from pxrs_ray.log.partition_log import PartitionLog
@@ -31,6 +35,7 @@ class LogReader:
         self._fence = fence
         self._counts = counts
         self._threads = ThreadPoolExecutor(READ_THREADS, "pxrs-reader")
+        self._pace = ColdPace(time.monotonic())
 
     async def run(self, call: Callable[[], Answer]) -> Answer:
         """Make a call that may read files, on a thread of its own."""
@@ -58,11 +63,16 @@ class LogReader:
     async def _go_on(self, parts: Generator[ColdRead, FrameRun, Found], cold: ColdRead) -> Found:
         try:
             while True:
+                rest_s = self._pace.rest_s(time.monotonic())
+                if rest_s:
+                    await asyncio.sleep(rest_s)
                 try:
                     run = await self.run(cold)
                 except Exception as error:  # noqa: BLE001 - it is for the one who asked
                     cold = parts.throw(error)
                 else:
+                    size_bytes = sum(map(len, run.chunks))
+                    self._pace.read(size_bytes, self._counts["bytes_in"], time.monotonic())
                     cold = parts.send(run)
         except StopIteration as read:
             return cast(Found, read.value)

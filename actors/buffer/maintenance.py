@@ -1,10 +1,5 @@
-"""`Maintenance`: a buffer's background loops, which reopen failed logs and drop what retention
-allows.
-
-Rules of this file. Passing trouble is tried again for as long as it lasts, one log at a time, on
-the writer's thread; callers that wait at a log are woken when it may be well again. One log's
-trouble holds up no other log.
-"""
+"""`Maintenance`: a buffer's background loops, which carry what `Upkeep` says: they reopen failed
+logs, and drop what retention allows. Every job runs on the writer's thread."""
 
 from __future__ import annotations
 
@@ -16,22 +11,19 @@ from functools import partial
 from typing import TypeVar
 
 from pxrs_ray.actors.buffer.log_writer import LogWriter
-from pxrs_ray.actors.buffer.long_poll import Waiting, wake
-from pxrs_ray.backoff import Backoff
 from pxrs_ray.clock import monotonic_ms, wall_ms
+from pxrs_ray.log.held_calls import Waiting, wake
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.read_fence import ReadFence
-from pxrs_ray.supervision.passing_trouble import passes
+from pxrs_ray.log.upkeep import MEND_EVERY_MS, RETAIN_EVERY_MS, StartTries, Upkeep
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-RETAIN_EVERY_S = 5.0
-MEND_EVERY_S = 0.2
-START_FIRST_MS = 20
-START_MOST_MS = 1_000
+RETAIN_EVERY_S = RETAIN_EVERY_MS / 1_000
+MEND_EVERY_S = MEND_EVERY_MS / 1_000
 
 
 class Maintenance:
@@ -40,8 +32,7 @@ class Maintenance:
     def __init__(
         self, manager: LogManager, fence: ReadFence, writer: LogWriter, waiting: Waiting
     ) -> None:
-        self._manager = manager
-        self._fence = fence
+        self._upkeep = Upkeep(manager, fence)
         self._writer = writer
         self._waiting = waiting
         self._supervisor = Supervisor("buffer")
@@ -60,20 +51,19 @@ class Maintenance:
         await self._supervisor.close()
 
     async def _mend_for_ever(self) -> None:
+        upkeep = self._upkeep
         while True:
             await asyncio.sleep(MEND_EVERY_S)
-            for place in self._manager.due(monotonic_ms()):
-                mend = partial(self._manager.mend, place, wall_ms(), monotonic_ms())
-                if await self._writer.do(mend, ()):
+            for place in upkeep.to_mend(monotonic_ms()):
+                if await self._writer.do(partial(_mend, upkeep, place), ()):
                     logger.warning("partition %d of %s is open again", place[1], place[0])
                 wake(self._waiting, place)
-            if self._fence.behind:
-                self._fence.catch_up()
+            upkeep.round_over()
 
     async def _retain_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RETAIN_EVERY_S)
-            for log in self._manager.to_retain(wall_ms()):
+            for log in self._upkeep.to_retain(wall_ms()):
                 try:
                     await self._writer.do(partial(log.retain, wall_ms()), (log,))
                 except Exception as error:  # noqa: BLE001 - the other logs need it as well
@@ -82,15 +72,18 @@ class Maintenance:
                     self._supervisor.over(f"retention of {log.queue}/{log.partition}")
 
 
+def _mend(upkeep: Upkeep, place: tuple[str, int]) -> bool:
+    return upkeep.mend(place, wall_ms(), monotonic_ms())
+
+
 def patiently(start: Callable[[], T]) -> T:
     """Start, however long the disk's trouble lasts: Ray never restarts an actor that failed to
     start."""
-    backoff = Backoff(START_FIRST_MS / 1_000, START_MOST_MS / 1_000)
+    tries = StartTries()
     while True:
         try:
             return start()
-        except Exception as error:
-            if not passes(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - raised again where no try can help
+            pause_s = tries.failed(error)
             logger.warning("cannot start yet: %s", told(error))
-        time.sleep(backoff.failed())
+        time.sleep(pause_s)

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any, cast
 
 from pxrs_ray.actors.buffer.log_reader import Found
-from pxrs_ray.actors.buffer.long_poll import HeldCall, LongPoll, Place
+from pxrs_ray.actors.buffer.long_poll import HeldCall, LongPoll
 from pxrs_ray.actors.buffer.serving_state import ServingState
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.link_messages import reply_bytes
 from pxrs_ray.data.protocol import Appended, Fetched, OutFrame, Position, Refused
 from pxrs_ray.errors import LogError
 from pxrs_ray.log.buffer_calls import AppendCall, FetchCall
+from pxrs_ray.log.held_calls import Place
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import PartitionId
 

@@ -19,13 +19,13 @@ import ray
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
 from pxrs_ray.actors.buffer.log_reader import LogReader
 from pxrs_ray.actors.buffer.log_writer import LogWriter
-from pxrs_ray.actors.buffer.long_poll import Waiting, wake
 from pxrs_ray.actors.buffer.maintenance import Maintenance, patiently
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo
 from pxrs_ray.errors import LeaseOver
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import make_disk_id, read_disk_id
+from pxrs_ray.log.held_calls import Waiting, wake
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.supervision.supervisor import problems_here

@@ -61,14 +61,14 @@ class SocketServer:
         """How many connections there are of which it is not known yet whose they are."""
         return sum(end.stranger and end.network == network for end in self.ends)
 
-    async def open(self) -> LinkOffer | None:
+    async def open(self, *, much: bool = False) -> LinkOffer | None:
         """Leave for a process of this node to connect once; None where there are no sockets."""
         if sys.platform != "linux":
             return None
         if False not in self._doors:
             found, name = local_socket.listening_here()
             await self._listen(found, name, network=False)
-        return self.tickets.offer(self._doors[False][1], time.monotonic())
+        return self.tickets.offer(self._doors[False][1], time.monotonic(), much=much)
 
     async def open_network(self, *, much: bool) -> LinkOffer | None:
         """Leave for a process of another node to connect once; None where that is not to be."""

@@ -13,7 +13,6 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter, deque
 from typing import Any
 
 import ray
@@ -21,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayError
 
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.actors.cluster.join import join
-from pxrs_ray.actors.coordinator.tenant_router import LEASE_S, Routes, TenantStatus, routes_actor
+from pxrs_ray.actors.coordinator.tenant_router import TenantStatus, routes_actor
 from pxrs_ray.closing import Closing
 from pxrs_ray.data.batch import Headers
 from pxrs_ray.data.message_form import checked_headers, checked_name
@@ -29,8 +28,10 @@ from pxrs_ray.errors import DeadlineExceeded, ProducerError, ProducerFenced, Pxr
 from pxrs_ray.log.producer_fence import named_producer_id
 from pxrs_ray.producer.receipt import Receipt
 from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.tenants.followed_routes import FollowedRoutes
 from pxrs_ray.tenants.migration import Route
 from pxrs_ray.tenants.profile import Service, TenantDirectory, TenantProfile, isolated_queue
+from pxrs_ray.tenants.tenant_moves import LEASE_S
 
 logger = logging.getLogger(__name__)
 
@@ -114,10 +115,9 @@ class Tenants:
 class TenantProducer(Closing):
     """Sends for many tenants. A thread of its own learns of moves, even while nothing is sent.
 
-    It renews its lease whatever is under way. A tenant that moves is held back until everything it
-    sent before is acknowledged or given up; the others go on. A producer that was silent for longer
-    than its lease is fenced: what it had under way is refused with ProducerFenced. It begins anew
-    by itself as soon as it learns of that.
+    See `FollowedRoutes`, which decides. A producer that was silent for longer than its lease is
+    fenced: what it had under way is refused with ProducerFenced. It begins anew by itself as soon
+    as it learns of that.
     """
 
     def __init__(self, topology: str, queue: str, routes: Any, **limits: Any) -> None:
@@ -137,15 +137,16 @@ class TenantProducer(Closing):
 
     def _anew(self) -> None:
         """Be a producer that has sent nothing yet, and is not known to the routes."""
-        self._name = f"tenants/{uuid.uuid4().hex}"
-        self._fenced = False
-        self._joined = False
-        self._follows: Routes = {}
-        self._held: Routes = {}
+        self._life = FollowedRoutes(f"tenants/{uuid.uuid4().hex}")
         self._producers: dict[str, Any] = {}
-        self._sending: Counter[str] = Counter()
-        self._under_way: dict[str, deque[Receipt]] = {}
-        self._sure_until_s = 0.0
+
+    @property
+    def _name(self) -> str:
+        return self._life.name
+
+    @property
+    def _sure_until_s(self) -> float:
+        return self._life.sure_until_s
 
     def send(
         self,
@@ -166,43 +167,34 @@ class TenantProducer(Closing):
         pairs.append((HEADER, whose))
         end_s = time.monotonic() + timeout_s
         with self._changed:
-            self._wait_for_route(tenant, end_s, timeout_s)
-            route = self._follows.get(tenant, (Route.SHARED, 0))[0]
+            route = self._wait_for_route(tenant, end_s, timeout_s)
             queue = self._queue if route is Route.SHARED else isolated_queue(self._queue, tenant)
             producer = self._producer(queue)
-            name, sending = self._name, self._sending
-            sending[tenant] += 1
+            life = self._life
+            life.begins(tenant)
         receipt: Receipt | None = None
         try:
             receipt = producer.send(key, payload, pairs)
             return receipt
         except ProducerFenced:
             with self._changed:
-                self._fenced = self._fenced or name == self._name
-                self._sure_until_s = 0.0 if self._fenced else self._sure_until_s
+                life.found_fenced()
             raise
         finally:
             with self._changed:
-                sending[tenant] -= 1
-                if receipt is not None and name == self._name:
-                    self._note(tenant, receipt)
+                life.began(tenant, receipt)
 
-    def _note(self, tenant: str, receipt: Receipt) -> None:
-        receipts = self._under_way.setdefault(tenant, deque())
-        while receipts and receipts[0].done():
-            receipts.popleft()
-        receipts.append(receipt)
-
-    def _wait_for_route(self, tenant: str, end_s: float, timeout_s: float) -> None:
+    def _wait_for_route(self, tenant: str, end_s: float, timeout_s: float) -> Route:
         while True:
             if self._closing.is_set():
                 raise ProducerError("the producer is closed")
-            route = self._follows.get(tenant, (Route.SHARED, 0))[0]
-            left_s = end_s - time.monotonic()
-            sure = time.monotonic() < self._sure_until_s and not self._fenced
-            if sure and route is not Route.HOLD and tenant not in self._held:
-                return
+            now_s = time.monotonic()
+            route = self._life.route(tenant, now_s)
+            if route is not None:
+                return route
+            left_s = end_s - now_s
             if left_s <= 0:
+                sure = self._life.is_sure(now_s)
                 why = "is moving" if sure else "may be moving: the tenant router does not answer"
                 raise DeadlineExceeded(f"tenant {tenant!r} {why}, for {timeout_s:g} s")
             self._changed.wait(min(left_s, SYNC_EVERY_S))
@@ -240,39 +232,16 @@ class TenantProducer(Closing):
 
         Nothing here waits for a log: a lease must not end because a partition is full.
         """
-        if self._fenced:
+        if self._life.fenced:
             self._begin_anew()
-        while True:
-            asked_s, is_new = time.monotonic(), not self._joined
-            follows = {tenant: version for tenant, (_, version) in self._follows.items()}
-            call = self._routes.sync.remote(self._name, follows, is_new)
+        life, again = self._life, True
+        while again:
+            asked_s, is_new = time.monotonic(), not life.joined
+            call = self._routes.sync.remote(life.name, life.follows(), is_new)
             answer = ray.get(call, timeout=CALL_WAIT_S if is_new else LEASE_S)
             with self._changed:
-                if answer is None:
-                    self._fenced, self._sure_until_s = True, 0.0
-                    return
-                lease_s, routes = answer
-                moved = {t: r for t, r in routes.items() if self._version(t) != r[1]}
-                if is_new:
-                    self._follows, moved = routes, {}
-                self._joined = True
-                self._held = moved
-                ready = [tenant for tenant in moved if self._all_there(tenant)]
-                for tenant in ready:
-                    self._follows[tenant] = self._held.pop(tenant)
-                self._sure_until_s = asked_s + lease_s
+                again = life.answered(asked_s, answer)
                 self._changed.notify_all()
-            if not ready:
-                return
-
-    def _version(self, tenant: str) -> int:
-        return self._follows.get(tenant, (Route.SHARED, 0))[1]
-
-    def _all_there(self, tenant: str) -> bool:
-        """Whether everything that was sent of a tenant is acknowledged or given up."""
-        if self._sending[tenant]:
-            return False
-        return all(receipt.done() for receipt in self._under_way.get(tenant, ()))
 
     def close(self) -> None:
         """Send everything, and say goodbye, so that nobody waits for this producer.

@@ -29,12 +29,12 @@ from pxrs_ray.actors.cluster.coordinator_request import Request
 from pxrs_ray.errors import CoordinatorDeposed, DeadlineExceeded, PxrsError, UnsupportedVersion
 from pxrs_ray.supervision.request_tries import (
     AliveCheck,
-    GivenUp,
     KnownCoordinator,
     LookUp,
     Make,
     Pause,
     RequestTries,
+    Unheard,
 )
 from pxrs_ray.supervision.restart_rules import last_line
 from pxrs_ray.supervision.supervisor import within
@@ -132,7 +132,7 @@ class CoordinatorClient:
         tries = RequestTries(self._known, time.monotonic(), wait_s)
         while True:
             found = tries.next(time.monotonic())
-            if isinstance(found, GivenUp):
+            if isinstance(found, Unheard):
                 why = found.why
                 cause = why if isinstance(why, BaseException) else None
                 raise self._too_late(request, wait_s, why) from cause
@@ -158,19 +158,19 @@ class CoordinatorClient:
             place = self._transport.whereabouts(self._name)
             lives = place is not None and place.state == ALIVE
             after = check.after(unanswered, lives, time.monotonic())
-            if isinstance(after, GivenUp):
+            if isinstance(after, Unheard):
                 raise DeadlineExceeded(self._told_mute(place, check.look_s))
             await self._transport.pause(after.wait_s)
 
-    async def _look(self, wait_s: float) -> GivenUp | None:
+    async def _look(self, wait_s: float) -> Unheard | None:
         """Ask once whether the process is alive; what kept it from answering, if anything did."""
         tries = RequestTries(self._known, time.monotonic(), wait_s)
         while True:
             found = tries.next(time.monotonic())
-            if isinstance(found, GivenUp):
+            if isinstance(found, Unheard):
                 return found
             if isinstance(found, Pause):
-                return GivenUp("not reached", late=False)
+                return Unheard("not reached", late=False)
             if await self._try(tries, found, lambda actor: actor.alive.remote()) is not _NO_ANSWER:
                 return None
 

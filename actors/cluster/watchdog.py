@@ -3,7 +3,7 @@
 Rules of this file. Ray replaces a process that has ended and never one that is frozen: to Ray it
 lives. So the coordinator and each buffer answer pulse checks on a local socket, from a thread that
 does nothing else, and each of them checks the others of its node once a second. A process that is
-frozen for longer than `FreezeDetector` allows is killed, and Ray starts it anew. The store's
+frozen, as `NodeWatch` judges it, is killed, and Ray starts it anew. The store's
 generation and the logs' files fence whatever a frozen process had begun.
 """
 
@@ -19,7 +19,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import ray
@@ -31,7 +30,8 @@ from pxrs_ray.actors.cluster.process_file import (
     processes_of,
     write_process_file,
 )
-from pxrs_ray.supervision.freeze_detector import FreezeDetector, Health, ProcessLook
+from pxrs_ray.supervision.freeze_detector import ProcessLook
+from pxrs_ray.supervision.node_watch import Mute, NodeWatch
 from pxrs_ray.supervision.restart_rules import RestartRules
 from pxrs_ray.supervision.supervisor import Supervisor
 
@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 LOOK_PAUSE_S = 1.0
 ANSWER_WAIT_S = 0.5
 BACKLOG = 64
-GAP_PAUSES = 3.0
 _PEER = struct.Struct("3i")  # process, user, group
 # The answer: for how long the event loop has not run, in seconds; below 0 where there is none.
 _ANSWER = struct.Struct("<d")
@@ -113,16 +112,6 @@ def look_at(process: ProcessFile) -> ProcessLook:
     return ProcessLook(answered=True, loop_silent_s=None if silent_s < 0 else silent_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Mute:
-    """A process of this node that does not answer pulse checks."""
-
-    role: str
-    pid: int
-    mute_s: float
-    stopped: bool
-
-
 class Watchdog:
     """Checks the processes whose files are in `folder`, on a thread of its own."""
 
@@ -137,7 +126,7 @@ class Watchdog:
         self._look = look
         self._end = end
         self._every_s = every_s
-        self._judges: dict[ProcessFile, FreezeDetector] = {}
+        self._judged: NodeWatch[ProcessFile] = NodeWatch(every_s, ANSWER_WAIT_S)
         self._mute: tuple[Mute, ...] = ()
         self._closed = threading.Event()
 
@@ -166,28 +155,17 @@ class Watchdog:
 
     def look_round(self) -> None:
         """Look at every process once, and end those that are frozen."""
-        found = {process: self._judges.get(process) for process in processes_of(self._folder)}
-        self._judges = {
-            process: judge or FreezeDetector(process.lease_ms / 1_000)
-            for process, judge in found.items()
-        }
-        # Between two looks at one: a pause, and every other one may be mute.
-        gap_max_s = GAP_PAUSES * (self._every_s + ANSWER_WAIT_S * len(found))
-        mute = []
-        for process, judge in self._judges.items():
+        for process in self._judged.begin(list(processes_of(self._folder))):
             seen = self._look(process)
-            now_s = time.monotonic()
-            health = judge.look(now_s, seen, gap_max_s)
-            if health is not Health.WELL:
-                mute.append(Mute(process.role, process.pid, judge.mute_s(now_s), seen.stopped))
-            if health is Health.FROZEN and self._end(process):
+            frozen = self._judged.looked(process, seen, time.monotonic())
+            if frozen and self._end(process):
                 logger.error(
                     "%s (pid %d) is frozen (%s): it is ended, and Ray starts it anew",
                     process.role,
                     process.pid,
                     "stopped" if seen.stopped else "it does not answer",
                 )
-        self._mute = tuple(mute)
+        self._mute = self._judged.mute()
 
 
 class Watched:

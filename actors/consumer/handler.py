@@ -180,6 +180,11 @@ class Handler:
         """Let the handler load what a coming partition needs; its owner works on meanwhile."""
         self._notify("on_prepare", partition, checkpoint)
 
+    @property
+    def hears_of_partitions(self) -> bool:
+        """Whether the handler asks to be told when partitions come and go."""
+        return any(hasattr(self._target, name) for name in ("on_assigned", "on_revoked"))
+
     def on_assigned(self, partition: PartitionId, checkpoint: Offset) -> None:
         """Tell the handler, if it asks for it, that a partition begins at `checkpoint`."""
         self._notify("on_assigned", partition, checkpoint)

@@ -1,14 +1,14 @@
 """`SequentialWorker`: works one message after the other, or one batch after the other.
 
-Rules of this file. The worker's thread alone calls the handler, in order. It reports its progress
-in plain attributes that the event loop reads. A message that fails is tried again before any other.
+Rules of this file. The worker's thread alone calls the handler, in order: what it does next, and
+what follows, an `InOrder` says, step by step. A run of messages of which nothing is known is one
+step. How far it is may be asked from any thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from sys import getrefcount
@@ -26,18 +26,22 @@ from pxrs_ray.consumer.delivery import (
     DeliveryContext,
     blank_delivery,
     context_at,
+    deliveries,
 )
 from pxrs_ray.data.batch import Batch, Cell
 from pxrs_ray.model import Grant, Offset, Progress
-from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.retry_rules import (
-    FailurePolicy,
-    RetryAfter,
-    RetryRules,
-    after_failure,
-    backoff,
+from pxrs_ray.processing.in_order import (
+    CallOne,
+    CommitNow,
+    GiveUp,
+    Halt,
+    InOrder,
+    PauseUntil,
+    RunOn,
+    Step,
+    TakeBatch,
 )
-from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
+from pxrs_ray.processing.retry_rules import RetryRules
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import as_ordinary
@@ -48,11 +52,13 @@ logger = logging.getLogger(__name__)
 LOOP_TURN_S = 0.002
 
 # The message that was not begun, or has failed with this error.
-StoppedAt = tuple[Delivery, BaseException | None]
+StoppedAt = tuple[Offset, BaseException | None]
 
 
 class SequentialWorker(Worker):
     """Works one partition strictly in order."""
+
+    _sleeps_at_first = True
 
     def __init__(
         self,
@@ -64,44 +70,39 @@ class SequentialWorker(Worker):
         config: GroupConfig,
         before: Worker | None,
     ) -> None:
-        self.next_offset: Offset = grant.checkpoint
-        # Once this offset is done a commit is due.
-        self._kick_from = grant.checkpoint + config.commit_records - 1
-        self._slot_read: RecordSlot | None = None
-        super().__init__(grant, shared, handler, callbacks, config, before)
-        _, self._failing, self._suspicion = decode_detail(grant.checkpoint, grant.detail)
-        self.attempts = self._failing.pop(grant.checkpoint, grant.attempts)
-        # Behind this offset nothing is known of any message.
-        self._known_end = max(self._suspicion.end, *(o + 1 for o in self._failing), 0)
-        self._record = callbacks.in_hand
-        self._slot_read = self._slot = self._record.slot(grant.partition, grant.epoch)
-        self._began_s = time.monotonic()
-        self._rules = rules
         mode = config.processing
         assert isinstance(mode, Ordered), "the other modes have schedulers"
-        self._commit_mode = mode.commit_mode
+        self._order = InOrder(
+            grant.progress,
+            rules,
+            mode.commit_mode,
+            config.commit_records,
+            callbacks.checkpoint_soon,
+            wants_batch=handler.wants_batch,
+            began_s=monotonic(),
+        )
+        self._slot_read: RecordSlot | None = None
+        super().__init__(grant, shared, handler, callbacks, config, before)
+        self._record = callbacks.in_hand
+        self._slot_read = self._slot = self._record.slot(grant.partition, grant.epoch)
+        # The batch in work, and what is left of its messages from `_cells_from` on.
+        self._batch: Batch
+        self._cells: Iterator[Cell] = iter(())
+        self._cells_from: Offset = -1
+
+    @property
+    def next_offset(self) -> Offset:
+        """The message that is next, or behind those of a run."""
+        return self._order.next_offset
 
     def configure(self, config: GroupConfig) -> None:
         """As any worker; where less may stay uncommitted, that holds from here on."""
         super().configure(config)
-        reached = max(self.next_offset, self._in_hand())
-        self._kick_from = min(self._kick_from, reached + config.commit_records - 1)
+        self._order.configure(config.commit_records, self._in_hand())
 
     def progress(self) -> Progress:
         """How far it is; the attempts are those of the message that is next."""
-        while True:
-            offset, attempts = self.next_offset, self.attempts
-            suspicion, failing, in_hand = self._suspicion, self._failing, self._in_hand()
-            if offset != self.next_offset:
-                continue
-            if in_hand > offset:  # all before it is done, and it has not failed yet
-                offset, attempts = in_hand, 0
-            if offset >= self._known_end:
-                return Progress(offset, attempts)
-            later = {o: n for o, n in failing.items() if o > offset}
-            detail = encode_detail(DoneRanges(offset), later, suspicion.above(offset))
-            # It may be next, and not begun: then nobody has looked up its attempts yet.
-            return Progress(offset, max(attempts, failing.get(offset, 0)), detail)
+        return self._order.progress(self._in_hand)
 
     def _in_hand(self) -> Offset:
         """The message whose call is under way, as the record has it; below 0: none."""
@@ -110,77 +111,81 @@ class SequentialWorker(Worker):
         # Looked at afterwards: a slot that was given back may be another partition's already.
         return found if self._slot_read is slot else EMPTY
 
+    # --- steps ------------------------------------------------------------------------------------
+
     def _work_on(self) -> None:
         try:
-            while (taken := self._take()) is not None:
-                if isinstance(taken, int):
-                    self.next_offset = taken
-                elif not self._work(taken):
-                    return
+            while self._make(self._order.next(monotonic())):
+                pass
         finally:
             self._slot_read = None
             self._callbacks.in_hand.give_back(self._slot)
 
-    def _take(self) -> Batch | Offset | None:
+    def _make(self, step: Step) -> bool:
+        """Make one step; False when the worker must end."""
+        if isinstance(step, CommitNow):
+            # Also at the end: where the partition stays, nobody else commits what is done.
+            self._callbacks.checkpoint_now(self)
+            return True
+        if self._stopping.is_set():
+            return False
+        match step:
+            case RunOn():
+                self._run_on(step)
+            case TakeBatch():
+                return self._take()
+            case CallOne():
+                return self._call_one(step)
+            case PauseUntil():
+                self._stopping.wait(max(0.0, step.until_s - monotonic()))
+            case GiveUp():
+                self._keep(step)
+            case Halt():
+                self.failed = self._failure(step.given_up)
+                self._log(self.failed)
+                self._stopping.wait()
+        return True
+
+    def _take(self) -> bool:
         leave_if_child()
         with self._wake:
             while not self._queue and not self._stopping.is_set():
                 self._wake.wait()
-            return None if self._stopping.is_set() else self._popped()
-
-    def _work(self, batch: Batch) -> bool:
-        """Process one batch; False when the worker must end."""
-        if batch.base_offset != self.next_offset:
-            raise RuntimeError(f"offset {batch.base_offset} came, {self.next_offset} is next")
-        if not self._handler.wants_batch:
-            if not self._work_one_by_one(batch):
+            if self._stopping.is_set():
                 return False
-        else:
-            for part in self._parts(batch):
-                if not self._lease.may_begin(self._stopping) or not self._work_part(part):
-                    return False
-                self.next_offset = part.end_offset
-        if self._commit_mode == "batch":
-            self._callbacks.checkpoint_now(self)
-        elif self.next_offset > self._kick_from:
-            self._kick()
+            taken = self._popped()
+        if isinstance(taken, int):
+            self._order.skipped(taken)
+            return True
+        self._order.took(taken.base_offset, taken.end_offset)
+        self._batch, self._cells_from = taken, -1
         return True
 
-    def _parts(self, batch: Batch) -> Iterator[Batch]:
-        """The batch as it is delivered: a message with a note of its own comes alone."""
-        start = batch.base_offset
-        for offset in range(start, min(batch.end_offset, self._known_end)):
-            suspect = self._suspicion.of(offset)
-            if offset in self._failing or (suspect is not None and suspect.apart):
-                if start < offset:
-                    yield batch.slice(start - batch.base_offset, offset - batch.base_offset)
-                yield batch.slice(offset - batch.base_offset, offset + 1 - batch.base_offset)
-                start = offset + 1
-        if start < batch.end_offset:
-            yield batch.slice(start - batch.base_offset)
+    def _part(self, first: Offset, end: Offset) -> Batch:
+        base = self._batch.base_offset
+        return self._batch.slice(first - base, end - base)
 
-    def _work_part(self, part: Batch) -> bool:
-        if part.base_offset < self._known_end and len(part) == 1:
-            return self._deliver_known(DeliveredBatch(part, self._shared), part)
-        return self._deliver(DeliveredBatch(part, self._shared), part)
+    # --- a run ------------------------------------------------------------------------------------
 
-    def _work_one_by_one(self, batch: Batch) -> bool:
-        """Process each message; False when the worker must end."""
-        cells = batch.cells()
-        # A loop must not wait for a commit: with one a message, each goes there by itself.
-        on_loop = self._handler.runs_on_loop and self._commit_mode != "message"
-        run = self._call_each_on_loop if on_loop else self._call_each
-        while (stopped_at := run(cells, batch)) is not None:
-            message, error = stopped_at
-            offset = message.offset
-            if not self._deliver_apart(message, _one(batch, offset), error):
-                return False
-            self._pass(offset + 1)
-        return True
-
-    def _known_or_failed_end(self) -> Offset:
-        """Below this offset a message may need more than to be called with."""
-        return max(self._known_end, self.next_offset + 1 if self.attempts else 0)
+    def _run_on(self, step: RunOn) -> None:
+        """Call with one message after the other, and tell how far that came."""
+        if self._cells_from != step.first:
+            whole = step.first == self._batch.base_offset
+            part = self._batch if whole else self._part(step.first, step.end)
+            self._cells = part.cells()
+        run = self._call_each_on_loop if self._handler.runs_on_loop else self._call_each
+        stopped_at = run(self._cells, self._batch)
+        if stopped_at is None:
+            self._order.ran(step.end, None, monotonic())
+            return
+        offset, error = stopped_at
+        self._cells_from = offset + 1
+        if error is None or self._is_void(error):
+            self._order.ran(offset, None, monotonic())
+            return
+        leave_if_child(error)
+        self._order.ran(offset, told(error), monotonic())
+        self._tell_failed(offset, error)
 
     def _call_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
         """Call the handler with one message after the other, for as long as there is nothing else
@@ -188,13 +193,13 @@ class SequentialWorker(Worker):
 
         Between any two messages it is looked whether the next may begin: that is the lease's end,
         our own, and the gate of those in hand, in as few steps as there are. This is the hot path:
-        `_deliver` does the same for one message, and all that the others need. Its one object is
+        `_call_one` does the same for one message, and all that the others need. Its one object is
         filled again when nobody holds it any more: see `deliveries`. How far it is, `progress`
         reads in the record: what is in hand comes after all that is done.
         """
         call, lease, slot, record = self._handler.call, self._lease, self._slot, self._record
-        words, at, now_s, known_end = slot.words, slot.at, monotonic, self._known_or_failed_end()
-        each_commits, references = self._commit_mode == "message", getrefcount
+        words, at, now_s, order = slot.words, slot.at, monotonic, self._order
+        references = getrefcount
         message = blank_delivery(batch, self._shared)
         error: BaseException | None = None
         for offset, key, payload, beside in cells:
@@ -203,7 +208,7 @@ class SequentialWorker(Worker):
             message.payload = payload
             if beside is not None:
                 message.timestamp_ms, message.headers, message.id = beside
-            if now_s() > lease.begin_until_s or self._is_ending or offset < known_end:
+            if now_s() > lease.begin_until_s or self._is_ending:
                 break
             # What `Slot.begin` does, and as its end the next message.
             words[at] = offset
@@ -214,17 +219,17 @@ class SequentialWorker(Worker):
             except BaseException as raised:  # noqa: BLE001 - `sys.exit()` raises one too
                 error = raised
                 break
-            if offset >= self._kick_from or each_commits:
-                self._pass(offset + 1)
+            if offset >= order.kick_from:
+                order.passed(offset + 1)
             if references(message) != OURS_ALONE:
                 message = blank_delivery(batch, self._shared)
         else:
-            self.next_offset = batch.end_offset
+            order.next_offset = batch.end_offset
             slot.end()
             return None
-        self.next_offset = offset
+        order.next_offset = offset
         slot.end()
-        return message, error
+        return offset, error
 
     def _call_each_on_loop(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
         return self._handler.on_loop(self._await_each(cells, batch))
@@ -233,14 +238,14 @@ class SequentialWorker(Worker):
         """As `_call_each`, on the event loop of an async handler: one way there and back for all
         messages of a batch. Other partitions have turns between the messages of this one."""
         call, lease, slot, record = self._handler.function, self._lease, self._slot, self._record
-        words, at, now_s, known_end = slot.words, slot.at, monotonic, self._known_or_failed_end()
+        words, at, now_s, order = slot.words, slot.at, monotonic, self._order
         turn_end_s, references = now_s() + LOOP_TURN_S, getrefcount
         message = blank_delivery(batch, self._shared)
         error: BaseException | None = None
         for offset, key, payload, beside in cells:
             if (at_s := now_s()) > turn_end_s:
                 # What was in hand is over, and nothing else is yet.
-                self.next_offset = offset
+                order.next_offset = offset
                 slot.end()
                 await asyncio.sleep(0)
                 at_s = now_s()
@@ -250,7 +255,7 @@ class SequentialWorker(Worker):
             message.payload = payload
             if beside is not None:
                 message.timestamp_ms, message.headers, message.id = beside
-            if at_s > lease.begin_until_s or self._is_ending or offset < known_end:
+            if at_s > lease.begin_until_s or self._is_ending:
                 break
             words[at] = offset
             if record.closed:
@@ -261,137 +266,80 @@ class SequentialWorker(Worker):
                 leave_if_child(raised)
                 error = as_ordinary(raised)
                 break
-            if offset >= self._kick_from:
-                self._pass(offset + 1)
+            if offset >= order.kick_from:
+                order.passed(offset + 1)
             if references(message) != OURS_ALONE:
                 message = blank_delivery(batch, self._shared)
         else:
-            self.next_offset = batch.end_offset
+            order.next_offset = batch.end_offset
             slot.end()
             return None
-        self.next_offset = offset
+        order.next_offset = offset
         slot.end()
-        return message, error
+        return offset, error
 
-    def _pass(self, to: Offset) -> None:
-        """All below `to` is done: let it be committed where that is due."""
-        self.next_offset = to
-        if self._commit_mode == "message":
+    # --- a call by itself -------------------------------------------------------------------------
+
+    def _call_one(self, step: CallOne) -> bool:
+        """Call with these messages alone; False: it must not begin, for the worker ends."""
+        if not self._lease.may_begin(self._stopping):
+            return False
+        self._shared.attempt = step.attempt
+        begun = self._slot.begin(step.first, step.end, self._stopping, step.suspect)
+        if not (begun and self._lease.may_begin(self._stopping)):
+            return False
+        part = self._part(step.first, step.end)
+        argument: Delivery | DeliveredBatch = (
+            DeliveredBatch(part, self._shared)
+            if self._handler.wants_batch
+            else next(deliveries(part, self._shared))
+        )
+        self._cells_from = step.end if self._cells_from == step.first + 1 else -1
+        error: BaseException | None = None
+        try:
+            self._handler.call(argument)
+        except BaseException as raised:  # noqa: BLE001 - also what `sys.exit()` raises
+            error = raised
+        finally:
+            self._order.ended(step)
             self._slot.end()
-            self._callbacks.checkpoint_now(self)
-        elif to > self._kick_from:
-            self._kick()
-
-    def _deliver_apart(
-        self, argument: Delivery, message: Batch, error: BaseException | None
-    ) -> bool:
-        """What needs more than a call: it failed, or may fail, or may not begin now."""
         if error is None:
-            if not self._lease.may_begin(self._stopping):
-                return False
-            if message.base_offset < self._known_end:
-                return self._deliver_known(argument, message)
-        return self._deliver(argument, message, error)
-
-    def _deliver_known(self, argument: Delivery | DeliveredBatch, message: Batch) -> bool:
-        """As `_deliver`, for one message that has failed before, or was in hand at a death."""
-        offset = message.base_offset
-        self.attempts = self._failing.get(offset, self.attempts)
-        suspect = self._suspicion.of(offset)
-        if suspect is not None and suspect.is_doomed(self.attempts, self._rules.attempts_max):
-            if not self._give_up(suspect.told(), self._rules.policy, message):
-                return False
-            self._suspicion = self._suspicion.without(offset)
-            return True
-        if suspect is not None:
-            left_s = self._began_s + suspect.pause_ms / 1_000 - time.monotonic()
-            self._stopping.wait(max(0.0, left_s))
-        return self._deliver(argument, message, suspect=suspect)
-
-    def _kick(self) -> None:
-        self._kick_from = self.next_offset + self._commit_records - 1
-        self._callbacks.checkpoint_soon()
-
-    def _deliver(
-        self,
-        argument: Delivery | DeliveredBatch,
-        messages: Batch,
-        failed_before: BaseException | None = None,
-        suspect: Suspect | None = None,
-    ) -> bool:
-        """Call until it succeeds or the policy has dealt with it; False: the worker must end."""
-        error, first, end = failed_before, messages.base_offset, messages.end_offset
-        while not self._stopping.is_set():
-            if error is not None and not self._is_void(error):
-                if not self._judge(error, messages):
-                    return False
-                if self.attempts == 0:
-                    return True
-            may_begin = self._lease.may_begin
-            if not may_begin(self._stopping):
-                return False
-            self._shared.attempt = self.attempts + 1
-            begun = self._slot.begin(first, end, self._stopping, suspect)
-            if not (begun and may_begin(self._stopping)):
-                return False
-            try:
-                self._handler.call(argument)
-            except BaseException as raised:  # noqa: BLE001 - also what `sys.exit()` raises
-                error = raised
-            else:
-                self.attempts = 0
-                self._shared.attempt = 1
-                return True
-            finally:
-                self._slot.end()
-                if suspect is not None:
-                    # Its call has ended: it is not what killed a process.
-                    self._suspicion, suspect = self._suspicion.without(first), None
-        return False
-
-    def _judge(self, error: BaseException, messages: Batch) -> bool:
-        """Count a failure and do what follows; attempts are 0 again when it has been dealt with."""
-        leave_if_child(error)
-        self.attempts += 1
-        context = context_at(self._shared, messages.base_offset)
-        verdict = after_failure(self._rules, self.attempts)
-        if isinstance(verdict, RetryAfter):
-            logger.warning("%s failed, again in %d ms: %s", context, verdict.delay_ms, told(error))
-            self._stopping.wait(verdict.delay_ms / 1_000)
-            return not self._stopping.is_set()
-        return self._give_up(told(error), verdict, messages)
-
-    def _give_up(self, error: str, verdict: FailurePolicy, messages: Batch) -> bool:
-        """Do what the policy says with what is not tried again; False: the worker must end."""
-        context = replace(context_at(self._shared, messages.base_offset), attempt=self.attempts)
-        failure = Failure(context, error, verdict)
-        logger.error("%s failed for good (%s): %s", context, verdict.value, error)
-        if verdict is FailurePolicy.STOP:
-            self.failed = failure
-            self._stopping.wait()
-            return False
-        if not self._kept(failure, messages):
-            return False
-        self.attempts = 0
-        self._shared.attempt = 1
+            self._shared.attempt = 1
+            self._order.called(step, None, monotonic())
+        elif not self._is_void(error):
+            leave_if_child(error)
+            self._order.called(step, told(error), monotonic())
+            self._tell_failed(step.first, error)
         return True
 
-    def _kept(self, failure: Failure, messages: Batch) -> bool:
-        """Have the consumer store what is given up; waits while it cannot. False: `stopping`."""
-        tries = 0
-        while not self._stopping.is_set():
-            try:
-                self._callbacks.give_up(self, failure, messages)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the message stays ours
-                tries += 1
-                self._note_waiting(failure, error)
-                self._stopping.wait(backoff(self._rules, tries) / 1_000)
-            else:
-                self.waiting = None
-                return True
-        return False
+    def _tell_failed(self, offset: Offset, error: BaseException) -> None:
+        """Log a failure that is followed by another attempt."""
+        wait_s = self._order.paused_until_s - monotonic()
+        if wait_s > 0:
+            context = context_at(self._shared, offset)
+            logger.warning("%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))
 
+    # --- what is given up -------------------------------------------------------------------------
 
-def _one(batch: Batch, offset: Offset) -> Batch:
-    index = offset - batch.base_offset
-    return batch.slice(index, index + 1)
+    def _failure(self, step: GiveUp) -> Failure:
+        context = replace(context_at(self._shared, step.first), attempt=step.attempts)
+        return Failure(context, step.error, step.policy)
+
+    def _log(self, failure: Failure) -> None:
+        policy = failure.policy.value
+        logger.error("%s failed for good (%s): %s", failure.context, policy, failure.error)
+
+    def _keep(self, step: GiveUp) -> None:
+        """Have the consumer store what is given up, before anything goes on."""
+        failure = self._failure(step)
+        if self.waiting is None:
+            self._log(failure)
+        try:
+            self._callbacks.give_up(self, failure, self._part(step.first, step.end))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message stays ours
+            self._note_waiting(failure, error)
+            self._order.not_kept(monotonic())
+        else:
+            self.waiting = None
+            self._shared.attempt = 1
+            self._order.kept()

@@ -89,6 +89,9 @@ def queued_bytes_max(config: GroupConfig) -> int:
 class Worker(ABC):
     """Works one partition from a grant's checkpoint on, until it is stopped."""
 
+    # Whether it does nothing before the first message.
+    _sleeps_at_first = False
+
     def __init__(
         self,
         grant: Grant,
@@ -117,6 +120,8 @@ class Worker(ABC):
         self._stopping = threading.Event()
         # The same once more: what is looked at for each message is one attribute.
         self._is_ending = False
+        # Whether its thread has begun, or was to begin.
+        self._is_awake = False
         self._thread = Supervisor(str(context_at(shared, self.checkpoint))).thread(
             f"pxrs-partition-{self.partition}", self._run
         )
@@ -147,20 +152,45 @@ class Worker(ABC):
         return self._queue.queued_bytes
 
     def start(self) -> None:
-        """Begin; the handler hears `on_assigned` first."""
-        self._thread.start()
+        """Begin; the handler hears `on_assigned` first.
+
+        Where it wants to hear nothing of that kind there is nothing to do before a message comes:
+        the thread begins then, for a consumer may have more partitions than a process has threads.
+        """
+        if self._sleeps_at_first and not self._handler.hears_of_partitions and self._is_alone():
+            self._end.began(time.monotonic())
+        else:
+            self._is_awake = True
+            self._thread.start()
+
+    def _is_alone(self) -> bool:
+        """Whether no worker before this one is at its last message."""
+        return self._before is None or self._before.has_ended
+
+    def _awake(self) -> None:
+        """Have the thread run. Without one it is at fault, as one that has ended is."""
+        if self._is_awake:
+            return
+        self._is_awake = True
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # there are no more threads
+            self.fault = Failure(self._where(), told(error), FailurePolicy.STOP)
+            self._callbacks.ended(self)
 
     def put(self, batch: Batch, size_bytes: int) -> None:
         """Queue a batch behind those that wait."""
         with self._wake:
             self._queue.put(batch, size_bytes)
             self._wake.notify_all()
+        self._awake()
 
     def skip(self, to: Offset) -> None:
         """Go on at `to`, after what waits: the log has nothing before it."""
         with self._wake:
             self._queue.skip(to)
             self._wake.notify_all()
+        self._awake()
 
     def configure(self, config: GroupConfig) -> None:
         """Go on with what can change under a worker's hands."""
@@ -191,11 +221,18 @@ class Worker(ABC):
         self._stopping.set()
         with self._wake:
             self._wake.notify_all()
+        self._awake()
 
-    def join(self, timeout_s: float) -> bool:
-        """Wait for the thread's end; False when it has not ended in time."""
-        self._thread.join(timeout_s)
+    @property
+    def has_ended(self) -> bool:
+        """Whether its thread runs no more, or never did."""
         return not self._thread.is_alive()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the thread's end; False when it has not ended in time."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return self.has_ended
 
     # --- the thread's side ------------------------------------------------------------------------
 
@@ -207,7 +244,7 @@ class Worker(ABC):
         try:
             # One partition is never worked by two threads of a consumer, not even for a moment.
             if self._before is not None:
-                self._before._thread.join()
+                self._before.join()
                 self._before = None
             self._handler.on_assigned(self.partition, self.checkpoint)
             self._end.began(time.monotonic())

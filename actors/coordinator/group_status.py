@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
@@ -91,31 +92,17 @@ def group_status(
     stalls = _stalls(controller, checkpoints, ends)
 
     def partition(row: PartitionRow) -> PartitionStatus:
-        end = ends.get(row.partition)
-        since = ages.get(row.partition)
-        checkpoint = checkpoints[row.partition]
-        owner, _, epoch = stored.get(row.partition, (row.owner, row.incarnation, row.epoch))
-        phase = core.state.phase(row.partition).value
-        if row.partition in stored:
-            phase = PartitionPhase.UNOWNED.value if owner is None else PartitionPhase.OWNED.value
-        call = calls.get(row.partition)
-        lag = end.lag(checkpoint) if end is not None else None
-        return PartitionStatus(
-            row.partition,
-            phase,
-            owner,
-            epoch,
-            checkpoint,
-            end.end_offset if end is not None else None,
-            lag,
-            0 if lag == 0 else max(0, now_ms - since) if since is not None else None,
-            row.attempts,
-            failures.get(row.partition, "") or suspected(row),
-            call.seconds if call is not None else None,
-            call.offset if call is not None else None,
-            stalls.get(row.partition),
-            _fenced_by(row, end, controller.spec.group),
-            controller.logs.refusals.get(row.partition, ""),
+        end, checkpoint = ends.get(row.partition), checkpoints[row.partition]
+        found = _standing(controller, row, stored, checkpoint, end)
+        since_ms, call = ages.get(row.partition), calls.get(row.partition)
+        lag_ms = max(0, now_ms - since_ms) if since_ms is not None else None
+        return replace(
+            found,
+            lag_ms=0 if found.lag == 0 else lag_ms,
+            problem=failures.get(row.partition, "") or suspected(row),
+            call_s=call.seconds if call is not None else None,
+            call_offset=call.offset if call is not None else None,
+            stall=stalls.get(row.partition),
         )
 
     return GroupStatus(
@@ -135,6 +122,33 @@ def group_status(
         unknown=unknown,
         records_waiting=sum(record.version > 0 for record in pending),
         registry_away_s=controller.registry_away_s,
+    )
+
+
+def _standing(
+    controller: GroupController,
+    row: PartitionRow,
+    stored: Mapping[PartitionId, StoredOwner],
+    checkpoint: Offset,
+    end: LogEnds | None,
+) -> PartitionStatus:
+    """One partition as registry and log have it: whose it is, and how far it is done."""
+    owner, _, epoch = stored.get(row.partition, (row.owner, row.incarnation, row.epoch))
+    phase = controller.host.core.state.phase(row.partition).value
+    if row.partition in stored:
+        phase = PartitionPhase.UNOWNED.value if owner is None else PartitionPhase.OWNED.value
+    return PartitionStatus(
+        row.partition,
+        phase,
+        owner,
+        epoch,
+        checkpoint,
+        end.end_offset if end is not None else None,
+        end.lag(checkpoint) if end is not None else None,
+        None,
+        row.attempts,
+        fenced_by=_fenced_by(row, end, controller.spec.group),
+        refused=controller.logs.refusals.get(row.partition, ""),
     )
 
 

@@ -32,6 +32,19 @@ Timestamp = Annotated[
         show_default=False,
     ),
 ]
+KeyColumn = Annotated[str, typer.Option(help="jsonl, csv, parquet: the key column.")]
+PayloadColumn = Annotated[
+    str, typer.Option(help="jsonl, csv, parquet: the payload column; else the whole row.")
+]
+Scope = Annotated[
+    str | None, typer.Option(help="The tenant or label of all messages, if the queue has them.")
+]
+ScopeColumn = Annotated[
+    str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label column.")
+]
+ProducerName = Annotated[
+    str | None, typer.Option(help="Send as the producer of this name; fences an earlier one.")
+]
 
 
 def command(
@@ -51,24 +64,13 @@ def command(
         str | None,
         typer.Option("--format", help="lines, jsonl, csv or parquet; default: by file name."),
     ] = None,
-    key_column: Annotated[str, typer.Option(help="jsonl, csv, parquet: the key column.")] = "key",
-    payload_column: Annotated[
-        str,
-        typer.Option(help="jsonl, csv, parquet: the payload column; else the whole row."),
-    ] = "payload",
-    scope: Annotated[
-        str | None,
-        typer.Option(help="The tenant or label of all messages, if the queue has them."),
-    ] = None,
-    scope_column: Annotated[
-        str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label column.")
-    ] = None,
+    key_column: KeyColumn = "key",
+    payload_column: PayloadColumn = "payload",
+    scope: Scope = None,
+    scope_column: ScopeColumn = None,
     header: Header = None,
     timestamp: Timestamp = None,
-    producer_id: Annotated[
-        str | None,
-        typer.Option(help="Send as the producer of this name; fences an earlier one."),
-    ] = None,
+    producer_id: ProducerName = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:

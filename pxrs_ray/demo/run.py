@@ -31,8 +31,8 @@ from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.demo.balances import count_payments, kept_balances
 from pxrs_ray.demo.payments import clean_payments, raw_payments, spark_balances
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.feed.feed_run import FeedReport
 from pxrs_ray.spark.java import check_java
-from pxrs_ray.spark.progress import FeedReport
 from pxrs_ray.spark.session import spark_on_ray
 from pxrs_ray.spark.stream import write_stream
 from pxrs_ray.spark.write import write_dataframe

@@ -16,6 +16,7 @@ from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
 from pxrs_ray.data.protocol import Gap
 from pxrs_ray.errors import LogCorrupted, LogReplaced, UsageError
 from pxrs_ray.files import Files
+from pxrs_ray.log.disk_reserve import Reserve
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.producer_state import ProducerStates
 from pxrs_ray.log.segmented_log import DiskLog
@@ -86,6 +87,8 @@ def open_parts(
     files.make_folder(folder)
     lock_fd = files.lock(folder / LOCK, lock_wait_ms)
     disk: DiskLog | None = None
+    # On a disk that is full a log must be open before retention can make room.
+    reserve = Reserve(files, folder)
     try:
         found = Manifest.read(files, folder)
         if found is None:  # its folders may be as new, and names are not synced with files
@@ -114,19 +117,29 @@ def open_parts(
             covered = _restore_producers(disk, producers, files, folder, end, now_ms)
             # After a power cut the system's memory is new: what is read is on disk.
             sure = restarted or (found is not None and manifest.clean)
-            disk.begin(end, None if sure else noted, now_ms)
+            _begin(disk, reserve, end, None if sure else noted, now_ms)
             write_note(files, lock_fd, end)
             _drop_again(disk, manifest)
         manifest.known_end = end
         manifest.durability, manifest.boot_id, manifest.clean = limits.durability, boot, False
         if not waiting:
-            manifest.write(files, folder)
+            reserve.with_room(lambda: manifest.write(files, folder))
         return Opened(manifest, disk, producers, end, waiting, lock_fd, covered)
     except BaseException:
         if disk is not None:
             disk.close()
         files.close(lock_fd)
         raise
+
+
+def _begin(
+    disk: DiskLog, reserve: Reserve, end: Offset, synced: Offset | None, now_ms: int
+) -> None:
+    def begin() -> None:
+        disk.close()  # what a first try has open
+        disk.begin(end, synced, now_ms)
+
+    reserve.with_room(begin)
 
 
 def _agree(

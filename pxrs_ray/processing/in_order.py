@@ -1,11 +1,11 @@
 """`InOrder`: works a partition's messages one after the other, or one batch after the other. Pure.
 
 Rules of this file. Whoever runs it asks for the `next` step, makes it, and tells how it went; time
-is given in. A run of messages of which nothing is known is one step: it is told once how far it
-came, and while it runs `next_offset` alone is moved. A message that fails is tried again before any
-other, until the failure policy has dealt with it; what it deals with is kept before anything goes
-on. A message that was in hand at a death comes alone, after a pause, and when it has killed too
-often not at all. How far it is may be asked from any thread.
+is given in. A run of messages of which nothing is known is one step: how far it came is told once,
+and while it runs, what is in hand says that. A message that fails is tried again before any other,
+until the failure policy has dealt with it; what it deals with is kept before anything goes on. A
+message that was in hand at a death comes alone, after a pause, and when it has killed too often not
+at all. How far it is may be asked from any thread.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class TakeBatch:
 class RunOn:
     """Call with each message from `first` to, not including, `end`; tell it with `ran`.
 
-    Before each it is looked whether it may begin: the lease, the own end, the gate. Whoever moves
-    `next_offset` behind `kick_at` says so with `passed`.
+    Before each it is looked whether it may begin: the lease, the own end, the gate. Once the
+    message at `kick_from` is done that is said with `passed`.
     """
 
     first: Offset
@@ -105,7 +105,8 @@ class InOrder:
     ) -> None:
         checkpoint = progress.checkpoint
         self.next_offset: Offset = checkpoint
-        self.kick_at = checkpoint + commit_records
+        # Once this offset is done a commit is due.
+        self.kick_from = checkpoint + commit_records - 1
         _, self._failing, self._suspicion = decode_detail(checkpoint, progress.detail)
         self.attempts = self._failing.pop(checkpoint, progress.attempts)
         # Behind this offset nothing is known of any message.
@@ -128,10 +129,11 @@ class InOrder:
         self._given_up: GiveUp | None = None
         self._not_kept = 0
 
-    def configure(self, commit_records: int) -> None:
+    def configure(self, commit_records: int, in_hand: Offset = -1) -> None:
         """Where less may stay uncommitted, that holds from here on."""
         self._commit_records = commit_records
-        self.kick_at = min(self.kick_at, self.next_offset + commit_records)
+        reached = max(self.next_offset, in_hand)
+        self.kick_from = min(self.kick_from, reached + commit_records - 1)
 
     # --- what comes in ----------------------------------------------------------------------------
 
@@ -210,14 +212,14 @@ class InOrder:
 
     def called(self, step: CallOne, error: str | None, now_s: float) -> None:
         """The call of a step has ended, well or with an error."""
-        self.begun(step)
+        self.ended(step)
         if error is not None:
             self._failed(error, now_s)
             return
         self.attempts = 0
         self.passed(step.end)
 
-    def begun(self, step: CallOne) -> None:
+    def ended(self, step: CallOne) -> None:
         """The call of a step has ended, however it did: it is not what killed a process."""
         if step.suspect is not None and self._suspect is step.suspect:
             self._suspicion, self._suspect = self._suspicion.without(step.first), None
@@ -258,19 +260,29 @@ class InOrder:
             self._commits = True
             return
         self._commits = self._commit_mode == "batch" and to >= self._end
-        if to >= self.kick_at:
-            self.kick_at = to + self._commit_records
+        if to > self.kick_from:
+            self.kick_from = to + self._commit_records - 1
             self._commit_soon()
+
+    @property
+    def paused_until_s(self) -> float:
+        """Until when nothing is begun."""
+        return self._pause_s
 
     # --- how far it is ----------------------------------------------------------------------------
 
-    def progress(self) -> Progress:
-        """How far it is; the attempts are those of the message that is next."""
+    def progress(self, in_hand: Callable[[], Offset]) -> Progress:
+        """How far it is; the attempts are those of the message that is next.
+
+        `in_hand` says which message the handler is called with, as it is recorded; below 0: none.
+        """
         while True:
             offset, attempts = self.next_offset, self.attempts
-            suspicion, failing = self._suspicion, self._failing
+            suspicion, failing, reached = self._suspicion, self._failing, in_hand()
             if offset != self.next_offset:
                 continue
+            if reached > offset:  # all before it is done, and it has not failed yet
+                offset, attempts = reached, 0
             if offset >= self.known_end:
                 return Progress(offset, attempts)
             later = {o: n for o, n in failing.items() if o > offset}

@@ -45,7 +45,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class Unheard:
     """The time is over. `why` is the last trouble; `late`: it was asked and has not answered."""
 
     why: object
@@ -72,10 +72,10 @@ class RequestTries:
         self._end_s = now_s + wait_s
         self._in_time = wait_s > 0
         self._backoff: Backoff | None = None
-        self._fault: GivenUp | None = None
+        self._fault: Unheard | None = None
         self._rested = self._looked = False
 
-    def next(self, now_s: float) -> LookUp | Make | Pause | GivenUp:
+    def next(self, now_s: float) -> LookUp | Make | Pause | Unheard:
         """What to do now."""
         left_s = self._end_s - now_s
         fault = self._fault
@@ -91,7 +91,7 @@ class RequestTries:
         if self._known.in_doubt and not self._looked:
             return LookUp(max(0.0, min(left_s, FIND_S)))
         if self._in_time and left_s <= 0:
-            return GivenUp("its name was not found in time", late=False)
+            return Unheard("its name was not found in time", late=False)
         return Make(self._known.actor, max(0.0, left_s))
 
     # --- what came of it --------------------------------------------------------------------------
@@ -124,10 +124,10 @@ class RequestTries:
 
     def late(self) -> None:
         """It was asked, and its time is over."""
-        self._fault = GivenUp("it was asked", late=True)
+        self._fault = Unheard("it was asked", late=True)
 
     def _failed(self, why: object) -> None:
-        self._fault = GivenUp(why, late=False)
+        self._fault = Unheard(why, late=False)
         self._rested = self._looked = False
 
 
@@ -143,7 +143,7 @@ class AliveCheck:
         # Whoever waits little gives half of it to a look.
         self.look_s = min(wait_s / 2, look_most_s)
 
-    def after(self, unanswered: GivenUp, lives: bool, now_s: float) -> Pause | GivenUp:
+    def after(self, unanswered: Unheard, lives: bool, now_s: float) -> Pause | Unheard:
         """What follows a look that was not answered, of a process that `lives` as far as known."""
         if (lives and unanswered.late) or now_s >= self._end_s:
             return unanswered

@@ -15,7 +15,7 @@ from pxrs_ray.actors.coordinator import (
     coordinator,
     home_controller,
 )
-from pxrs_ray.data.protocol import BufferInfo, QueueSpec
+from pxrs_ray.data.protocol import BufferInfo, ChangedEnds, QueueSpec
 from pxrs_ray.topology.homes import NodeSeen
 
 
@@ -47,6 +47,11 @@ class FakeBuffer:
                 raise self.refuses[spec.queue]
             self.opened.add(spec.queue)
             return {}
+        if method == "changed_ends":
+            ends = self.answers.get("ends", {})
+            opened = dict.fromkeys(sorted(self.opened), "")
+            told = {queue: ends for queue in opened if ends}
+            return ChangedEnds(str(self.life), len(self.calls), opened, told)
         if method == "belong":
             return arguments[0]
         return self.answers.get(method, {})

@@ -62,7 +62,7 @@ class Far:
 
     async def _line(self, network: bool = False, much: bool = False) -> LinkOffer | None:
         self.asked += network
-        return await (self.server.open_network(much=much) if network else self.server.open())
+        return await (self.server.open_network if network else self.server.open)(much=much)
 
     def _by_ray(self, work: Any) -> Any:
         self.through_ray += 1

@@ -295,7 +295,7 @@ async def _orphans(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _tenants_consumers(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     routes: Any = object.__new__(tenant_router.TenantRouter)
-    routes._supervisor = Supervisor("tenants of q")
+    routes._supervisor, routes._starting = Supervisor("tenants of q"), {}
     routes._start = lambda tenant, options: fails()
     while not fails.worked.is_set():
         await routes._begin("a", {})

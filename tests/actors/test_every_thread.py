@@ -30,6 +30,7 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.link_messages import append_call
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import BufferAway
+from pxrs_ray.supervision import coordinator_watch
 from pxrs_ray.supervision.restart_rules import RestartRules
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here
 from tests.actors.ends import KINDS
@@ -66,7 +67,7 @@ def test_a_thread_goes_on(
         producer._ended.set()
     elif place == "an heir":
         monkeypatch.setattr(coordinator_recovery, "LOOK_PAUSE_S", 0.01)
-        monkeypatch.setattr(coordinator_recovery, "QUIET_S_MIN", 0.0)
+        monkeypatch.setattr(coordinator_watch, "QUIET_S_MIN", 0.0)
         one = coordinator_recovery.CoordinatorRecovery("t", 0, 0.0)
         monkeypatch.setattr(one, "_make_where_it_belongs", fails)
         one.remember(coordinator_recovery.RecoveryPlan(PxrsConfig(name="t", queues={"q": {}}), 1))
@@ -257,7 +258,7 @@ def test_what_a_buffer_does_of_itself_goes_on(what: str, kind: str) -> None:
         log.fails = fails
         manager: Any = SimpleNamespace(
             due=lambda now_ms: fails() or [] if what == "mending" else [],
-            all_logs=lambda: [log] if what == "retention" else [],
+            to_retain=lambda now_ms: [log] if what == "retention" else [],
         )
         made = log_writer.LogWriter(lambda log: None)
         loops = maintenance.Maintenance(manager, SimpleNamespace(behind=False), made, {})  # type: ignore[arg-type]

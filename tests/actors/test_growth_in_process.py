@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +15,13 @@ from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.metrics import REPEAT_AFTER_S, TopologyMetrics
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.protocol import BufferGrant, QueueSpec
 from pxrs_ray.log.ends_heard import EndsHeard
 from tests.actors.fake_buffers import stand_in
+from tests.actors.in_process import World, until
+from tests.actors.in_process import world as world
 from tests.leases import let_serve
 from tests.settings import log_limits
 
@@ -122,3 +127,89 @@ def test_a_gauge_that_stays_as_it_is_is_not_set_with_each_report(
     now_s[0] += REPEAT_AFTER_S
     metrics._set("paused", 1, "a")
     assert made[3:] == [(1.0, "a")], "Ray forgets one that nobody sets"
+
+
+def _partition_threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("pxrs-partition-")]
+
+
+def test_a_partition_without_messages_has_no_thread_and_is_handed_back_all_the_same(
+    world: Callable[..., World],
+) -> None:
+    handled: list[tuple[int, int]] = []
+
+    def handle(message: Delivery) -> None:
+        handled.append((message.partition, message.offset))
+
+    async def scene() -> None:
+        here = world(partitions=40)
+        await here.up()
+        consumer = await here.consumer("m", handle)
+        await until(lambda: len(here.host.core.state.grants("m")) == 40)
+        assert _partition_threads() == []
+        await here.produce([None, None], partition=3)
+        await here.produce([None], partition=9)
+        await until(lambda: len(handled) == 3)
+        assert sorted(handled) == [(3, 0), (3, 1), (9, 0)]
+        assert sorted(_partition_threads()) == ["pxrs-partition-3", "pxrs-partition-9"]
+        assert await consumer._live().leave("test", 10.0)
+        assert all(row.owner is None for row in here.host.core.state.rows)
+        assert here.checkpoints()[3] == 2 and here.checkpoints()[9] == 1
+        await here.down()
+        assert _partition_threads() == []
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_a_handler_that_wants_to_hear_of_its_partitions_hears_of_those_that_sleep(
+    world: Callable[..., World],
+) -> None:
+    told: list[tuple[str, int]] = []
+
+    class Hearing:
+        def on_assigned(self, partition: int, checkpoint: int) -> None:
+            told.append(("assigned", partition))
+
+        def on_revoked(self, partition: int) -> None:
+            told.append(("revoked", partition))
+
+        def handle(self, message: Delivery) -> None: ...
+
+    async def scene() -> None:
+        here = world(partitions=3)
+        await here.up()
+        consumer = await here.consumer("m", Hearing())
+        await until(lambda: sorted(told) == [("assigned", p) for p in range(3)])
+        assert await consumer._live().leave("test", 10.0)
+        assert sorted(told)[3:] == [("revoked", p) for p in range(3)]
+        await here.down()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_a_thread_that_cannot_be_had_is_a_fault_of_one_partition_that_passes(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[tuple[int, int]] = []
+    refused: list[str] = []
+    start = threading.Thread.start
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name == "pxrs-partition-1" and len(refused) < 2:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def scene() -> None:
+        here = world(partitions=2)
+        await here.up()
+        await here.consumer("m", lambda message: handled.append((message.partition, 0)))
+        await until(lambda: len(here.host.core.state.grants("m")) == 2)
+        monkeypatch.setattr(threading.Thread, "start", starts)
+        for partition in range(2):
+            await here.produce([None], partition=partition)
+        await until(lambda: sorted(handled) == [(0, 0), (1, 0)])
+        assert len(refused) == 2
+        await here.down()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))

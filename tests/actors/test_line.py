@@ -16,7 +16,7 @@ from pxrs_ray.actors.buffer import server_end, socket_client
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.local_socket import connect
-from pxrs_ray.actors.buffer.server_end import REPLY_BYTES_MAX
+from pxrs_ray.actors.buffer.server_end import MUCH_REPLY_BYTES_MAX, REPLY_BYTES_MAX
 from pxrs_ray.actors.buffer.socket_client import SocketClient
 from pxrs_ray.data.link_door import LinkOffer, Tickets, greeting
 from pxrs_ray.data.link_messages import appended_answer, ping, pong
@@ -294,8 +294,8 @@ class RayLike:
     fetch = line
 
     def remote(self, *arguments: Any) -> Any:
-        if not arguments:
-            return _Named(self._buffer)
+        if len(arguments) == 2:
+            return _Named(self._buffer, *arguments)
         self.fetches += 1
         return asyncio.ensure_future(self._buffer.fetch(*arguments))
 
@@ -303,40 +303,48 @@ class RayLike:
 class _Named:
     """A buffer's offer of a line, on its way as Ray brings it: to a thread."""
 
-    def __init__(self, buffer: Buffer) -> None:
-        self._coming = asyncio.run_coroutine_threadsafe(buffer.line(), asyncio.get_running_loop())
+    def __init__(self, buffer: Buffer, network: bool, much: bool) -> None:
+        coming = buffer.line(network, much)
+        self._coming = asyncio.run_coroutine_threadsafe(coming, asyncio.get_running_loop())
 
     def future(self) -> Future[LinkOffer | None]:
         return self._coming
 
 
-def test_fetching_takes_the_line_for_little_and_ray_for_much(tmp_path: Path) -> None:
+def test_fetching_has_a_line_for_little_one_for_much_and_ray_for_more(tmp_path: Path) -> None:
     async def test(buffer: Buffer, offer: LinkOffer) -> None:
         handle = RayLike(buffer)
         fetching = BufferClient(handle, asyncio.get_running_loop())
         await buffer.append("q", [(0, *wire([b"x"], 0))])
 
-        async def offsets(at: int) -> list[int]:
-            found = await fetching.fetch("q", "g", {0: (1, at)}, 1 << 20, 0)
+        async def offsets(at: int, partition: int = 0) -> list[int]:
+            found = await fetching.fetch("q", "g", {partition: (1, at)}, 1 << 20, 0)
             return [part.next_offset for part in found if isinstance(part, Fetched)]
+
+        async def through_ray(at: int, end: int, partition: int = 0) -> bool:
+            before = handle.fetches
+            assert await offsets(at, partition) == [end]
+            return handle.fetches > before
 
         while fetching._here.line() is None:
             assert await offsets(0) == [1]
-        through_ray = handle.fetches
-        assert await offsets(0) == [1]
-        assert handle.fetches == through_ray, "little goes over the line"
+        assert not await through_ray(0, 1), "little goes over the line"
         await buffer.append("q", [(0, *wire([b"y" * (REPLY_BYTES_MAX + 1)], 1))])
-        assert await offsets(1) == [2]
-        assert handle.fetches == through_ray + 1, "much comes through Ray"
-        assert await offsets(2) == []
-        assert handle.fetches == through_ray + 2, "and more is expected where much was"
-        assert await offsets(0) == [2]
-        assert handle.fetches == through_ray + 3, "asked over the line, answered through Ray"
+        assert await through_ray(1, 2), "it is not known yet how much there is"
+        while fetching._here_much.line() is None:
+            assert await offsets(1) == [2]
+        assert not await through_ray(1, 2), "much has a line of its own"
+        assert fetching._line() is fetching._here.socket
+        assert fetching._line(much=True) is fetching._here_much.socket
+        await buffer.append("q", [(2, *wire([b"z" * (MUCH_REPLY_BYTES_MAX + 1)], 0))])
+        assert await through_ray(0, 1, 2), "more comes through Ray"
+        assert await through_ray(0, 1, 2), "and is expected where it was"
+        assert await through_ray(1, 2) and not await through_ray(1, 2)
         buffer._line.close()
-        line = fetching._here.socket
-        assert line is not None
-        await until(lambda: line.broken)
-        assert await offsets(0) == [2], "without a line Ray carries everything"
+        for line in (fetching._here.socket, fetching._here_much.socket):
+            assert line is not None
+            await until(lambda line=line: line.broken)  # type: ignore[misc]
+        assert await through_ray(1, 2), "without a line Ray carries everything"
         fetching.close()
 
     use(tmp_path, test)

@@ -1,11 +1,13 @@
 """What grows with partitions, queues and consumers, on a topology that is quiet otherwise.
 
 Through the public API, on SQLite, two buffers. CPU is that of the topology's own processes, read
-from the system; Ray's are left out.
+from the system. Ray's own part in them is left out: that of as many Ray actors that do nothing,
+which run beside them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import statistics
 import subprocess
@@ -37,6 +39,7 @@ CLI = "from pxrs_ray.cli import main; raise SystemExit(main())"
 
 # How Ray calls the processes of a topology: by the actor's class.
 PROCESSES = (b"ray::Consumer", b"ray::Buffer", b"ray::CoordinatorActor")
+SLEEPERS = (b"ray::Sleeper",)
 
 _NOTE = Struct("<qqq")
 BEGUN, ENDED = 1, 0
@@ -65,6 +68,17 @@ class Noting:
 
     def handle(self, message: Any) -> None:
         """Nothing."""
+
+
+class Sleeper:
+    """An actor that does nothing, for ever: what it costs is Ray's."""
+
+    async def begin(self) -> None:
+        """Have its event loop, as the topology's actors have."""
+
+    async def sleep(self) -> None:
+        """Never answer."""
+        await asyncio.Event().wait()
 
 
 class Columns:
@@ -105,14 +119,14 @@ def until_owned(group: Any, owners: int, partitions: int) -> None:
         time.sleep(LOOK_S)
 
 
-def cpu_s_by_process() -> dict[int, float]:
-    """The CPU seconds of each process of a topology that is a child of a raylet of ours."""
+def cpu_s_by_process(titles: tuple[bytes, ...] = PROCESSES) -> dict[int, float]:
+    """The CPU seconds of each process of these titles that is a child of a raylet of ours."""
     ticks, found = os.sysconf("SC_CLK_TCK"), {}
     for entry in Path("/proc").iterdir():
         try:
             if not entry.name.isdigit():
                 continue
-            if not (entry / "cmdline").read_bytes().startswith(PROCESSES):
+            if not (entry / "cmdline").read_bytes().startswith(titles):
                 continue
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
@@ -130,19 +144,39 @@ def _is_ours(pid: int) -> bool:
     return False
 
 
-@figure("path.idle_cpu_percent_1024", unit="%", runs=1, warmups=0)
-def idle_cpu() -> float:
+@figures(
+    {"path.idle_cpu_percent_1024": "%", "path.idle_cpu_percent_1024_with_ray": "%"},
+    runs=1,
+    warmups=0,
+)
+def idle_cpu() -> dict[str, float]:
     """Of one core, with 1,024 partitions and 8 consumers that have nothing to do."""
+    import ray
+
     with topology(1_024) as found:
         group = found.group("g", queue=QUEUE)
         group.start(Columns, consumers=8)
         until_owned(group, 8, 1_024)
+        count = 8 + BUFFERS + 1
+        options = {"num_cpus": 0, "max_concurrency": 1_000, "enable_task_events": False}
+        made: list[Any] = [ray.remote(Sleeper).options(**options).remote() for _ in range(count)]
+        ray.get([actor.begin.remote() for actor in made], timeout=WAIT_S)
+        sleeping = [actor.sleep.remote() for actor in made]
         time.sleep(SETTLE_S)
-        before, began_s = cpu_s_by_process(), time.monotonic()
-        assert len(before) == 8 + BUFFERS + 1, f"{len(before)} processes"
+        titles = (PROCESSES, SLEEPERS)
+        before, began_s = [cpu_s_by_process(one) for one in titles], time.monotonic()
+        assert [len(one) for one in before] == [count, count], f"{before} processes"
         time.sleep(IDLE_S)
-        after, passed_s = cpu_s_by_process(), time.monotonic() - began_s
-        return 100 * sum(after[pid] - before[pid] for pid in before) / passed_s
+        after, passed_s = [cpu_s_by_process(one) for one in titles], time.monotonic() - began_s
+        whole, of_ray = (
+            100 * sum(now[pid] - then[pid] for pid in then) / passed_s
+            for then, now in zip(before, after, strict=True)
+        )
+        assert len(sleeping) == count
+        return {
+            "path.idle_cpu_percent_1024": whole - of_ray,
+            "path.idle_cpu_percent_1024_with_ray": whole,
+        }
 
 
 @figures({"path.status_10k_ms": "ms", "path.status_10k_command_ms": "ms"}, runs=1, warmups=0)

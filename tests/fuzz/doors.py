@@ -140,11 +140,6 @@ JSONL = b'{"key": "a", "payload": {"b": 1}, "scope": "x"}\n{"key": null, "payloa
 
 def doors() -> tuple[Door, ...]:
     """Every one of them."""
-    import pxrs_ray.actors.coordinator.coordinator
-    import pxrs_ray.actors.coordinator.tenant_router
-    import pxrs_ray.log.log_manager
-    import pxrs_ray.sink.applied
-    import pxrs_ray.spark.ledger  # noqa: F401 - each registers its codecs
     from pxrs_ray.codec import CODECS
 
     usual = (ValueError, PxrsError)

@@ -2,6 +2,7 @@
 
     python -m tests.simulation.command --runs 2000            # seeds 0 to 1999, on every core
     python -m tests.simulation.command --seed 17 --history    # one run again, told in full
+    python -m tests.simulation.command --world feed           # Spark's feeds instead of a group
 
 `--set NAME=NUMBER` fixes a number of every scenario, or the weight of a fault (see `scenario`). A
 failure prints the one command that replays it; the first one is made small and told in full.
@@ -24,9 +25,11 @@ from itertools import islice
 
 from pxrs_ray.errors import UsageError
 from tests.simulation.coverage import Pair, pairs
+from tests.simulation.feeding.feed_scenario import FEED_FAULTS
 from tests.simulation.shrink import Case, shrink, transcript
 from tests.simulation.simulator.run import uncollected
 from tests.simulation.simulator.scenario import FAULTS
+from tests.simulation.worlds import GROUP, WORLDS
 
 CHUNK_RUNS = 25
 # So many chunks a process are under way or wait to be counted: what waits is bounded.
@@ -67,7 +70,9 @@ class Result:
         self.settled_ms_max = max(self.settled_ms_max, other.settled_ms_max)
 
 
-def judge(seeds: range, overrides: Mapping[str, float], *, steer: bool = False) -> Result:
+def judge(
+    seeds: range, overrides: Mapping[str, float], *, steer: bool = False, world: str = GROUP
+) -> Result:
     """Simulate and check the runs of `seeds`.
 
     With `steer`, seeds that come after one that has shown something new are run as a like of it.
@@ -78,7 +83,7 @@ def judge(seeds: range, overrides: Mapping[str, float], *, steer: bool = False) 
         for start in range(0, len(seeds), CHUNK_RUNS):
             for seed in seeds[start : start + CHUNK_RUNS]:
                 like = likes.pop() if likes else {}
-                case = Case(seed, {**like, **overrides})
+                case = Case(seed, {**like, **overrides}, world=world)
                 new = _judge_one(case, result)
                 if steer and new:
                     likes = [*_likes(case, new), *likes][:LIKES_MAX]
@@ -105,8 +110,9 @@ def _judge_one(case: Case, result: Result) -> set[Pair]:
 
 def _likes(case: Case, new: set[Pair]) -> list[Mapping[str, float]]:
     """Settings that lead near what was new: more of the faults in it, and closer together."""
-    told = sorted({name for pair in new for name in pair if name in FAULTS})
-    near = {name: LIKELIER * FAULTS[name] for name in told[:2]}
+    faults = FAULTS if case.world == GROUP else FEED_FAULTS
+    told = sorted({name for pair in new for name in pair if name in faults})
+    near = {name: LIKELIER * faults[name] for name in told[:2]}
     return [{**case.overrides, **near}, {**case.overrides, **near, "fault_interval_ms": 120}]
 
 
@@ -123,6 +129,7 @@ def simulate(
     jobs: int = 1,
     stop_at_first: bool = False,
     steer: bool = False,
+    world: str = GROUP,
     tell: Callable[[Result], None] = lambda _: None,
 ) -> Result:
     """Judge `seeds` with that many processes; stop early when enough has been found.
@@ -131,7 +138,8 @@ def simulate(
     """
     enough = 1 if stop_at_first else FAILURES_MAX
     total = Result()
-    with closing(_judged(seeds, jobs, partial(judge, overrides=overrides, steer=steer))) as results:
+    work = partial(judge, overrides=overrides, steer=steer, world=world)
+    with closing(_judged(seeds, jobs, work)) as results:
         for result in results:
             total.add(result)
             tell(total)
@@ -198,7 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         overrides = dict(_setting(text) for text in options.set)
         if options.seed is not None:
-            case = Case(options.seed, overrides, _chosen(options.faults))
+            case = Case(options.seed, overrides, _chosen(options.faults), options.world)
             return _replay(case, history=options.history)
         seeds = range(options.first_seed, options.first_seed + options.runs)
         tell = Teller(options.runs)
@@ -208,6 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
             jobs=options.jobs,
             stop_at_first=options.stop_at_first,
             steer=options.steer,
+            world=options.world,
             tell=tell,
         )
         seconds = tell.seconds
@@ -257,6 +266,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--stop-at-first", action="store_true", help="stop at the first failure")
     parser.add_argument("--seed", type=int, help="replay the run of this seed")
     parser.add_argument("--faults", help="with --seed: only these faults of it, as 3,7 or none")
+    parser.add_argument("--world", choices=sorted(WORLDS), default=GROUP)
     parser.add_argument("--steer", action="store_true", help="look near what was new")
     parser.add_argument("--no-shrink", action="store_true", help="do not make a failure small")
     parser.add_argument("--history", action="store_true", help="with --seed: print what happened")

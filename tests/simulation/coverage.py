@@ -12,6 +12,8 @@ from tests.simulation.history import (
     Appended,
     Asked,
     Decided,
+    FeedDone,
+    FeedEnded,
     Fetched,
     Harmed,
     History,
@@ -49,6 +51,8 @@ def pairs(history: History) -> set[Pair]:
                 found.add((f"after {fault}", event.fault))
                 fault = event.fault
                 disk = fault if fault.startswith(("disk", "log", "power", "older")) else disk
+            case FeedDone() | FeedEnded():
+                found.add((f"feed after {fault}", kind))
             case Appended() | Acknowledged() | Fetched() | Harmed() | Kept():
                 found.add((f"log {disk}", kind))
     return found

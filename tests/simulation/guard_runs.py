@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pxrs_ray
 from tests.simulation.mutations import Mutation
-from tests.simulation.simulator.run import run
+from tests.simulation.worlds import WORLDS, run_in
 
 PACKAGE = Path(pxrs_ray.__file__).parent
 ROOT = PACKAGE.parent
@@ -27,7 +27,8 @@ TIMEOUT_S = 240
 # one that who must notice has noticed; at the latest some runs after the first that fails.
 LOOK = """
 import json, sys
-from tests.simulation.simulator.run import run
+from importlib import import_module
+run = import_module(sys.argv[3]).run
 settings = {name: float(value) for name, _, value in (
     setting.partition("=") for setting in json.loads(sys.argv[1]))}
 wanted, seed, last = set(json.load(sys.stdin)), 0, int(sys.argv[2])
@@ -127,7 +128,7 @@ def missed(mutation: Mutation, copy: WorkingCopy) -> str:
     settings = {
         name: float(value) for name, _, value in (s.partition("=") for s in mutation.settings)
     }
-    if run(verdict.seed, settings).violations():
+    if run_in(mutation.world, verdict.seed, settings).violations():
         return f"{mutation.guard}: the unharmed run {verdict.seed} is not sound either"
     return ""
 
@@ -141,8 +142,8 @@ def fails(copy: WorkingCopy, tests: Sequence[str]) -> tuple[bool, str]:
 
 def simulate(copy: WorkingCopy, mutation: Mutation, runs: int = RUNS_MAX) -> Verdict:
     """Simulate in the copy, until who must notice has noticed."""
-    wanted = json.dumps(mutation.seen_by)
-    done = copy.run("-c", LOOK, json.dumps(mutation.settings), str(runs), told=wanted)
+    wanted, settings = json.dumps(mutation.seen_by), json.dumps(mutation.settings)
+    done = copy.run("-c", LOOK, settings, str(runs), WORLDS[mutation.world], told=wanted)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     checkers = frozenset(checker for _, told in found for checker in told)
     return Verdict(checkers, found[-1][0] if found else None, done.stdout + done.stderr)

@@ -247,6 +247,15 @@ class Harmed:
 
 
 @dataclass(slots=True)
+class Reported:
+    """The coordinator heard how far a log has come."""
+
+    at_ms: int
+    partition: PartitionId
+    end: Offset
+
+
+@dataclass(slots=True)
 class Kept:
     """What a log holds when all is at rest, read from its start to its end."""
 
@@ -270,6 +279,32 @@ class Obeyed:
 
     at_ms: int
     assignment: Assignment
+
+
+@dataclass(slots=True)
+class FeedDone:
+    """A feed reported that it is done. What its report says, and by Spark partition what it was
+    given: more than one list of rows where Spark computed them differently."""
+
+    at_ms: int
+    feed: str
+    rows: int
+    rows_already: int
+    partition_rows: tuple[int, ...]
+    spark_partitions: int
+    given: Mapping[int, tuple[tuple[str, ...], ...]]
+
+
+@dataclass(slots=True)
+class FeedEnded:
+    """A run of a feed ended otherwise: `error` says why; `alone` is whether no other data was ever
+    fed under its name."""
+
+    at_ms: int
+    feed: str
+    error: str
+    conflict: bool
+    alone: bool
 
 
 @dataclass(slots=True)
@@ -316,6 +351,9 @@ HistoryEvent = (
     | Struck
     | Harmed
     | Kept
+    | FeedDone
+    | FeedEnded
+    | Reported
     | Told
     | Obeyed
     | Ended

@@ -51,6 +51,11 @@ MEMBER_HISTORIES: Sequence[tuple[str, str, list[HistoryEvent]]] = (
     ),
     ("LogsKeep", "what was acknowledged is gone", [*ACKNOWLEDGED, Kept(1, 0, 0, {})]),
     ("LogsKeep", "what was acknowledged is elsewhere", [*ACKNOWLEDGED, Kept(1, 0, 0, {1: "m0"})]),
+    (
+        "OffsetsOnce",
+        "an offset is another message's",
+        [*ACKNOWLEDGED, Acknowledged(2, 0, 0, "m1")],
+    ),
     ("LogsKeep", "a message twice", [Kept(1, 0, 0, {0: "m0", 1: "m0"})]),
     (
         "PutAsideForCause",

@@ -1,14 +1,24 @@
-"""Every module of actors/: what it decides, and where that is simulated.
+"""Every module of actors/ and spark/: what it decides, and where that is simulated.
 
 Rules of this file. A module is in one table. `SHELLS` carry what a pure machine decides, and the
-simulator runs that machine. `DECIDE` still decide something themselves that no simulation of this
-folder runs as it ships: the text says what, and what stands in for it. That list only shrinks. All
-others carry, translate, show or set up, and decide nothing of a group, a log or a message.
+simulator runs that machine, or one of the small `WORLDS` does. `DECIDE` still decide something
+themselves that no simulation of this folder runs as it ships: the text says what, and what stands
+in for it. That list only shrinks. All others carry, translate, show or set up, and decide nothing
+of a group, a log or a message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+# Small worlds beside the simulator's, for what has no part in a group.
+WORLDS = (
+    "tests.simulation.homes.run",
+    "tests.simulation.node_world",
+    "tests.simulation.recovery_world",
+    "tests.simulation.scaling_world",
+    "tests.simulation.tenant_world",
+)
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/buffer_actor.py": ("log/log_manager.py",),
@@ -16,9 +26,15 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/log_ownership.py": ("log/read_fence.py", "log/log_manager.py"),
     "buffer/message_calls.py": ("log/buffer_calls.py",),
     "buffer/log_reader.py": ("log/buffer_calls.py", "log/refusals.py"),
+    "buffer/log_writer.py": ("log/write_turns.py",),
+    "buffer/long_poll.py": ("log/held_calls.py",),
+    "buffer/maintenance.py": ("log/upkeep.py",),
+    "buffer/coordinator_recovery.py": ("supervision/coordinator_watch.py",),
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
     "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
+    "client/tenants.py": ("tenants/followed_routes.py",),
+    "cluster/watchdog.py": ("supervision/node_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
@@ -38,6 +54,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
         "topology/homes.py",
     ),
     "coordinator/log_witness.py": ("topology/log_witness.py",),
+    "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
@@ -45,29 +62,23 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/member_api.py": ("group/group_coordinator.py",),
     "coordinator/move_planner.py": ("topology/move_plan.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
+    "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
 DECIDE: Mapping[str, str] = {
     # Imitated in the simulator.
-    "buffer/log_writer.py": "which jobs are written and synced together: buffer_lives.py",
-    "buffer/long_poll.py": "who is woken by a change, and when: buffer_lives.py",
-    "buffer/maintenance.py": "when a log is mended and retained: buffer_lives.py",
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/sequential_worker.py": "when a worker takes, begins and stops: worker.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
     "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
     "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
     "buffer/call_failure.py": "what a failed call means",
-    "buffer/coordinator_recovery.py": "when a buffer starts a coordinator",
     "buffer/partition_client.py": "when a tool's read or write is made again",
     "buffer/server_end.py": "when a connection that is silent is ended",
     "buffer/serving_state.py": "whether the disk is the right one",
     "buffer/socket_client.py": "when a connection that is silent is given up",
-    "client/tenants.py": "which queue a tenant's message goes to while it moves",
-    "cluster/watchdog.py": "which frozen process is ended",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
@@ -84,12 +95,31 @@ DECIDE: Mapping[str, str] = {
     "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
-    "coordinator/tenant_router.py": "the steps of a tenant's move",
 }
-DECIDE_MAX = 35
+DECIDE_MAX = 27
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
     "coordinator/metrics.py",
 )
+
+SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
+    "appender.py": ("feed/feed_calls.py",),
+    "ledger.py": ("feed/facts.py",),
+    "routing.py": ("feed/partition_feed.py",),
+    "stream.py": ("feed/facts.py", "feed/feed_run.py"),
+    "through_raydp.py": ("feed/feed_round.py", "feed/feed_run.py"),
+    "write.py": ("feed/feed_run.py",),
+}
+"""The same for spark/, whose machines the world of feeds runs."""
+
+SPARK_DECIDE: Mapping[str, str] = {
+    # Spark and Ray themselves, played.
+    "python_workers.py": "which worker's error is told, when all are over: feed_driver.py",
+    "tasks.py": "how often a task is made again: feed_driver.py",
+    # In no simulation of this folder.
+    "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
+    "session.py": "when a session of Spark is there",
+}
+SPARK_DECIDE_MAX = 4

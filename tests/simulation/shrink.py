@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pxrs_ray.group.events import Tick
 from tests.simulation.checkers import Violation
 from tests.simulation.history import Decided, HistoryEvent
-from tests.simulation.simulator.run import Run, run
+from tests.simulation.simulator.run import Run
+from tests.simulation.worlds import GROUP, run_in
 
 # What makes a run simpler; each is kept if the promise is still broken.
 SIMPLER: tuple[Mapping[str, float], ...] = (
@@ -29,6 +30,17 @@ SIMPLER: tuple[Mapping[str, float], ...] = (
     {"send_interval_ms": 200},
     {"commit_interval_ms": 60},
 )
+SIMPLER_FEEDS: tuple[Mapping[str, float], ...] = (
+    {"lost": 0, "doubled": 0, "slow": 0},
+    {"batches": 0},
+    {"feeds": 0},
+    {"feeds": 1},
+    {"unstable": 0},
+    {"partitions": 1},
+    {"spark_partitions": 1},
+    {"rows": 4},
+    {"tasks_max": 1},
+)
 SECONDS_MAX = 60.0
 
 
@@ -39,14 +51,17 @@ class Case:
     seed: int
     overrides: Mapping[str, float] = field(default_factory=dict)
     faults: frozenset[int] | None = None
+    world: str = GROUP
 
     def run(self) -> Run:
         """Simulate it."""
-        return run(self.seed, self.overrides, self.faults)
+        return run_in(self.world, self.seed, self.overrides, self.faults)
 
     def command(self) -> str:
         """The one command that replays it."""
         told = [f"make simulate SEED={self.seed}"]
+        if self.world != GROUP:
+            told.append(f"WORLD={self.world}")
         if self.faults is not None:
             told.append(f"FAULTS={','.join(map(str, sorted(self.faults))) or 'none'}")
         if self.overrides:
@@ -93,7 +108,7 @@ def _smaller(case: Case) -> Iterator[Case]:
         for start in range(0, len(faults), size):
             yield replace(case, faults=frozenset(faults[:start] + faults[start + size :]))
         size //= 2
-    for simpler in SIMPLER:
+    for simpler in SIMPLER if case.world == GROUP else SIMPLER_FEEDS:
         changed = {**simpler, **case.overrides}
         if changed != case.overrides:
             yield replace(case, overrides=changed)

@@ -6,6 +6,7 @@ import pytest
 
 from pxrs_ray.model import PartitionRow, WriteKind
 from tests.simulation.checkers import CHECKERS, check
+from tests.simulation.feed_histories import FEED_HISTORIES, GOOD_FEED
 from tests.simulation.histories import (
     GOOD,
     HISTORIES,
@@ -26,7 +27,7 @@ from tests.simulation.history import (
 )
 from tests.simulation.member_histories import MEMBER_HISTORIES
 
-EVERY = (*HISTORIES, *MEMBER_HISTORIES)
+EVERY = (*HISTORIES, *MEMBER_HISTORIES, *FEED_HISTORIES)
 
 
 @pytest.mark.parametrize(("checker", "what", "history"), EVERY, ids=lambda one: str(one)[:40])
@@ -40,6 +41,7 @@ def test_every_checker_is_tried() -> None:
 
 def test_a_good_history_passes() -> None:
     assert check(GOOD) == ()
+    assert check(GOOD_FEED) == ()
 
 
 def test_a_history_that_saw_little_is_not_judged_by_what_it_missed() -> None:

@@ -13,8 +13,8 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import HEADERS_TYPE
 from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import MessageTooLarge, UsageError
+from pxrs_ray.feed.frames import Framer, chunks
 from pxrs_ray.partitioning import Partitioner, PartitioningSpec
-from pxrs_ray.spark.frames import Framer, chunks
 from pxrs_ray.spark.queue_ref import Target
 from tests.settings import log_limits
 

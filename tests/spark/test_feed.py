@@ -10,6 +10,7 @@ import pytest
 import ray
 from pyspark.sql import functions as F  # noqa: N812
 
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import (
     FeedConflict,
     MessageTooLarge,
@@ -106,7 +107,7 @@ def test_a_partition_that_comes_out_different_is_noticed_and_not_mixed_in(
     told = Ledger(Target.of(queue, QUEUE).ledger(), "f")
     told.open()
     told.tell_plan({"partitions": 1, "schema": "struct<key:binary,payload:binary>", "via": "raydp"})
-    told.send_mark(0, 0, "of another time")
+    told.send(told.facts.mark(0, 0, "of another time", wall_ms()))
     told.settle()
     with pytest.raises(FeedConflict, match="another fingerprint"):
         feed(numbered(spark, 100, parts=1), queue, via="raydp")

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import pxrs_ray
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
-from pxrs_ray.actors.coordinator.tenant_document import KeptMove
 from pxrs_ray.codec import CODECS, Codec, json_codec
 from pxrs_ray.config.declare import Options
 from pxrs_ray.processing.suspects import Suspect, Suspicion
 from pxrs_ray.sink.applied import FULL_BITS, PAGE_OFFSETS, runs_of
 from pxrs_ray.tenants.profile import TenantProfile
+from pxrs_ray.tenants.tenant_document import KeptMove
 from tests.persisted_logs import LOG_STRATEGIES
 from tests.unit.configurations import WRITTEN
 

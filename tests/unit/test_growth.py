@@ -9,6 +9,7 @@ import pytest
 
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LogAway
+from pxrs_ray.log.cold_pace import BUSY_BYTES_PER_S, READ_PART, REST_MOST_S, ColdPace
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.retained import TICK_MS
 from tests.logs import NOW_MS, put
@@ -117,3 +118,37 @@ def test_opening_a_queue_touches_the_logs_of_no_other(tmp_path: Path) -> None:
     changed = [log.queue for log, changes in before.items() if log.changes != changes]
     assert "a" not in changed
     manager.close()
+
+
+def read_for(seconds: float, appended_per_s: float) -> float:
+    """A reader of a backlog that would read 1 GB/s; how many bytes a second it gets."""
+    pace, now_s, read = ColdPace(0.0), 0.0, 0
+    while now_s < seconds:
+        rest_s = pace.rest_s(now_s)
+        assert rest_s <= REST_MOST_S
+        now_s += rest_s + 0.001
+        read += 1_000_000
+        pace.read(1_000_000, round(appended_per_s * now_s), now_s)
+    return read / now_s
+
+
+def test_a_backlog_is_read_at_a_part_of_what_is_appended_and_freely_where_that_is_little() -> None:
+    for appended_per_s in (2 * BUSY_BYTES_PER_S, 300e6):
+        part = read_for(200.0, appended_per_s) / appended_per_s
+        assert READ_PART * 0.9 < part < READ_PART * 1.2
+    assert read_for(5.0, 0.0) > 900e6
+    assert read_for(5.0, 0.5 * BUSY_BYTES_PER_S) > 900e6
+
+
+def test_a_reader_of_a_backlog_is_held_up_no_longer_than_the_appends_last() -> None:
+    pace, now_s = ColdPace(0.0), 0.0
+    for _ in range(100):
+        now_s += 0.01
+        pace.read(8 << 20, round(2 * BUSY_BYTES_PER_S * now_s), now_s)
+    assert 0 < pace.rest_s(now_s) <= REST_MOST_S
+    appended = round(2 * BUSY_BYTES_PER_S * now_s)
+    now_s += 1.0
+    pace.read(8 << 20, appended, now_s)
+    now_s += 0.2
+    pace.read(8 << 20, appended, now_s)
+    assert pace.rest_s(now_s) == 0

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Set
 from typing import Any
 
-from pxrs_ray.actors.buffer.long_poll import HeldCall, Place, Waiting, wake
+from pxrs_ray.actors.buffer.long_poll import HeldCall
 from pxrs_ray.errors import LogAway
+from pxrs_ray.log.held_calls import Place, Waiting, wake
 
 LONG_MS = 60_000
 PLACES = [("q", 0), ("q", 2)]

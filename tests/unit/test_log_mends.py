@@ -79,6 +79,23 @@ def test_a_disk_that_is_full_to_the_last_byte_gets_room_by_retention(
     log.close()
 
 
+def test_a_log_opens_on_a_disk_that_is_full_to_the_last_byte(tmp_path: Path) -> None:
+    """Only a log that is open can make room by retention."""
+    disk = SmallDisk(tmp_path, 200_000)
+    log = open_log(tmp_path / "log", PASSED, files=disk)
+    log.passed("g", 0)
+    for sequence in range(60):
+        put(log, sequence, [b"x" * 500])
+    log.retain(NOW_MS)
+    disk.fill()
+    log.abandon()
+    log = open_log(tmp_path / "log", PASSED, files=disk)
+    log.passed("g", log.end_offset)
+    assert log.retain(NOW_MS) > 0
+    put(log, 60, [b"x" * 500])
+    log.close()
+
+
 def test_a_confirmation_that_meets_a_full_disk_leaves_the_log_waiting(tmp_path: Path) -> None:
     disk = FaultyFiles()
     log = open_log(tmp_path, boot="one", files=disk)

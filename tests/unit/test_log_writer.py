@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.buffer.log_writer import AT_ONCE_BYTES_MAX, LogWriter
+from pxrs_ray.actors.buffer.log_writer import LogWriter
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.write_turns import AT_ONCE_BYTES_MAX
 from tests.actors.conditions import until
 from tests.logs import ALWAYS, NOW_MS, SMALL, open_log, wire
 
@@ -58,7 +59,7 @@ def test_what_runs_at_once_overtakes_nothing_that_was_given_before(tmp_path: Pat
         await queued
         go_on = threading.Event()
         running = asyncio.ensure_future(writer.do(lambda: go_on.wait(WAIT_S), {log}))
-        await until(lambda: writer._busy and not writer._jobs)
+        await until(lambda: writer._turns.busy and not writer._turns._jobs)
         assert not writer.at_once(appends(log, 1), {log}, 100), "one is under way on the thread"
         go_on.set()
         await running
@@ -85,10 +86,10 @@ def test_much_and_what_must_be_synced_first_do_not_run_at_once(tmp_path: Path) -
 def test_a_closed_writer_runs_nothing(tmp_path: Path) -> None:
     async def test(writer: LogWriter, log: PartitionLog, changed: list[PartitionLog]) -> None:
         await writer.do(lambda: None, ())
-        writer._closed = True
+        writer._turns.closed = True
         assert not writer.at_once(appends(log, 0), {log}, 100)
         assert log.end_offset == 0
-        writer._closed = False
+        writer._turns.closed = False
 
     use(tmp_path, test)
 

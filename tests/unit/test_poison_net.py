@@ -96,6 +96,6 @@ def test_attempts_of_what_is_next_and_not_begun_are_kept(tmp_path: Path) -> None
     worker = process.workers[0]
     worker.stop()
     assert worker.join(10)
-    worker.next_offset = 5  # type: ignore[attr-defined]
+    worker._order.next_offset = 5  # type: ignore[attr-defined]
     assert worker.progress().attempts == 1
     process.close()

@@ -6,12 +6,12 @@ from pxrs_ray.supervision.request_tries import (
     FIND_S,
     RETRY_FIRST_S,
     AliveCheck,
-    GivenUp,
     KnownCoordinator,
     LookUp,
     Make,
     Pause,
     RequestTries,
+    Unheard,
 )
 
 
@@ -58,11 +58,11 @@ def test_nothing_is_made_after_the_deadline() -> None:
     tries.next(0.0)
     tries.unreached("gone")
     assert isinstance(tries.next(0.04), Pause)
-    assert tries.next(0.05) == GivenUp("gone", late=False)
+    assert tries.next(0.05) == Unheard("gone", late=False)
     slow = RequestTries(known("a", in_doubt=True), 0.0, 0.5)
     slow.next(0.0)
     slow.names_away("mute")
-    assert isinstance(slow.next(0.5), GivenUp)
+    assert isinstance(slow.next(0.5), Unheard)
 
 
 def test_who_comes_without_any_time_is_heard_once() -> None:
@@ -76,13 +76,13 @@ def test_one_that_was_asked_and_is_late_is_not_asked_again() -> None:
     tries = RequestTries(known("a"), 0.0, 5.0)
     tries.next(0.0)
     tries.late()
-    assert tries.next(4.0) == GivenUp("it was asked", late=True)
+    assert tries.next(4.0) == Unheard("it was asked", late=True)
 
 
 def test_a_process_that_lives_and_is_mute_is_told_of_and_one_that_starts_is_waited_for() -> None:
     check = AliveCheck(0.0, 10.0, 2.0)
     assert check.look_s == 2.0 and AliveCheck(0.0, 1.0, 2.0).look_s == 0.5
-    away, mute = GivenUp("gone", late=False), GivenUp("it was asked", late=True)
+    away, mute = Unheard("gone", late=False), Unheard("it was asked", late=True)
     assert check.after(away, lives=True, now_s=1.0) == Pause(RETRY_FIRST_S)
     assert check.after(mute, lives=False, now_s=1.0) == Pause(RETRY_FIRST_S)
     assert check.after(mute, lives=True, now_s=1.0) == mute

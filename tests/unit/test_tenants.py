@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass, field
 
 import pytest
 
 from pxrs_ray.errors import ConfigError, IllegalTransition, NotFound
+from pxrs_ray.steps import carry
 from pxrs_ray.tenants.migration import Phase, Route, TenantMove
 from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
+from pxrs_ray.tenants.tenant_document import TENANTS, KeptMove
+from pxrs_ray.tenants.tenant_moves import STEP_MOST_S, Progress, ReadProgress, TenantMoves
 
 DIRECTORY = TenantDirectory(
     services={
@@ -276,3 +280,38 @@ def test_a_service_names_the_groups_that_tenants_really_has() -> None:
     service = Service("billing", "orders", 4, prefix="eu")
     assert service.own_group(None) == "eu.billing"
     assert service.own_group("acme") == "eu.billing.isolated.acme"
+
+
+def test_a_tenant_whose_group_does_not_answer_holds_up_no_other() -> None:
+    profile = TenantProfile("gold", isolated=True)
+    now_s = [0.0]
+    moves = TenantMoves("q", 20.0, lambda: now_s[0])
+    kept = {name: KeptMove(Phase.GATED, 1, {}, profile) for name in ("away", "there")}
+    moves.begin(TENANTS.encode_text(kept), "")
+    for _ in range(20):  # until every producer that a former router knew was heard, or is fenced
+        now_s[0] += STEP_MOST_S
+        moves.tick()
+
+    async def make(what: object) -> object:
+        if isinstance(what, ReadProgress):
+            if what.tenant == "away":
+                raise NotFound("no such group")
+            return Progress({}, {}, 0)
+        return None
+
+    with pytest.raises(NotFound):
+        asyncio.run(carry(moves.look(), make))
+    assert moves.moves["there"].phase is Phase.ISOLATED
+
+
+def test_a_promotion_that_is_refused_changes_nothing() -> None:
+    silver, gold = TenantProfile("silver", isolated=True), TenantProfile("gold", isolated=True)
+    moves = TenantMoves("q", 20.0, lambda: 0.0)
+    moves.begin(TENANTS.encode_text({"a": KeptMove(Phase.HOLDING, 2, {}, silver)}), "")
+
+    async def make(what: object) -> None:
+        raise AssertionError(f"{what} was done")
+
+    with pytest.raises(IllegalTransition):
+        asyncio.run(carry(moves.promote("a", gold), make))
+    assert moves.profiles["a"] is not gold and moves.profiles["a"].name == "silver"

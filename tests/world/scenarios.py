@@ -12,7 +12,7 @@ import pyarrow as pa
 from pxrs_ray.actors.client.tenants import Tenants
 from pxrs_ray.actors.client.topology import attach, deploy
 from pxrs_ray.config import GroupConfig, QueueConfig
-from pxrs_ray.spark.fields import KEY, PAYLOAD
+from pxrs_ray.feed.fields import KEY, PAYLOAD
 from pxrs_ray.spark.ledger import Ledger
 from pxrs_ray.spark.queue_ref import Target
 from pxrs_ray.spark.routing import Feed, route
@@ -132,7 +132,7 @@ def feed(world: World) -> None:
         for number in range(2):
             known = state.partitions.get(number)
             if known is None:
-                from pxrs_ray.spark.ledger import KnownProgress
+                from pxrs_ray.feed.facts import KnownProgress
 
                 known = KnownProgress()
             route(work, number, batches(number), known)

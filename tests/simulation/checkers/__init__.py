@@ -12,8 +12,9 @@ from __future__ import annotations
 from tests.simulation.checkers.base import Checker as Checker
 from tests.simulation.checkers.base import Violation as Violation
 from tests.simulation.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
+from tests.simulation.checkers.feeds import FeedsExact, FeedsGoOn, ReportsTrue
 from tests.simulation.checkers.leases import LeaseBinds
-from tests.simulation.checkers.logs import LogsKeep
+from tests.simulation.checkers.logs import LogsKeep, OffsetsOnce
 from tests.simulation.checkers.messages import (
     AppendedOnce,
     CheckpointsCovered,
@@ -43,6 +44,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     AppendedOnce,
     NothingLost,
     LogsKeep,
+    OffsetsOnce,
     CheckpointsCovered,
     InOrder,
     KeysInOrder,
@@ -54,6 +56,9 @@ CHECKERS: tuple[type[Checker], ...] = (
     OutageMovesNobody,
     RefusalsHold,
     PausesWhenAway,
+    FeedsExact,
+    ReportsTrue,
+    FeedsGoOn,
     ComesToRest,
 )
 

@@ -4,7 +4,47 @@ from __future__ import annotations
 
 from pxrs_ray.model import Offset, PartitionId
 from tests.simulation.checkers.base import Checker
-from tests.simulation.history import Acknowledged, Appended, Harmed, Kept
+from tests.simulation.history import Acknowledged, Appended, Harmed, Kept, Reported
+
+
+class OffsetsOnce(Checker):
+    """An offset that a producer was told names its message for ever, whoever serves.
+
+    Where a disk is harmed in a way that loses, that holds for what its log had reported before.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[tuple[PartitionId, Offset], str] = {}
+        self._reported: dict[PartitionId, Offset] = {}
+        self._placed: dict[str, tuple[PartitionId, Offset]] = {}
+        self._unknown: set[str] = set()
+
+    def on_appended(self, event: Appended) -> None:
+        """Its producer may hear of it much later."""
+        self._placed[event.message] = (event.partition, event.offset)
+
+    def on_reported(self, event: Reported) -> None:
+        """No message that comes later is at an offset below."""
+        self._reported[event.partition] = max(event.end, self._reported.get(event.partition, 0))
+
+    def on_harmed(self, event: Harmed) -> None:
+        """Of what nobody had heard of, nobody can know."""
+        if not event.loses:
+            return
+        for message, (partition, offset) in self._placed.items():
+            if offset >= self._reported.get(partition, 0):
+                self._unknown.add(message)
+                self._told.pop((partition, offset), None)
+        self._placed.clear()
+
+    def on_acknowledged(self, event: Acknowledged) -> None:
+        """Compare with what was told before."""
+        if event.message in self._unknown and event.message not in self._placed:
+            return
+        before = self._told.setdefault((event.partition, event.offset), event.message)
+        if before != event.message:
+            self.broken(event.at_ms, f"{event}, and that was the place of {before}")
 
 
 class LogsKeep(Checker):

@@ -10,20 +10,26 @@ from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
+from tests.simulation.mutations.defects import DEFECTS
+from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.member import MEMBER
+from tests.simulation.mutations.moving import MOVING
 from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
+from tests.simulation.mutations.sleeping import SLEEPING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
+from tests.simulation.mutations.worlds import WORLDS
 
 MUTATIONS = (
     *CORE,
@@ -44,6 +50,12 @@ MUTATIONS = (
     *HOMES,
     *SCALING,
     *BUFFERS,
+    *REPLICATING,
+    *WORLDS,
     *WORKING,
     *ASKING,
+    *FEEDING,
+    *DEFECTS,
+    *MOVING,
+    *SLEEPING,
 )

@@ -2,8 +2,8 @@
 
 Rules of this file. One guard a mutation. Where a second layer stands behind a guard, either a
 checker of its own sees the first one fail, or both are taken away at once, and `note` says so.
-`settings` make likelier what it takes to show the hole; the unharmed copy is run with each of
-them too, and has to pass.
+`settings` make likelier what it takes to show the hole, in the simulated `world`; the unharmed copy
+is run with each of them too, and has to pass.
 
 What no simulation reaches (files, actors, producers, stores) names `tests` instead: one of these
 pytest ids has to fail without the guard, quickly. A net of `tests/faults` is named like any test.
@@ -12,6 +12,8 @@ pytest ids has to fail without the guard, quickly. A net of `tests/faults` is na
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tests.simulation.worlds import GROUP
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Mutation:
     settings: tuple[str, ...] = ()
     note: str = ""
     tests: tuple[str, ...] = ()
+    world: str = GROUP
 
     def __post_init__(self) -> None:
         assert bool(self.seen_by) != bool(self.tests), f"{self.guard}: who must notice?"

@@ -16,6 +16,8 @@ SYNCED = (
 )
 TORN = ("durability=1", "worn=0", "power_cut=30", "segment_bytes=700")
 GIVEN_UP = ("append_timeout_ms=250", "slow=0.4", "slow_ms_max=600", "disk_slow=15", "worn=0")
+TWO_BUFFERS = ("second_buffer=25", "worn=0", "send_interval_ms=30")
+OLDER_BUFFERS = ("second_buffer=25", "worn=1", "send_interval_ms=30")
 LIVES = ("producer_crash=15", "log_restart=10", "slow=0.3", "slow_ms_max=700", "worn=0")
 
 
@@ -94,6 +96,85 @@ BUFFERS = (
         "LogsKeep",
         "AppendedOnce",
         settings=SYNCED,
+    ),
+    _one(
+        "what must be synced before it is acknowledged does not run at once",
+        "log/write_turns.py",
+        "        return all(log.limits.durability is not Durability.ALWAYS for log in logs)\n",
+        "        return True\n",
+        "LogsKeep",
+        "AppendedOnce",
+        settings=SYNCED,
+    ),
+    _one(
+        "a turn of jobs that must be durable is synced before it is answered",
+        "log/write_turns.py",
+        "if log.limits.durability is Durability.ALWAYS]",
+        "if False]",
+        "LogsKeep",
+        "AppendedOnce",
+        settings=SYNCED,
+    ),
+    _one(
+        "a job hears which of its logs could not be synced",
+        "log/write_turns.py",
+        "job.unsynced = {log: failed[log] for log in job.logs if log in failed}",
+        "job.unsynced = {}",
+        "LogsKeep",
+        "AppendedOnce",
+        settings=SYNCED,
+    ),
+    _one(
+        "a turn that is over lets the next one come",
+        "log/write_turns.py",
+        "        self.busy = False\n        self.ran_now(turn.logs)",
+        "        self.busy = bool(turn.sync_first)\n        self.ran_now(turn.logs)",
+        "ComesToRest",
+        settings=("durability=1", "worn=0"),
+    ),
+    _one(
+        "a call that looked in vain may look again",
+        "log/held_calls.py",
+        "        self._rests = not due\n",
+        "",
+        "ComesToRest",
+        "NothingFails",
+        settings=("log_restart=10", "lost=0.1", "worn=0"),
+    ),
+    _one(
+        "a log is held against another process",
+        "log/log_opening.py",
+        "    lock_fd = files.lock(folder / LOCK, lock_wait_ms)\n",
+        "    lock_fd = files.open(folder / LOCK, create=True)\n",
+        "AppendedOnce",
+        "LogsKeep",
+        "OffsetsOnce",
+        settings=TWO_BUFFERS,
+    ),
+    _one(
+        "what another process holds is tried again until it is free",
+        "log/upkeep.py",
+        "        return self._manager.due(monotonic_ms)\n",
+        "        return []\n",
+        "ComesToRest",
+        settings=TWO_BUFFERS,
+    ),
+    _one(
+        "who was replaced acknowledges nothing once its lease is over",
+        "log/lease_term.py",
+        "        return now_ms < self.until_ms\n",
+        "        return self.until_ms > 0\n",
+        "LogsKeep",
+        "OffsetsOnce",
+        settings=OLDER_BUFFERS,
+    ),
+    _one(
+        "a start waits until the disk's trouble is over",
+        "log/upkeep.py",
+        "        if not passes(error):\n            raise error\n",
+        "        raise error\n",
+        "NothingFails",
+        settings=("disk_trouble=20", "log_restart=20", "worn=0"),
     ),
     # The simulator shows it too, once in some thousand runs: that is too rarely for a net.
     Mutation(

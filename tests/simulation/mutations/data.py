@@ -257,7 +257,7 @@ SHELL = (
     ),
     _unit(
         "a tenant's own queue is read until nothing is left there",
-        "actors/coordinator/tenant_router.py",
+        "tenants/tenant_moves.py",
         "if move.isolated_is_read:",
         "if move.phase is Phase.ISOLATED:",
         f"{_CALLS}test_it_goes_on_when[tenant_move-coordinator.StartGroup-caller killed before]",

@@ -58,8 +58,8 @@ LEASES = (
         (
             Change(
                 "actors/consumer/sequential_worker.py",
-                "if now_s() > lease.begin_until_s or self._is_ending or offset < known_end:",
-                "if self._is_ending or offset < known_end:",
+                "if now_s() > lease.begin_until_s or self._is_ending:",
+                "if self._is_ending:",
             ),
         ),
         tests=(f"{_BETWEEN}when_the_lease_is_over[plain]",),
@@ -69,8 +69,8 @@ LEASES = (
         (
             Change(
                 "actors/consumer/sequential_worker.py",
-                "if at_s > lease.begin_until_s or self._is_ending or offset < known_end:",
-                "if at_s > lease.begin_until_s or offset < known_end:",
+                "if at_s > lease.begin_until_s or self._is_ending:",
+                "if at_s > lease.begin_until_s:",
             ),
         ),
         tests=(f"{_BETWEEN}after_a_stop[async]",),

@@ -121,6 +121,22 @@ LINKING = (
         f"{_TCP}test_producers_take_a_link_for_little_and_one_for_much",
     ),
     _one(
+        "what is large has a connection of its own on its node too",
+        "actors/buffer/buffer_client.py",
+        "return self._here_much.line() if much else line",
+        "return line",
+        "tests/actors/test_line.py::"
+        "test_fetching_has_a_line_for_little_one_for_much_and_ray_for_more",
+    ),
+    _one(
+        "a read goes the way that fits what the former one brought",
+        "actors/buffer/buffer_client.py",
+        "if not on_loop or self._reply_bytes > MUCH_REPLY_BYTES_MAX:",
+        "if not on_loop:",
+        "tests/actors/test_line.py::"
+        "test_fetching_has_a_line_for_little_one_for_much_and_ray_for_more",
+    ),
+    _one(
         "a former coordinator says nothing about ports",
         "actors/buffer/buffer_actor.py",
         "if grant is not None and grant.generation >= info.generation:",

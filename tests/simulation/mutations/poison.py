@@ -57,7 +57,7 @@ POISON = (
         "attempts of what is next are kept before it begins",
         (
             Change(
-                "actors/consumer/sequential_worker.py",
+                "processing/in_order.py",
                 "max(attempts, failing.get(offset, 0))",
                 "attempts",
             ),
@@ -77,7 +77,13 @@ POISON = (
     ),
     Mutation(
         "what is given up is kept before anything goes on",
-        (Change("actors/consumer/sequential_worker.py", "tries += 1", "return True"),),
+        (
+            Change(
+                "actors/consumer/sequential_worker.py",
+                "            self._order.not_kept(monotonic())\n",
+                "            self._order.kept()\n",
+            ),
+        ),
         tests=_GIVING_UP,
     ),
     Mutation(

@@ -32,7 +32,7 @@ TENURE = (
     ),
     _one(
         "a log serves nobody before its coordinator has said how far it came",
-        "log/log_manager.py",
+        "log/open_logs.py",
         "if self._unconfirmed and (queue, partition) in self._unconfirmed:",
         "if False:",
         f"{_IDS}test_a_log_with_an_id_serves_nobody_before_its_coordinator_has_spoken",

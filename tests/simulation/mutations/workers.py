@@ -220,7 +220,7 @@ WORKERS = (
         "a job's end is no other job's",
         (
             Change(
-                "actors/buffer/log_writer.py",
+                "log/write_turns.py",
                 "except BaseException as error:  # noqa: BLE001 - it is the caller's, "
                 "whatever it is",
                 "except ZeroDivisionError as error:",
@@ -241,32 +241,20 @@ WORKERS = (
         "a job that runs at once overtakes none that was given before",
         (
             Change(
-                "actors/buffer/log_writer.py",
-                "if self._busy or self._jobs or self._closed",
-                "if self._closed",
+                "log/write_turns.py",
+                "if self.busy or self._jobs or self.closed or",
+                "if self.closed or",
             ),
         ),
         tests=(f"{WRITER}test_what_runs_at_once_overtakes_nothing_that_was_given_before",),
-    ),
-    Mutation(
-        "what must be synced before it is acknowledged does not run at once",
-        (
-            Change(
-                "actors/buffer/log_writer.py",
-                "        if any(log.limits.durability is Durability.ALWAYS for log in logs):\n"
-                "            return False\n",
-                "",
-            ),
-        ),
-        tests=(f"{WRITER}test_much_and_what_must_be_synced_first_do_not_run_at_once",),
     ),
     Mutation(
         "what ran at once is synced too",
         (
             Change(
                 "actors/buffer/log_writer.py",
-                "            self._sync_soon(logs)\n            self._tell(before)",
-                "            self._tell(before)",
+                "            self._turns.ran_now(logs)\n            self._sync_soon()\n",
+                "            pass\n",
             ),
         ),
         tests=(f"{WRITER}test_little_runs_at_once_and_is_synced_later",),
@@ -275,9 +263,9 @@ WORKERS = (
         "a change during a look at files is looked at after it",
         (
             Change(
-                "actors/buffer/long_poll.py",
-                "elif self._changed or self._is_over:",
-                "elif self._is_over:",
+                "log/held_calls.py",
+                "due = bool(self._changed) or (self.over and not final)",
+                "due = self.over and not final",
             ),
         ),
         tests=(

@@ -70,13 +70,13 @@ WORKING = (
         *LIVES,
     ),
     _one(
-        "a worker that ended with a fault begins again, also in the simulator",
+        "a partition that rests after a fault begins again",
         _ROSTER,
-        "if newest and worker.fault is not None and not worker.told_to_stop:",
-        "if False:",
+        "        self._shell.rest(partition, epoch, pause_s, failure)\n",
+        "",
         "ComesToRest",
         *ACTORS,
-        note="Its partition is said to be stopped, and nobody works it.",
+        "assigned_fails=0.1",
     ),
     _one(
         "a partition whose worker has ended is handed back",
@@ -98,6 +98,7 @@ WORKING = (
         "join=15",
         "leave=10",
         "revoke_deadline_ms=300000",
+        "assigned_fails=0.4",
     ),
     _one(
         "a worker that was full says that there is room again",
@@ -154,15 +155,6 @@ WORKING = (
         "ComesToRest",
         *DEADLY,
         "lanes=0",
-    ),
-    _one(
-        "a batch that is worked is the one that is next",
-        _ORDER,
-        "        if first != self.next_offset:\n",
-        "        if False:\n",
-        "NothingFails",
-        *ORDERED,
-        note="Nothing wrong comes; a second layer of the session's.",
     ),
     _one(
         "a death in company counts against nobody, also in the simulator",

@@ -16,12 +16,12 @@ from pxrs_ray.errors import CoordinatorDeposed, PxrsError
 from pxrs_ray.group.events import Configure, Event, Reply
 from pxrs_ray.model import Snapshot
 from pxrs_ray.supervision.request_tries import (
-    GivenUp,
     KnownCoordinator,
     LookUp,
     Make,
     Pause,
     RequestTries,
+    Unheard,
 )
 from tests.simulation.simulator.coordinator import RETRY_MS, CoordinatorProcess, Respond
 from tests.simulation.simulator.store import GROUP, store_call
@@ -106,7 +106,7 @@ class Asked:
         self._step += 1
         self.target = None
         match found:
-            case GivenUp():
+            case Unheard():
                 self.link.under_way.pop(self, None)
                 self._unanswered()
             case Pause(wait_s):

@@ -6,7 +6,7 @@ Rules of this file. `LogManager`, `ReadFence`, `LeaseTerm`, `AppendCall`, `Fetch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Set
 from functools import partial
 
 from pxrs_ray.data.protocol import (
@@ -20,9 +20,11 @@ from pxrs_ray.data.protocol import (
 )
 from pxrs_ray.errors import LogError, PxrsError
 from pxrs_ray.log.buffer_calls import AppendCall, ColdRead, FetchCall, read_parts
+from pxrs_ray.log.held_calls import Place, wake_all
 from pxrs_ray.log.log_view import FrameRun
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import Generation
+from pxrs_ray.log.write_turns import WriteJob
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.simulation import history
@@ -30,7 +32,6 @@ from tests.simulation.simulator.buffer_lives import (
     QUEUE,
     SLOW_SYNC_MS,
     BufferLives,
-    Job,
     Life,
     Poll,
 )
@@ -57,7 +58,7 @@ class BufferProcess(BufferLives):
         was_open, now_ms = self.is_open(life), self.monotonic_ms()
         life.tenure.take(grant, now_ms)
         if self.is_open(life) != was_open:
-            self.wake(life, list(life.polls))
+            wake_all(life.waiting)
         left_ms = life.tenure.until_ms - now_ms
         if left_ms > 0:
             self.later(life, left_ms + left_ms // 16 + 1, self._lapse)
@@ -65,7 +66,7 @@ class BufferProcess(BufferLives):
 
     def _lapse(self, life: Life) -> None:
         if not self.is_open(life):
-            self.wake(life, list(life.polls))
+            wake_all(life.waiting)
 
     def open(
         self,
@@ -78,23 +79,15 @@ class BufferProcess(BufferLives):
         life = self.life
         if life is None:
             return
-        worked: list[bool] = []
 
-        def run() -> None:
-            try:
-                life.manager.open(spec, ends, self.wall_ms(), make=make)
-                worked.append(True)
-            except (PxrsError, OSError) as error:
-                if not passes(error):
-                    raise
-                worked.append(False)
-
-        def done(_: Mapping[PartitionLog, LogError]) -> None:
+        def done(job: WriteJob) -> None:
+            _raise_unless(passes, job)
             self.note_all(life)
-            self.wake(life, list(life.polls))
-            respond(worked[0])
+            wake_all(life.waiting)
+            respond(job.error is None)
 
-        self.write(life, Job(run, (), done))
+        run = partial(life.manager.open, spec, ends, self.wall_ms(), make=make)
+        self.write(life, run, (), done)
 
     def fence(self, epochs: Mapping[PartitionId, Epoch]) -> None:
         """Refuse readers below these epochs from now on."""
@@ -109,19 +102,19 @@ class BufferProcess(BufferLives):
         life = self.life
         if life is None or not self.is_open(life):
             return
-        found: list[Generation | None] = []
 
-        def run() -> None:
-            try:
-                newest = life.manager.producers.begin(QUEUE, name, number, token)
-                found.append(newest)
-                if newest is not None and self.begins.get(name, (0, ""))[1] != newest.token:
-                    self.begins[name] = (self.world.now_ms, newest.token)
-            except (PxrsError, OSError) as error:
-                if not passes(error):
-                    raise
+        def run() -> Generation | None:
+            newest = life.manager.producers.begin(QUEUE, name, number, token)
+            if newest is not None and self.begins.get(name, (0, ""))[1] != newest.token:
+                self.begins[name] = (self.world.now_ms, newest.token)
+            return newest
 
-        self.write(life, Job(run, (), lambda _: respond(found[0]) if found else None))
+        def done(job: WriteJob) -> None:
+            _raise_unless(passes, job)
+            if job.error is None and self.is_open(life):
+                respond(job.answer)
+
+        self.write(life, run, (), done)
 
     def passed(self, checkpoints: Mapping[PartitionId, Offset]) -> None:
         """Note how far the group has come: see `Buffer.passed`."""
@@ -131,12 +124,10 @@ class BufferProcess(BufferLives):
 
         def run() -> None:
             for partition, offset in checkpoints.items():
-                try:
-                    life.manager.log(QUEUE, partition).passed(GROUP, offset)
-                except (PxrsError, OSError):
-                    return  # it is told again
+                life.manager.log(QUEUE, partition).passed(GROUP, offset)
 
-        self.write(life, Job(run, life.manager.all_logs(), lambda _: None))
+        # What fails is told again.
+        self.write(life, run, life.manager.all_logs(), partial(_raise_unless, _is_told))
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -149,37 +140,41 @@ class BufferProcess(BufferLives):
             respond(None)
             return
         call = AppendCall(life.manager, life.counts, self.over, QUEUE, frames)
-        poll = self.poll({frame[0] for frame in frames}, wait_ms)
-        poll.look = partial(self._append_round, life, call, poll, respond)
-        self.enter(life, poll)
-        poll.look()
+        poll = Poll(self, life, dict.fromkeys(frame[0] for frame in frames), wait_ms)
 
-    def _append_round(
-        self, life: Life, call: AppendCall, poll: Poll, respond: Callable[[Answer], None]
-    ) -> None:
-        final = self.world.now_ms >= poll.end_ms
-        poll.changed.clear()
-
-        def done(unsynced: Mapping[PartitionLog, LogError]) -> None:
+        def end(unsynced: Mapping[PartitionLog, LogError], final: bool) -> None:
             call.end(unsynced, self.is_open(life), life.tenure.term)
-            judge()
+            judge(final)
 
-        def judge() -> None:
+        def judge(final: bool) -> None:
             answer = call.answer(final)
             if answer is None:
-                self.wait(life, poll)
+                poll.found_nothing(final=final)
             else:
-                self.leave(life, poll)
+                poll.leave()
                 _strip(answer)
                 respond(answer)
 
-        if not call.begin(self.is_open(life), life.tenure.term):
-            judge()
-        elif call.logs:
-            logs = dict.fromkeys(call.logs.values())
-            self.write(life, Job(lambda: call.run(self.wall_ms()), logs, done))
-        else:
-            done({})
+        def look(_: Set[Place], final: bool, *, at_once: bool = False) -> None:
+            if not call.begin(self.is_open(life), life.tenure.term):
+                judge(final)
+                return
+            logs = tuple(dict.fromkeys(call.logs.values()))
+
+            def run() -> None:
+                call.run(self.wall_ms())
+
+            def done(job: WriteJob) -> None:
+                _raise_unless(_is_told, job)
+                end(job.unsynced, final)
+
+            if not logs or (at_once and self.write_now(life, run, logs, call.size_bytes)):
+                end({}, final)
+            else:
+                self.write(life, run, logs, done, call.size_bytes)
+
+        poll.look = look
+        look(set(), poll.state.over, at_once=True)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -196,11 +191,9 @@ class BufferProcess(BufferLives):
             respond(None)
             return
         call = FetchCall(positions, self.over)
-        poll = self.poll(positions, WAIT_MS)
-        reader = (member, incarnation)
-        poll.look = partial(self._fetch_round, life, call, poll, reader, respond)
-        self.enter(life, poll)
-        poll.look()
+        poll = Poll(self, life, positions, WAIT_MS)
+        poll.look = partial(self._fetch_round, life, call, poll, (member, incarnation), respond)
+        poll.look(set(), False)
 
     def _fetch_round(
         self,
@@ -209,20 +202,20 @@ class BufferProcess(BufferLives):
         poll: Poll,
         reader: tuple[MemberId, Incarnation],
         respond: Callable[[Found], None],
+        changed: Set[Place],
+        final: bool,
     ) -> None:
-        final = self.world.now_ms >= poll.end_ms
-        if poll.changed:
-            call.changed(list(poll.changed), self.is_open(life))
-            poll.changed.clear()
+        if changed or final:
+            call.changed(sorted(partition for _, partition in changed), self.is_open(life))
         call.begin(final)
         looked = call.look
 
         def judge(found: list[Fetched | Refused]) -> None:
             answer = call.end(found, self.is_open(life), final)
             if answer is None:
-                self.wait(life, poll)
+                poll.found_nothing(final=final)
                 return
-            self.leave(life, poll)
+            poll.leave()
             _strip(answer)
             for part in answer:
                 if isinstance(part, Fetched) and part.chunks:
@@ -302,3 +295,13 @@ def _strip(answer: Collection[Appended | Fetched | Refused]) -> None:
         if isinstance(part, Refused):
             part.error.__traceback__ = None
             part.error.__context__ = part.error.__cause__ = None
+
+
+def _is_told(error: Exception) -> bool:
+    return isinstance(error, PxrsError) or passes(error)
+
+
+def _raise_unless(expected: Callable[[Exception], bool], job: WriteJob) -> None:
+    """What is not expected of a job is a fault of ours."""
+    if job.error is not None and not expected(job.error):
+        raise job.error

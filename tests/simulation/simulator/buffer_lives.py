@@ -1,71 +1,126 @@
 """The lives of a simulated buffer, how it writes its logs, and who waits for them.
 
-Rules of this file. Like `LogWriter` it writes one job after the other, several together, and syncs
-them before they are answered, or later; like `LongPoll` it wakes who waits; like `Maintenance` it
-mends and retains. A life ends with its process; the next one begins with what is on the disk.
+Rules of this file. `WriteTurns` says what is written and synced together, `HeldState` when a call
+that waits looks again, `Upkeep` what is mended and retained, `StartTries` when a start is tried
+again: as in `LogWriter`, `LongPoll`, `HeldCall` and `Maintenance`. Here they are given time and a
+disk. A life ends with its process; the next one begins with what is on the disk.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Set
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pxrs_ray.data.frame import frames_in
-from pxrs_ray.errors import LeaseOver, LogError, PxrsError
+from pxrs_ray.errors import LeaseOver, PxrsError
+from pxrs_ray.log.held_calls import HeldState, Place, Waiting, enter, leave, wake
 from pxrs_ray.log.lease_term import LeaseTerm
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.read_fence import ReadFence
+from pxrs_ray.log.upkeep import MEND_EVERY_MS, StartTries, Upkeep
+from pxrs_ray.log.write_turns import (
+    UNKNOWN_BYTES,
+    WriteJob,
+    WriteTurn,
+    WriteTurns,
+    changed_since,
+    marks_of,
+    sync_one,
+)
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.simulation import history
-from tests.simulation.simulator.disk import SimulatedDisk
+from tests.simulation.simulator.disk import ProcessFiles, SimulatedDisk
 from tests.simulation.simulator.frames import messages_of
-from tests.simulation.simulator.world import Action, Process, World
+from tests.simulation.simulator.world import Process, World
 
 QUEUE = "queue"
-START_AGAIN_MS = 20
-MEND_EVERY_MS = 200
+# A run is short: retention comes ten times as often as it does.
 RETAIN_EVERY_MS = 500
 SLOW_SYNC_MS = 150
 DATA = Path("/data")
 
+Look = Callable[[Set[Place], bool], None]
 
-@dataclass(slots=True, eq=False)
+
 class Poll:
     """A call that waits for a change of some partitions, or for its end."""
 
-    places: Collection[PartitionId]
-    end_ms: int
-    look: Action
-    changed: dict[PartitionId, None] = field(default_factory=dict)
-    waits: bool = False
+    def __init__(
+        self, buffer: BufferLives, life: Life, partitions: Collection[PartitionId], wait_ms: int
+    ) -> None:
+        """It looks for the first time now, and again when `look` is called."""
+        self.state = HeldState(looking=True)
+        self.look: Look | None = None
+        self._buffer, self._life = buffer, life
+        self._places = [(QUEUE, partition) for partition in partitions]
+        enter(life.waiting, self._places, self)
+        if wait_ms > 0:
+            buffer.later(life, wait_ms, lambda _: self._end())
+        else:
+            self.state.over = True
 
+    def wake(self, place: Place) -> None:
+        """See `Waiter`."""
+        if self.state.woken(place):
+            self._look_soon()
 
-@dataclass(slots=True, eq=False)
-class Job:
-    run: Action
-    logs: Collection[PartitionLog]
-    done: Callable[[Mapping[PartitionLog, LogError]], None]
+    def _end(self) -> None:
+        if self.state.ended():
+            self._look_soon()
+
+    def found_nothing(self, *, final: bool) -> None:
+        """Wait on."""
+        if self.state.found_nothing(final=final):
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        self._buffer.later(self._life, 0, lambda _: self._look_again())
+
+    def _look_again(self) -> None:
+        if self.look is not None:
+            self.look(*self.state.begin_look())
+
+    def leave(self) -> None:
+        """Wait no more."""
+        self.look = None
+        leave(self._life.waiting, self._places, self)
 
 
 class Life:
     """What one process of the buffer has in memory."""
 
-    def __init__(self, number: int, disk: SimulatedDisk, now_ms: int) -> None:
-        self.incarnation = f"life-{number}"
-        self.manager = LogManager(DATA, 0, 1, now_ms, files=disk)
-        self.fence = ReadFence(self.manager.folder / "fence.jsonl", disk)
+    def __init__(self, incarnation: str, files: ProcessFiles, now_ms: int) -> None:
+        self.incarnation = incarnation
+        self.files = files
+        self.manager = LogManager(DATA, 0, 1, now_ms, files=files)
+        self.fence = ReadFence(self.manager.folder / "fence.jsonl", files)
+        self.upkeep = Upkeep(self.manager, self.fence)
         self.tenure = LeaseTerm(self.incarnation)
         self.counts: Counter[str] = Counter()
-        self.polls: dict[PartitionId, dict[Poll, None]] = {}
-        self.jobs: list[Job] = []
-        self.writing = False
+        self.waiting: Waiting = {}
+        self.turns = WriteTurns()
+        self.done: dict[WriteJob, Callable[[WriteJob], None]] = {}
         self.syncing = False
-        self.dirty: dict[PartitionLog, None] = {}
+        # How far each log was looked at.
+        self.noted: dict[PartitionId, Offset] = {}
+
+
+class Witness:
+    """What somebody knows who sees what every log of the slot holds, whoever writes it."""
+
+    def __init__(self, partitions: int) -> None:
+        self.ends: dict[PartitionId, Offset] = dict.fromkeys(range(partitions), 0)
+        self.identities: dict[bytes, tuple[str, int]] = {}
+        # When the newest life of each producer began, and its token.
+        self.begins: dict[str, tuple[int, str]] = {}
+        self.lives = 0
+        # What was told of each place: two processes may have the same log one after the other.
+        self.told: dict[tuple[PartitionId, Offset], str] = {}
 
 
 class BufferLives(Process):
@@ -73,17 +128,21 @@ class BufferLives(Process):
 
     role = "log"
 
-    def __init__(self, world: World, seed: int) -> None:
-        super().__init__(world, "log")
-        self.disk = SimulatedDisk(seed)
+    def __init__(
+        self, world: World, disk: SimulatedDisk, witness: Witness, name: str = "log"
+    ) -> None:
+        super().__init__(world, name)
+        self.disk = disk
         self.slow = False
+        # Whether it has the slot's name: another process may have been started in its place.
+        self.named = True
         self.life: Life | None = None
-        self.ends: dict[PartitionId, Offset] = dict.fromkeys(range(world.scenario.partitions), 0)
-        self.identities: dict[bytes, tuple[str, int]] = {}
-        # When the newest life of each producer began, and its token.
-        self.begins: dict[str, tuple[int, str]] = {}
+        self.witness = witness
+        self.ends, self.identities = witness.ends, witness.identities
+        self.begins = witness.begins
+        self._files = ProcessFiles(disk)
         self._lives = 0
-        self._begin(0)
+        self._begin(0, StartTries())
 
     # --- lives ------------------------------------------------------------------------------------
 
@@ -99,27 +158,33 @@ class BufferLives(Process):
             self.world.record(history.Harmed(self.world.now_ms, "fences not written", False))
         self.life = None
         self._lives += 1
+        self._files.end()
         if power:
             self.disk.cut_power()
-        else:
-            self.disk.end_process()
-        self.world.at(away_ms, partial(self._begin, self._lives), self)
+        self.world.at(away_ms, partial(self._begin, self._lives, StartTries()), self)
 
-    def _begin(self, number: int) -> None:
+    def _begin(self, number: int, tries: StartTries) -> None:
         """Open what is on the disk, however long its trouble lasts."""
         if number != self._lives:
             return
+        self.witness.lives += 1
         try:
-            self.life = life = Life(number, self.disk, self.wall_ms())
+            files = self._files = ProcessFiles(self.disk)
+            self.life = life = Life(f"life-{self.witness.lives}", files, self.wall_ms())
         except (OSError, PxrsError) as error:
-            if not passes(error):
-                raise
-            self.disk.end_process()
-            self.after(START_AGAIN_MS, partial(self._begin, number))
+            pause_ms = int(tries.failed(error) * 1_000)
+            self._files.end()
+            self.after(pause_ms, partial(self._begin, number, tries))
             return
         self.later(life, MEND_EVERY_MS, self._mend)
-        if self.world.scenario.worn:
+        if self.world.scenario.worn or self.world.scenario.retain:
             self.later(life, RETAIN_EVERY_MS, self._retain)
+
+    def crash(self) -> None:
+        """End at once, and for good."""
+        super().crash()
+        self.life = None
+        self._files.end()
 
     def later(self, life: Life, delay_ms: int, action: Callable[[Life], None]) -> None:
         """Do it in the same life, or never."""
@@ -142,52 +207,79 @@ class BufferLives(Process):
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def write(self, life: Life, job: Job) -> None:
-        life.jobs.append(job)
-        if not life.writing:
-            self._write_next(life)
-
-    def _write_next(self, life: Life) -> None:
-        """Do what is given, and sync it where that must be before it is answered."""
-        jobs, life.jobs = life.jobs, []
-        life.writing = True
-        logs = dict.fromkeys(log for job in jobs for log in job.logs)
-        before = {log: log.changes for log in logs}
-        for job in jobs:
-            job.run()
-            for log in job.logs:  # a segment that is sealed is synced, and so can be read
-                self._note(log)
-        if logs and self.world.scenario.durability == "always":
-            takes_ms = SLOW_SYNC_MS if self.slow else 1 + int(self.world.roll() * 3)
-            self.later(life, takes_ms, lambda life: self._written(life, jobs, before, sync=True))
-        else:
-            self._written(life, jobs, before, sync=False)
-
-    def _written(
-        self, life: Life, jobs: list[Job], before: Mapping[PartitionLog, int], *, sync: bool
+    def write(
+        self,
+        life: Life,
+        run: Callable[[], Any],
+        logs: Collection[PartitionLog],
+        done: Callable[[WriteJob], None],
+        size_bytes: int = UNKNOWN_BYTES,
     ) -> None:
-        unsynced = _sync_all(before) if sync else {}
-        for log, changes in before.items():
-            if log.changes != changes:
-                self._note(log)
-                self.wake(life, [log.partition])
-        for job in jobs:
-            job.done({log: unsynced[log] for log in job.logs if log in unsynced})
-        life.dirty.update(dict.fromkeys(log for log in before if log.dirty))
-        if life.dirty and not life.syncing:
+        """Have a job carried in its turn; `done` gets it when it is answered."""
+        job = WriteJob(run, logs, size_bytes)
+        life.turns.give(job)
+        life.done[job] = done
+        self._carry_next(life)
+
+    def write_now(
+        self,
+        life: Life,
+        run: Callable[[], Any],
+        logs: Collection[PartitionLog],
+        size_bytes: int,
+    ) -> bool:
+        """See `LogWriter.at_once`."""
+        if not life.turns.may_run_now(logs, size_bytes):
+            return False
+        before = marks_of(logs)
+        run()
+        life.turns.ran_now(logs)
+        self._sync_soon(life)
+        self._tell(life, changed_since(before))
+        return True
+
+    def _carry_next(self, life: Life) -> None:
+        turn = life.turns.next_turn()
+        if turn is None:
+            return
+        turn.run()
+        for log in turn.logs:  # a segment that is sealed is synced, and so can be read
+            self._note(log)
+        if not turn.on_a_thread:
+            self._carried(life, turn)
+        else:
+            takes_ms = SLOW_SYNC_MS if self.slow else 1 + int(self.world.roll() * 3)
+            self.later(life, takes_ms, lambda life: self._carried(life, turn))
+
+    def _carried(self, life: Life, turn: WriteTurn) -> None:
+        if turn.sync_first:
+            turn.synced(_sync_all(turn.sync_first))
+        self._tell(life, turn.changed())
+        life.turns.over(turn)
+        for job in turn.jobs:
+            life.done.pop(job)(job)
+        self._sync_soon(life)
+        self._carry_next(life)
+
+    def _tell(self, life: Life, changed: Iterable[PartitionLog]) -> None:
+        for log in changed:
+            self._note(log)
+            wake(life.waiting, (QUEUE, log.partition))
+
+    def _sync_soon(self, life: Life) -> None:
+        wait_ms = life.turns.sync_in_ms()
+        if wait_ms is not None and not life.syncing:
             life.syncing = True
-            interval_ms = SLOW_SYNC_MS if self.slow else 30
-            self.later(life, interval_ms, self._sync_later)
-        life.writing = False
-        if life.jobs:
-            self._write_next(life)
+            self.later(life, SLOW_SYNC_MS if self.slow else wait_ms, self._sync_later)
 
     def _sync_later(self, life: Life) -> None:
         life.syncing = False
-        logs, life.dirty = life.dirty, {}
+        logs = life.turns.begin_sync()
         _sync_all(logs)
+        life.turns.sync_over(logs)
         for log in logs:
             self._note(log)
+        self._sync_soon(life)
 
     def note_all(self, life: Life) -> None:
         for log in life.manager.all_logs():
@@ -195,10 +287,10 @@ class BufferLives(Process):
 
     def _note(self, log: PartitionLog) -> None:
         """Write down what readers can see now and could not before."""
-        partition = log.partition
-        offset = min(self.ends[partition], log.visible_end)
-        if log.state != "open":
+        partition, life, witness = log.partition, self.life, self.witness
+        if log.state != "open" or life is None:
             return
+        offset = min(life.noted.get(partition, witness.ends[partition]), log.visible_end)
         while offset < log.visible_end:
             with self.disk.well():  # who looks on reads what is there, whatever fails for others
                 run = log.read(offset)
@@ -209,8 +301,9 @@ class BufferLives(Process):
                     epoch = number * 1_000 + header.producer_epoch
                     for within, message in enumerate(messages):
                         at = header.base_offset + within
-                        if at < offset:
+                        if at < offset or witness.told.get((partition, at)) == message:
                             continue
+                        witness.told[partition, at] = message
                         self.world.record(
                             history.Appended(
                                 self.world.now_ms,
@@ -225,84 +318,60 @@ class BufferLives(Process):
                             )
                         )
             offset = run.next_offset
-        self.ends[partition] = log.visible_end
+        life.noted[partition] = log.visible_end
+        if self.named:
+            witness.ends[partition] = log.visible_end
 
-    # --- waiting ----------------------------------------------------------------------------------
-
-    def poll(self, places: Collection[PartitionId], wait_ms: int) -> Poll:
-        return Poll(places, self.world.now_ms + wait_ms, lambda: None)
-
-    def enter(self, life: Life, poll: Poll) -> None:
-        for place in poll.places:
-            life.polls.setdefault(place, {})[poll] = None
-        left_ms = poll.end_ms - self.world.now_ms
-        if left_ms > 0:
-            self.later(life, left_ms, partial(self._look_in, poll))
-
-    def leave(self, life: Life, poll: Poll) -> None:
-        poll.look = _nothing
-        for place in poll.places:
-            life.polls.get(place, {}).pop(poll, None)
-
-    def wait(self, life: Life, poll: Poll) -> None:
-        """Look again when something has changed: perhaps it has, while this was looked at."""
-        poll.waits = True
-        if poll.changed or self.world.now_ms >= poll.end_ms:
-            self.later(life, 0, partial(self._look_in, poll))
-
-    def _look(self, poll: Poll) -> None:
-        if poll.waits:
-            poll.waits = False
-            poll.look()
-
-    def _look_in(self, poll: Poll, _: Life) -> None:
-        self._look(poll)
-
-    def wake(self, life: Life, places: Collection[PartitionId]) -> None:
-        for place in places:
-            for poll in life.polls.get(place, ()):
-                if not poll.changed and poll.waits:
-                    self.later(life, 0, partial(self._look_in, poll))
-                poll.changed[place] = None
+    def wake(self, life: Life, partitions: Iterable[PartitionId]) -> None:
+        for partition in partitions:
+            wake(life.waiting, (QUEUE, partition))
 
     # --- keeping ----------------------------------------------------------------------------------
 
     def _mend(self, life: Life) -> None:
-        self.later(life, MEND_EVERY_MS, self._mend)
-        for place in life.manager.due(self.monotonic_ms()):
-            mend = partial(self._mend_one, life, place)
-            self.write(life, Job(mend, (), partial(self._mended, life, place[1])))
-        if life.fence.behind:
-            life.fence.catch_up()
+        self._mend_next(life, life.upkeep.to_mend(self.monotonic_ms()))
 
-    def _mended(self, life: Life, partition: PartitionId, _: object) -> None:
-        self.wake(life, [partition])
+    def _mend_next(self, life: Life, places: list[Place]) -> None:
+        """One after the other, each as a job of the writer."""
+        if not places:
+            life.upkeep.round_over()
+            self.later(life, MEND_EVERY_MS, self._mend)
+            return
+        place, *left = places
 
-    def _mend_one(self, life: Life, place: tuple[str, PartitionId]) -> None:
-        if life.manager.mend(place, self.wall_ms(), self.monotonic_ms()):
-            self.note_all(life)
+        def done(job: WriteJob) -> None:
+            _raise_unless_it_passes(job)
+            if job.answer:
+                self.note_all(life)
+            wake(life.waiting, place)
+            self._mend_next(life, left)
+
+        self.write(
+            life, lambda: life.upkeep.mend(place, self.wall_ms(), self.monotonic_ms()), (), done
+        )
 
     def _retain(self, life: Life) -> None:
-        self.later(life, RETAIN_EVERY_MS, self._retain)
-        for log in life.manager.all_logs():
-            self.write(life, Job(partial(self._retain_one, log), (log,), lambda _: None))
+        self._retain_next(life, life.upkeep.to_retain(self.wall_ms()))
 
-    def _retain_one(self, log: PartitionLog) -> None:
-        try:
-            log.retain(self.wall_ms())
-        except (PxrsError, OSError):
-            return  # the next time
+    def _retain_next(self, life: Life, logs: list[PartitionLog]) -> None:
+        if not logs:
+            self.later(life, RETAIN_EVERY_MS, self._retain)
+            return
+        log, *left = logs
+
+        def done(job: WriteJob) -> None:
+            _raise_unless_it_passes(job)
+            self._retain_next(life, left)
+
+        self.write(life, lambda: log.retain(self.wall_ms()), (log,), done)
 
 
-def _nothing() -> None:
-    """Nobody waits any more."""
+def _raise_unless_it_passes(job: WriteJob) -> None:
+    """What goes wrong with a log is one of our errors, or passes; all else is a fault of ours."""
+    if job.error is not None and not isinstance(job.error, PxrsError) and not passes(job.error):
+        raise job.error
 
 
-def _sync_all(logs: Collection[PartitionLog]) -> dict[PartitionLog, LogError]:
-    failed = {}
-    for log in logs:
-        try:
-            log.sync()
-        except LogError as error:
-            failed[log] = error
-    return failed
+def _sync_all(logs: Iterable[PartitionLog]) -> dict[PartitionLog, Any]:
+    found = {log: sync_one(log) for log in logs}
+    return {log: error for log, error in found.items() if error is not None}

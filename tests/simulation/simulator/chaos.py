@@ -11,6 +11,7 @@ from pxrs_ray.testing.faults import Faults
 from tests.simulation.history import Harmed, RegistryAway, Struck
 from tests.simulation.simulator.cluster import Cluster
 from tests.simulation.simulator.consumer import ConsumerProcess
+from tests.simulation.simulator.disk import SimulatedDisk
 from tests.simulation.simulator.scenario import Network
 from tests.simulation.simulator.world import Action, Process
 
@@ -48,6 +49,7 @@ class Chaos:
         self._set_down(False)
         cluster.store.faults = Faults()
         cluster.store.deliver_late()
+        cluster.end_former_logs()
         if cluster.log.disk.mend():
             cluster.log.restart(0)
         cluster.log.disk.failing, cluster.log.disk.full, cluster.log.slow = 0.0, False, False
@@ -212,7 +214,9 @@ class Chaos:
 
     def clock_jump(self) -> None:
         """All wall clocks are stepped, forwards or back."""
-        self.world.wall_offset_ms += self._dice.choice((-3_600_000, -500, 500, 86_400_000))
+        self.world.wall_offset_ms += self._dice.choice(
+            (-3_600_000, -500, 500, self.world.scenario.leap_ms)
+        )
 
     def seek(self) -> None:
         """Somebody moves checkpoints."""
@@ -260,8 +264,31 @@ class Chaos:
         """The buffer's process stands still, for less or more than its lease."""
         self._freeze(self.cluster.log)
 
+    def second_buffer(self) -> None:
+        """The buffer's process stands still, or cannot be reached by its coordinator, and another
+        one is started in its place, on the same disk or on an older copy of it. The first one goes
+        on, until somebody ends it."""
+        cluster, lease_ms = self.cluster, self.world.scenario.lease_ms
+        older = self.world.scenario.worn and self._dice.random() < 0.5
+        if self._dice.random() < 0.5:
+            self._freeze(cluster.log)
+        else:
+            cluster.log.cut_from.add("keeper")
+        wait_ms = self._dice.randint(0, 1_000)
+        disk = None
+        if older:
+            disk = SimulatedDisk(self._dice.randrange(1 << 30))
+            disk.restore(cluster.log.disk.kept())
+
+        def replace() -> None:
+            former = cluster.replace_log(disk)
+            self.world.at(self._dice.randint(lease_ms // 2, 4 * lease_ms), former.crash)
+
+        self.world.at(wait_ms, self._unless_over(replace))
+
     def power_cut(self) -> None:
         """The buffer's machine loses its power, where what was acknowledged survives that."""
+        self.cluster.end_former_logs()  # of the same machine
         scenario = self.world.scenario
         power = scenario.worn or scenario.durability == "always"
         self.world.record(Harmed(self.world.now_ms, "power", scenario.worn))
@@ -295,12 +322,15 @@ class Chaos:
         buffer = self.cluster.log
         if not self.world.scenario.worn:
             return
-        kept = buffer.disk.kept()
+        disk, kept = buffer.disk, buffer.disk.kept()
 
         def back() -> None:
+            if self.cluster.log.disk is not disk:
+                return
+            self.cluster.end_former_logs()
             self.world.record(Harmed(self.world.now_ms, "an older disk", True))
-            buffer.restart(self._dice.randint(0, 400))
-            buffer.disk.restore(kept)
+            self.cluster.log.restart(self._dice.randint(0, 400))
+            disk.restore(kept)
 
         self.world.at(self._dice.randint(100, 2_000), self._unless_over(back))
 

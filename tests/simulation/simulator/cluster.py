@@ -11,8 +11,10 @@ from tests.settings import group_settings
 from tests.simulation.history import Ended
 from tests.simulation.simulator.asking import OperatorProcess
 from tests.simulation.simulator.buffer import BufferProcess
+from tests.simulation.simulator.buffer_lives import Witness
 from tests.simulation.simulator.consumer import ConsumerProcess
 from tests.simulation.simulator.coordinator import CoordinatorProcess
+from tests.simulation.simulator.disk import SimulatedDisk
 from tests.simulation.simulator.keeper import KeeperProcess
 from tests.simulation.simulator.producer import ProducerProcess
 from tests.simulation.simulator.store import GROUP, RecordingStore
@@ -36,7 +38,10 @@ class Cluster(Process):
         )
         self.registry = RecordingStore(world)
         self.store = FaultyStore(self.registry, seed)
-        self.log = BufferProcess(world, seed)
+        witness = Witness(scenario.partitions)
+        self.log = BufferProcess(world, SimulatedDisk(seed, scenario.disk_bytes), witness)
+        # Who had its name before, and is not ended yet.
+        self.former_logs: list[BufferProcess] = []
         self.keeper = KeeperProcess(self)
         self.coordinators: list[CoordinatorProcess] = []
         self.consumers: list[ConsumerProcess] = []
@@ -88,6 +93,13 @@ class Cluster(Process):
         youngest = next(c for c in reversed(self.consumers) if c.alive and c.name == consumer.name)
         return youngest is not consumer
 
+    def find_log(self) -> BufferProcess:
+        """Whom a client reaches as the buffer: sometimes, still a process that was replaced."""
+        former = [log for log in self.former_logs if log.alive]
+        if former and not self.calm and self.world.chance(0.5):
+            return former[-1]
+        return self.log
+
     # --- starting and ending --------------------------------------------------------------------
 
     def start_coordinator(self) -> CoordinatorProcess:
@@ -98,7 +110,7 @@ class Cluster(Process):
 
     def start_producer(self, name: str) -> ProducerProcess:
         """Start a life of a producer, whatever became of the one before."""
-        life = ProducerProcess(self.world, self.log, name)
+        life = ProducerProcess(self, name)
         self.lives.append(life)
         return life
 
@@ -115,6 +127,27 @@ class Cluster(Process):
     def start_consumer(self, member: Member) -> None:
         """Start a process for `member`, whatever became of the one before."""
         self.consumers.append(ConsumerProcess(self, member))
+
+    def replace_log(self, disk: SimulatedDisk | None = None) -> BufferProcess:
+        """Start another process under the buffer's name, whatever the one before is at.
+
+        It is on the same disk, or on `disk`: the answer is the one before.
+        """
+        former = self.log
+        former.named = False
+        self.former_logs.append(former)
+        self.log = BufferProcess(
+            self.world, disk or former.disk, former.witness, f"log-{len(self.former_logs)}"
+        )
+        self.log.slow = former.slow
+        if disk is not None:
+            self.keeper.moved()
+        return former
+
+    def end_former_logs(self) -> None:
+        """Nobody is left but the process that has the buffer's name."""
+        for former in self.former_logs:
+            former.crash()
 
     def crash_consumer(self, consumer: ConsumerProcess, *, by_itself: bool = False) -> None:
         """End a consumer process; perhaps somebody notices, and reads what it had in hand."""
@@ -145,12 +178,14 @@ class Cluster(Process):
         Processes know one another, and themselves: that is cut here, for whatever a run leaves to
         the garbage collector costs as much as the run.
         """
-        self.log.life = None
+        for log in (self.log, *self.former_logs):
+            log.life = None
         for consumer in self.consumers:
             forget(consumer.machine)
         for process in (
             *self.coordinators,
             *self.consumers,
+            *self.former_logs,
             *self.lives,
             self.log,
             self.keeper,

@@ -263,7 +263,7 @@ class ConsumerProcess(Process):
     # --- reading ----------------------------------------------------------------------------------
 
     def _fetch(self, fetch: Fetch) -> None:
-        log, incarnation = self.cluster.log, fetch.session.incarnation
+        log, incarnation = self.cluster.find_log(), fetch.session.incarnation
         self._record_asked(incarnation, "fetch", tuple(fetch.positions))
         call(
             self,

@@ -53,8 +53,10 @@ class SimulatedDisk(Files):
     `full` refuses what needs room; `failing` is the share of reads, writes and syncs that fail.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, bytes_max: int = 0) -> None:
+        """A disk for `bytes_max`, or for any amount where that is 0."""
         self.full = False
+        self._bytes_max = bytes_max
         self.failing = 0.0
         self.boots = 0
         self._dice = random.Random(f"disk {seed}")
@@ -80,18 +82,23 @@ class SimulatedDisk(Files):
         if self.failing and self._dice.random() < self.failing * share:
             raise OSError(errno.EIO, f"{what} failed (simulated)")
 
-    def _need_room(self) -> None:
-        if self.full:
+    def _need_room(self, more: int = 0) -> None:
+        if self.full or (self._bytes_max and more > self._bytes_left()):
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (simulated)")
 
-    def end_process(self) -> None:
+    def _bytes_left(self) -> int:
+        held = {id(i): i for folder in self._names.values() for i in folder.values()}
+        held |= {id(i): i for i in self._open.values()}
+        return self._bytes_max - sum(len(inode.data) for inode in held.values())
+
+    def end_processes(self) -> None:
         """Whoever had files open is gone."""
         self._open.clear()
         self._locked.clear()
 
     def cut_power(self) -> None:
         """Leave what was synced, and anything of the rest."""
-        self.end_process()
+        self.end_processes()
         self.boots += 1
         for folder, now in self._names.items():
             synced = self._synced.get(folder, {})
@@ -145,7 +152,7 @@ class SimulatedDisk(Files):
 
     def restore(self, kept: dict[str, dict[str, bytes]]) -> None:
         """Be what was `kept`, and on disk for sure."""
-        self.end_process()
+        self.end_processes()
         self._names = {
             folder: {name: _Inode(bytearray(data), bytearray(data)) for name, data in files.items()}
             for folder, files in kept.items()
@@ -191,7 +198,7 @@ class SimulatedDisk(Files):
     def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
         inode, piece = self._inode(fd), b"".join(pieces)
         if position + len(piece) > len(inode.data):
-            self._need_room()
+            self._need_room(position + len(piece) - len(inode.data))
         self._fail("a write")
         _apply(inode.data, (position, piece))
         inode.pending.append((position, piece))
@@ -251,6 +258,8 @@ class SimulatedDisk(Files):
         return len(inode.data)
 
     def free_bytes(self, folder: Path) -> int:
+        if self._bytes_max and not self.full:
+            return max(0, self._bytes_left())
         return 0 if self.full else FREE_BYTES
 
     def lock(self, path: Path, wait_ms: int) -> int:
@@ -261,3 +270,54 @@ class SimulatedDisk(Files):
             raise LockHeld(f"{path.parent} is in use by another process")
         self._locked[fd] = inode
         return fd
+
+
+class ProcessFiles(Files):
+    """One process's way to a disk: what it opened and locked is given back when it ends."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self._fds: set[int] = set()
+        # Past this class: a run calls them a hundred thousand times.
+        for name in _AS_THEY_ARE:
+            setattr(self, name, getattr(disk, name))
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        return self._mine(self._disk.open(path, create=create))
+
+    def open_to_read(self, path: Path) -> int:
+        return self._mine(self._disk.open_to_read(path))
+
+    def lock(self, path: Path, wait_ms: int) -> int:
+        return self._mine(self._disk.lock(path, wait_ms))
+
+    def _mine(self, fd: int) -> int:
+        self._fds.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._fds.discard(fd)
+        self._disk.close(fd)
+
+    def end(self) -> None:
+        """The process is gone."""
+        for fd in self._fds:
+            self._disk.close(fd)
+        self._fds.clear()
+
+
+_AS_THEY_ARE = (
+    "boot_id",
+    "length",
+    "write_some",
+    "read",
+    "sync",
+    "truncate",
+    "sync_folder",
+    "rename",
+    "unlink",
+    "make_folder",
+    "names",
+    "size_of",
+    "free_bytes",
+)

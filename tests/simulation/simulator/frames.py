@@ -6,7 +6,7 @@ however many runs need them; and what it says is looked up by its checksum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class Lines:
 
 def begin_run() -> None:
     """Forget what former runs have made, when that has become much; a run needs all of its own."""
-    if len(_made) >= _KEPT_MAX:
+    if len(_content) >= _KEPT_MAX:
         _made.clear()
         _content.clear()
 
@@ -68,6 +68,12 @@ def frame_of(key: bytes, messages: tuple[str, ...]) -> tuple[FrameHeader, bytes]
         found = _made[content] = (unpack_header(packed), body.to_pybytes())
         _content[found[0].body_checksum] = content
     return found
+
+
+def learn_frame(header: FrameHeader, content: Callable[[], _Content]) -> None:
+    """Know a frame that was made elsewhere by what is in it."""
+    if header.body_checksum not in _content:
+        _content[header.body_checksum] = content()
 
 
 def messages_of(header: FrameHeader) -> _Content:

@@ -48,7 +48,11 @@ class InOrderWorker(SimulatedWorker):
 
     def progress(self) -> Progress:
         """How far it is."""
-        return self.machine.progress()
+        return self.machine.progress(self._in_hand)
+
+    def _in_hand(self) -> Offset:
+        call = self.room.in_hand.get(self)
+        return call[2] if call is not None else -1
 
     def work(self) -> None:
         """Make one step after the other, until one takes time."""
@@ -104,6 +108,7 @@ class InOrderWorker(SimulatedWorker):
         room = self.room
         if not room.may_begin() or room.gate.closed or self.end.is_ending:
             self.machine.ran(at, None, room.now_s())
+            room.in_hand.pop(self, None)
             return True
         self.busy = 1
         room.in_hand[self] = (self.partition, self.epoch, at, at + 1, room.process.monotonic_ms())
@@ -115,21 +120,24 @@ class InOrderWorker(SimulatedWorker):
         room, machine, line = self.room, self.machine, self._line(at)
         if room.kills(line):
             return
-        del room.in_hand[self]
         self.busy = 0
         now_s = room.now_s()
         if self.world.chance(FAILS):
             self.raised(at)
+            machine.next_offset = at
+            del room.in_hand[self]
             machine.ran(at, None if room.is_void(self) else "failed", now_s)
         else:
             self.processed(line)
-            machine.next_offset = done = at + 1
-            if done >= machine.kick_at:
+            done = at + 1
+            if at >= machine.kick_from:
                 machine.passed(done)
-            room.done(self)
             if done == end:
                 machine.ran(end, None, now_s)
-            elif not self._run(done, end):
+                del room.in_hand[self]
+            is_running = done < end and not self._run(done, end)
+            room.done(self)
+            if is_running:
                 room.change()
                 return
         room.change()
@@ -162,7 +170,7 @@ class InOrderWorker(SimulatedWorker):
             for line in lines:
                 self.raised(line.offset)
             if room.is_void(self):
-                machine.begun(step)
+                machine.ended(step)
             else:
                 machine.called(step, "failed", room.now_s())
         else:

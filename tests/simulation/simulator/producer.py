@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pxrs_ray.data.frame import pack_header
 from pxrs_ray.data.protocol import Appended
@@ -21,9 +22,12 @@ from pxrs_ray.producer.life_start import LifeStart
 from pxrs_ray.producer.sender import Sender
 from tests.settings import sender_limits
 from tests.simulation.history import Acknowledged, Failed
-from tests.simulation.simulator.buffer import Answer, BufferProcess
+from tests.simulation.simulator.buffer import Answer
 from tests.simulation.simulator.frames import frame_of
-from tests.simulation.simulator.world import Process, World, call
+from tests.simulation.simulator.world import Process, call
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator.cluster import Cluster
 
 # How long a round of asking waits for its answer.
 ROUND_MS = 50
@@ -39,10 +43,11 @@ class ProducerProcess(Process):
 
     role = "producer"
 
-    def __init__(self, world: World, buffer: BufferProcess, name: str) -> None:
-        super().__init__(world, name)
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster.world, name)
+        world = self.world
         self.sending = True
-        self._buffer = buffer
+        self._cluster = cluster
         timeout_ms = world.scenario.append_timeout_ms
         limits: SenderLimits = sender_limits(
             append_timeout_ms=timeout_ms, calls_max=3, call_frames_max=4, call_bytes_min=1
@@ -69,7 +74,7 @@ class ProducerProcess(Process):
         """Ask once more."""
         self._round += 1
         self._asked_ms = self.world.now_ms
-        buffer, name, start = self._buffer, self.name, self._start
+        buffer, name, start = self._cluster.find_log(), self.name, self._start
         call(
             self,
             buffer,
@@ -88,11 +93,11 @@ class ProducerProcess(Process):
             self.after(1 + int(pause_s * 1_000), self._begin)
             return
         self._identity = self._start.identity
-        self._buffer.identities[self._identity] = (self.name, self._start.number)
+        self._cluster.log.identities[self._identity] = (self.name, self._start.number)
 
     def _is_fenced(self) -> None:
         """Another life began after this one, or a fence is where none belongs."""
-        began_ms, token = self._buffer.begins.get(self.name, (-1, ""))
+        began_ms, token = self._cluster.log.begins.get(self.name, (-1, ""))
         if token == self._start.token or began_ms < self._asked_ms:
             text = f"{self.name} is fenced, and nobody began after {self._asked_ms} ms"
             self.world.record(Failed(self.world.now_ms, "a producer's life", text))
@@ -139,7 +144,7 @@ class ProducerProcess(Process):
 
     def _call(self, made: Call, now_ms: int) -> None:
         self._calls[made] = None
-        buffer, frames, wait_ms = self._buffer, made.arguments(), made.wait_ms(now_ms)
+        buffer, frames, wait_ms = self._cluster.find_log(), made.arguments(), made.wait_ms(now_ms)
         call(
             self,
             buffer,

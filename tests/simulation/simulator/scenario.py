@@ -44,6 +44,7 @@ FAULTS = {
     "disk_slow": 0.5,
     "older_disk": 0.3,
     "log_freeze": 0.5,
+    "second_buffer": 0.7,
     "disk_rot": 0.5,
 }
 """Every fault, and its weight against the others."""
@@ -67,10 +68,14 @@ class Scenario:
     `lanes` is how many messages of a partition are in work at once, each key in order. `pulling` is
     the share of members that are a pulling caller's. `batches`: handlers take batches.
     `commit_mode` is 0 for the interval, 1 for each batch, 2 for each message. `deadly` is how many
-    messages end the process of their handler.
+    messages end the process of their handler; `assigned_fails` is how often one cannot begin a
+    partition.
 
     With `durability` "always" what is acknowledged survives a power cut. A `worn` disk loses what
     was acknowledged: it comes back older, and power cuts befall also what is synced later.
+
+    With `retain` logs drop what the group has passed, as on a worn disk. `disk_bytes` is how much
+    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks.
     """
 
     partitions: int = 4
@@ -98,12 +103,16 @@ class Scenario:
     commit_records: int = 100
     attempts_max: int = 0
     deadly: int = 0
+    assigned_fails: float = 0.01
     death_noticed: float = 0.5
     durability: str = "interval"
     worn: bool = False
     segment_bytes: int = 1 << 20
     hot_bytes: int = 1 << 20
     append_timeout_ms: int = 30_000
+    retain: bool = False
+    disk_bytes: int = 0
+    leap_ms: int = 86_400_000
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
 

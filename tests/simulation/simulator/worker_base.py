@@ -17,8 +17,6 @@ QUEUED_MAX = 12
 LOOK_MS = 5
 FAILS = 0.03
 CANNOT_KEEP = 0.2
-# How often a handler cannot begin a partition.
-ASSIGNED_FAILS = 0.01
 
 
 class SimulatedWorker:
@@ -68,7 +66,7 @@ class SimulatedWorker:
             self.room.process.after(0, self._begin)
 
     def _begin(self) -> None:
-        if self.world.chance(ASSIGNED_FAILS):
+        if self.world.chance(self.world.scenario.assigned_fails):
             self.fault = "on_assigned raised"
             self._is_over()
             return

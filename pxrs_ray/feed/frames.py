@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +21,38 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import HAS_HEADERS, HAS_TIMESTAMPS, HEADERS_TYPE, SCHEMAS
 from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import MessageTooLarge, UsageError
-from pxrs_ray.partitioning import Partitioner
+from pxrs_ray.feed.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
+from pxrs_ray.feed.fingerprint import Fingerprint
+from pxrs_ray.partitioning import Partitioner, PartitioningSpec
 from pxrs_ray.partitioning.key_columns import Ints
 from pxrs_ray.producer.routing import route_columns
-from pxrs_ray.spark.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
-from pxrs_ray.spark.fingerprint import Fingerprint
-from pxrs_ray.spark.queue_ref import Target
 
 # Fixed, for they decide which frames a feed's rows become, also when it is run again later.
 CHUNK_ROWS_MAX = 1 << 16
 CHUNK_BYTES_MAX = 8 << 20
+
+
+class FedQueue(Protocol):
+    """What the frames of a feed depend on: the queue, and how its messages are spread."""
+
+    @property
+    def queue(self) -> str:
+        """The queue's full name."""
+
+    @property
+    def spread(self) -> PartitioningSpec:
+        """How messages find their partitions."""
+
+    @property
+    def message_bytes_max(self) -> int:
+        """The largest message."""
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+
+    def partitioner(self, turn: int) -> Partitioner:
+        """What finds the partitions of one Spark partition's rows, keyless ones from `turn` on."""
 
 
 def chunks(
@@ -69,7 +92,7 @@ class Framer:
     what the user called each column.
     """
 
-    target: Target
+    target: FedQueue
     number: int
     producer_id: bytes
     epoch: int

@@ -1,0 +1,92 @@
+"""`HeldState`: when a call that waits for a change of some partitions looks again. Pure.
+
+Rules of this file. A call is entered at its places before it looks for the first time: a change
+during a look is looked at after it. It looks once at all that has changed since the look before,
+never at the same time as itself, and for the last time when its end has come. Who carries it is
+told that a look is due exactly once a look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from pxrs_ray.model import PartitionId
+
+Place = tuple[str, PartitionId]
+
+
+class Waiter(Protocol):
+    """What waits."""
+
+    def wake(self, place: Place) -> None:
+        """Something has changed at `place`. It enters and leaves no place before this returns."""
+
+
+# In the order in which they came, so that a run tells itself again.
+Waiting = dict[Place, dict[Waiter, None]]
+
+
+def enter(waiting: Waiting, places: Iterable[Place], waiter: Waiter) -> None:
+    """Have `waiter` told of every change at `places`, from now on."""
+    for place in places:
+        waiting.setdefault(place, {})[waiter] = None
+
+
+def leave(waiting: Waiting, places: Iterable[Place], waiter: Waiter) -> None:
+    """Tell it no more, and keep no place that nobody waits at; again is harmless."""
+    for place in places:
+        there = waiting.get(place)
+        if there is not None:
+            there.pop(waiter, None)
+            if not there:
+                del waiting[place]
+
+
+def wake(waiting: Waiting, place: Place) -> None:
+    """Tell everybody who waits at `place` that something has changed there."""
+    for waiter in waiting.get(place, ()):
+        waiter.wake(place)
+
+
+def wake_all(waiting: Waiting) -> None:
+    """Tell everybody: what was granted, or is no more, concerns every place."""
+    for place in list(waiting):
+        wake(waiting, place)
+
+
+class HeldState:
+    """One call. It begins `looking`, or waiting for its first change."""
+
+    def __init__(self, *, looking: bool) -> None:
+        self.over = False
+        self._changed: set[Place] = set()
+        # Neither looking nor about to look.
+        self._rests = not looking
+
+    def woken(self, place: Place) -> bool:
+        """Something has changed there. True: a look is due now that was not."""
+        self._changed.add(place)
+        rested, self._rests = self._rests, False
+        return rested
+
+    def ended(self) -> bool:
+        """Its time is over, or nobody wants its answer: it looks once more. True as above."""
+        self.over = True
+        rested, self._rests = self._rests, False
+        return rested
+
+    def begin_look(self) -> tuple[set[Place], bool]:
+        """It looks: at what has changed, and whether that is the last time."""
+        changed, self._changed = self._changed, set()
+        self._rests = False
+        return changed, self.over
+
+    def found_nothing(self, *, final: bool = False) -> bool:
+        """The look is over, and there is nothing to answer. True: the next one is due at once.
+
+        A look that was the last one (`final`) is not made again for the end alone.
+        """
+        due = bool(self._changed) or (self.over and not final)
+        self._rests = not due
+        return due

@@ -1,0 +1,60 @@
+"""`Upkeep`: what a buffer does for its logs without being asked. Pure: the caller passes the time,
+and carries each job as the logs' one writer.
+
+Rules of this file. Passing trouble is tried again for as long as it lasts, one log at a time, and
+whoever waits at that log is woken whether it is well again or not: it gets what is true now. One
+log's trouble holds up no other log. What readers' fences could not write is written later; it holds
+up no reader meanwhile.
+"""
+
+from __future__ import annotations
+
+from pxrs_ray.backoff import Backoff
+from pxrs_ray.log.held_calls import Place
+from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.read_fence import ReadFence
+from pxrs_ray.supervision.passing_trouble import passes
+
+RETAIN_EVERY_MS = 5_000
+MEND_EVERY_MS = 200
+START_FIRST_MS = 20
+START_MOST_MS = 1_000
+
+
+class Upkeep:
+    """The upkeep of one buffer's logs. A round of each kind is due every `..._EVERY_MS`."""
+
+    def __init__(self, manager: LogManager, fence: ReadFence) -> None:
+        self._manager = manager
+        self._fence = fence
+
+    def to_mend(self, monotonic_ms: int) -> list[Place]:
+        """Where trouble may be over now: `mend` each as a job of the writer, then `mended`."""
+        return self._manager.due(monotonic_ms)
+
+    def mend(self, place: Place, wall_ms: int, monotonic_ms: int) -> bool:
+        """Try one once more; whether all is well there now."""
+        return self._manager.mend(place, wall_ms, monotonic_ms)
+
+    def round_over(self) -> None:
+        """Every log that was due was tried."""
+        if self._fence.behind:
+            self._fence.catch_up()
+
+    def to_retain(self, wall_ms: int) -> list[PartitionLog]:
+        """The logs to apply retention to, one job each; a job that fails is the next round's."""
+        return self._manager.to_retain(wall_ms)
+
+
+class StartTries:
+    """The start of a process that must not fail: nobody starts it again."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(START_FIRST_MS / 1_000, START_MOST_MS / 1_000)
+
+    def failed(self, error: Exception) -> float:
+        """For how long to rest before the next try; raises `error` where no try can help."""
+        if not passes(error):
+            raise error
+        return self._backoff.failed()

@@ -1,0 +1,64 @@
+"""What a slot's leader wants done, and the bounds that it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.replication.peer_messages import ToFollower
+from pxrs_ray.replication.placement import Disk, IsrChange
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """`synced_only`: only what is synced counts as stored. A replica in sync that has not stored
+    for `lag_max_ms` what it should have leaves the in-sync set, however little that is. So many
+    runs of frames of a partition are under way to one follower at the most. What is not answered
+    is said again after `again_ms`."""
+
+    min_isr: int = 1
+    synced_only: bool = False
+    lag_max_ms: int = 1_000
+    ships_max: int = 4
+    again_ms: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ship:
+    """Send frames of a partition from `first` on to a follower, as many as one message takes; then
+    say with `shipped` up to where."""
+
+    to: Disk
+    partition: PartitionId
+    first: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Say this to a follower."""
+
+    to: Disk
+    message: ToFollower
+
+
+@dataclass(frozen=True, slots=True)
+class AskIsr:
+    """Ask the coordinator for another in-sync set."""
+
+    change: IsrChange
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What is before `to` is on every replica in sync: acknowledge it, and let it be read."""
+
+    partition: PartitionId
+    to: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedDown:
+    """Another leader was elected: nothing that waits is acknowledged here any more."""
+
+
+LeaderEffect = Ship | Tell | AskIsr | Advanced | SteppedDown

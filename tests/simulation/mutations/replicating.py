@@ -1,0 +1,174 @@
+"""Guards of replicated logs: the machines of a slot's leader and followers, and who is elected."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+_LEADER, _FOLLOWER = "replication/slot_leader.py", "replication/slot_follower.py"
+_PLACEMENT, _EPOCHS = "replication/placement.py", "replication/epoch_table.py"
+_STORIES = "tests/unit/test_replication.py::test_"
+
+
+def _one(guard: str, file: str, text: str, instead: str, test: str) -> Mutation:
+    return Mutation(guard, (Change(file, text, instead),), tests=(f"{_STORIES}{test}",))
+
+
+REPLICATING = (
+    _one(
+        "a replica that may be in sync by now is waited for",
+        _LEADER,
+        "return (*self.placement.isr, *self._asked)",
+        "return self.placement.isr",
+        "a_replica_that_comes_back_is_waited_for_from_the_moment_it_is_asked_for",
+    ),
+    _one(
+        "a follower cuts by the answer to its last question alone",
+        _FOLLOWER,
+        "if said.number == log.number and not log.agreed:",
+        "if True:",
+        "a_cut_that_comes_late_cuts_nothing_that_was_stored_since",
+    ),
+    _one(
+        "a follower hears nothing of another epoch",
+        _FOLLOWER,
+        "if log is None or said.epoch != self.epoch:",
+        "if log is None:",
+        "kip_320_what_is_said_under_another_epoch_is_not_heard",
+    ),
+    _one(
+        "a leader hears nothing of another epoch",
+        _LEADER,
+        "if self.ended or said.epoch != self.placement.epoch or who.disk == self._me:",
+        "if self.ended or who.disk == self._me:",
+        "a_leader_hears_nothing_of_another_epoch_and_no_question_that_was_answered",
+    ),
+    _one(
+        "a leader answers no question that was answered",
+        _LEADER,
+        "if said.number < progress.number:",
+        "if False:",
+        "a_leader_hears_nothing_of_another_epoch_and_no_question_that_was_answered",
+    ),
+    _one(
+        "what a former life of a follower says is not heard",
+        _LEADER,
+        "if known is not None and who.life < known.who.life:",
+        "if False:",
+        "what_a_former_life_has_stored_counts_for_nothing",
+    ),
+    _one(
+        "only a replica in sync is elected",
+        _PLACEMENT,
+        "able = [member for member in placement.isr if",
+        "able = [InSync(d, seen[d].boot) for d in placement.replicas if d in seen] or [\n"
+        "        member for member in placement.isr if",
+        "only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it",
+    ),
+    _one(
+        "nobody leaves the in-sync set by an election",
+        _PLACEMENT,
+        "if m in able else m for m in placement.isr),",
+        "for m in able),",
+        "only_who_is_in_sync_is_elected_and_nobody_leaves_the_set_by_it",
+    ),
+    _one(
+        "who may have lost what was not synced is not elected",
+        _PLACEMENT,
+        "found.whole and (synced_only or found.boot == member.boot)",
+        "found.whole",
+        "kip_966_the_last_replica_is_not_elected_when_its_machine_was_started_again",
+    ),
+    _one(
+        "a damaged replica is not elected",
+        _PLACEMENT,
+        "return found is not None and found.whole and",
+        "return found is not None and",
+        "a_damaged_replica_is_not_elected_and_why_the_slot_waits_is_told",
+    ),
+    _one(
+        "where a power cut is to take nothing a leader counts what it has synced",
+        _LEADER,
+        "return log.synced if self._settings.synced_only else log.end",
+        "return log.end",
+        "where_a_power_cut_is_to_take_nothing_only_what_is_synced_counts",
+    ),
+    _one(
+        "where a power cut is to take nothing a follower counts with what it has synced",
+        _LEADER,
+        "return progress.synced if self._settings.synced_only else progress.end",
+        "return progress.end",
+        "where_a_power_cut_is_to_take_nothing_only_what_is_synced_counts",
+    ),
+    _one(
+        "a question about the in-sync set counts for the placement that it was asked of",
+        _PLACEMENT,
+        "if (asked.epoch, asked.version) != (placement.epoch, placement.version):",
+        "if False:",
+        "kip_903_a_question_older_than_a_replicas_last_start_lets_nobody_in",
+    ),
+    _one(
+        "who is let in lives in the boot in which it caught up",
+        _PLACEMENT,
+        "if is_new and (found is None or found.boot != member.boot or not found.whole):",
+        "if False:",
+        "kip_903_a_question_older_than_a_replicas_last_start_lets_nobody_in",
+    ),
+    _one(
+        "fewer in sync than the least acknowledge nothing",
+        _LEADER,
+        "return not self.ended and len(self.placement.isr) >= self._settings.min_isr",
+        "return not self.ended",
+        "fewer_in_sync_than_the_least_acknowledge_nothing",
+    ),
+    _one(
+        "a follower cuts by epochs and not by its high watermark",
+        _FOLLOWER,
+        "        log.number += 1\n",
+        "        log.number += 1\n"
+        "        log.end = min(log.end, log.high_watermark)\n"
+        "        self._effects.append(CutLog(partition, log.end))\n",
+        "kip_101_a_follower_that_restarts_keeps_what_its_leader_has",
+    ),
+    _one(
+        "a leader names an epoch that it has had",
+        _EPOCHS,
+        "return self.begins[at][0], end",
+        "return epoch, end",
+        "kip_279_who_had_an_epoch_of_its_own_cuts_down_to_one_that_both_had",
+    ),
+    _one(
+        "who is let in has what the log had when the epoch began",
+        _LEADER,
+        "< max(log.high_watermark, begun):",
+        "< log.high_watermark:",
+        "who_lacks_what_the_log_had_when_the_epoch_began_is_not_let_in",
+    ),
+    _one(
+        "frames are taken at the end of the log",
+        _FOLLOWER,
+        "if frames.first != log.end:",
+        "if frames.first > log.end:",
+        "frames_are_taken_at_the_end_of_the_log_and_nowhere_else",
+    ),
+    _one(
+        "a high watermark never goes back",
+        _LEADER,
+        "if to > log.high_watermark:",
+        "if to != log.high_watermark:",
+        "the_high_watermark_is_what_all_in_sync_have_and_it_never_goes_back",
+    ),
+    _one(
+        "frames that were lost are sent again",
+        _LEADER,
+        "if progress.sent > progress.end and now_ms >= progress.again_ms:",
+        "if False:",
+        "what_was_lost_on_the_way_is_said_again",
+    ),
+    _one(
+        "an answer that brings nothing puts no repetition off",
+        _LEADER,
+        "            if said.end > progress.end:\n",
+        "            if True:\n",
+        "what_was_lost_on_the_way_is_said_again",
+    ),
+)

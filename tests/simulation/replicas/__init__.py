@@ -1,0 +1,1 @@
+"""Replicated logs in a world that fails: see `group`."""

@@ -1,0 +1,139 @@
+"""What goes wrong with replicas: one method a fault."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+from tests.simulation.replicas.kept import Registry, ReplicaDisk, Rules
+from tests.simulation.replicas.placing import PlacingCoordinator
+from tests.simulation.replicas.replica import ReplicaProcess
+from tests.simulation.simulator.scenario import Network
+from tests.simulation.simulator.world import World
+
+
+class ReplicaFaults:
+    """The faults of a group; what they need of it is declared here."""
+
+    world: World
+    rules: Rules
+    registry: Registry
+    coordinator: PlacingCoordinator
+    disks: dict[str, ReplicaDisk]
+    processes: dict[str, ReplicaProcess]
+    faults: dict[str, int]
+    _dice: random.Random
+    _over: bool
+
+    def start_coordinator(self) -> None:
+        """A coordinator takes the lead."""
+        raise NotImplementedError
+
+    def start(self, disk: ReplicaDisk) -> None:
+        """A process of a disk begins, unless one lives."""
+        raise NotImplementedError
+
+    def end(self, process: ReplicaProcess) -> None:
+        """A process is killed."""
+        raise NotImplementedError
+
+    def has_other(self, name: str) -> bool:
+        """Whether another replica in sync keeps what it has, whatever becomes of this one."""
+        raise NotImplementedError
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def _strike(self) -> None:
+        if self._over:
+            return
+        names = list(self.rules.weights)
+        (name,) = self._dice.choices(names, [self.rules.weights[n] for n in names])
+        self.faults[name] = self.faults.get(name, 0) + 1
+        getattr(self, f"_{name}")()
+        delay_ms = 1 + int(self._dice.expovariate(1 / self.rules.fault_ms))
+        self.world.at(delay_ms, self._strike)
+
+    def _any(self) -> ReplicaProcess:
+        return self.processes[self._dice.choice(sorted(self.processes))]
+
+    def _kill(self) -> None:
+        process = self._any()
+        self.end(process)
+        self.world.at(self._dice.randint(10, 900), partial(self.start, process.disk))
+
+    def _power_cut(self) -> None:
+        process = self._any()
+        disk = process.disk
+        if not self.rules.synced_only and not self.has_other(disk.name):
+            return
+        self.end(process)
+        disk.boot += 1
+        for partition, entries in disk.logs.items():
+            synced = disk.synced.get(partition, 0)
+            del entries[self._dice.randint(synced, max(synced, len(entries))) :]
+            disk.synced[partition] = len(entries)
+        self.world.at(self._dice.randint(50, 900), partial(self.start, disk))
+
+    def _freeze(self) -> None:
+        process = self._dice.choice([self._any(), self._any(), self.coordinator])
+        process.freeze()
+        self.world.at(self._dice.randint(50, 1_500), process.thaw)
+
+    def _cut_pair(self) -> None:
+        one, other = self._any(), self._any().disk.name
+        one.cut_from.add(other)
+        self.world.at(self._dice.randint(50, 1_500), partial(one.cut_from.discard, other))
+
+    def _cut_coordinator(self) -> None:
+        one = self._any()
+        one.cut_from.add("coordinator")
+        end = partial(one.cut_from.discard, "coordinator")
+        self.world.at(self._dice.randint(50, 1_500), end)
+
+    def _network(self) -> None:
+        self.world.network = Network(lost=0.2, doubled=0.3, slow=0.5, slow_ms_max=700)
+        self.world.at(self._dice.randint(100, 800), self._calm)
+
+    def _calm(self) -> None:
+        self.world.network = Network()
+
+    def _coordinator_crash(self) -> None:
+        self.coordinator.crash()
+        self.world.at(self._dice.randint(10, 500), self._restart_coordinator)
+
+    def _restart_coordinator(self) -> None:
+        if not self.coordinator.alive:
+            self.start_coordinator()
+
+    def _second_coordinator(self) -> None:
+        self.start_coordinator()
+
+    def _damage(self) -> None:
+        process = self._any()
+        if self.has_other(process.disk.name):
+            process.disk.whole = False
+            self.world.at(self._dice.randint(100, 1_000), partial(self._healed, process.disk))
+
+    def _healed(self, disk: ReplicaDisk) -> None:
+        disk.whole = True
+
+    def _lost_disk(self) -> None:
+        process = self._any()
+        name = process.disk.name
+        if len(self.disks) > 12 or not self.has_other(name):
+            return
+        self.end(process)
+        del self.processes[name], self.disks[name]
+        new = ReplicaDisk(f"{name}'")
+        self.disks[new.name] = new
+        self.start(new)
+        self._replace(new.name)
+
+    def _replace(self, new: str) -> None:
+        """The operator's policy, until it is done, whoever coordinates."""
+        replicas = self.registry.placement.replicas
+        if new in self.disks and new not in replicas:
+            for old in replicas:
+                if old[0] == new[0]:
+                    self.coordinator.run(partial(self.coordinator.replace, old, new))
+            self.world.at(200, partial(self._replace, new))

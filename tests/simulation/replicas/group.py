@@ -1,0 +1,231 @@
+"""Replicated logs in a world that fails: the real machines of `pxrs_ray/replication`.
+
+Rules of this file. Replicas, coordinators, producers and readers are processes of the simulator's
+`World`; what they decide is the product's, what they keep is a model of a disk: entries, and up to
+where they are synced. Faults are drawn from the seed; of the replicas in sync, one at least keeps
+what it has. What clients saw is judged, and nothing else: what was acknowledged, what was read.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+from pxrs_ray.replication.placement import (
+    InSync,
+    ReplicaSeen,
+    first_placement,
+)
+from tests.simulation.replicas.faults import ReplicaFaults
+from tests.simulation.replicas.kept import (
+    FAULTS,
+    SETTLE_MS,
+    TROUBLE_MS,
+    Entry,
+    Registry,
+    ReplicaDisk,
+    Rules,
+    Wanted,
+)
+from tests.simulation.replicas.placing import PlacingCoordinator
+from tests.simulation.replicas.replica import ReplicaProcess
+from tests.simulation.simulator.scenario import draw
+from tests.simulation.simulator.world import Process, World, call
+
+
+class ReplicaProducer(Process):
+    """Appends numbered messages, a few at a time, each until it is acknowledged."""
+
+    role = "producer"
+
+    def __init__(self, group: ReplicaGroup, name: str) -> None:
+        super().__init__(group.world, name)
+        self.group = group
+        self.next = dict.fromkeys(range(group.rules.partitions), 0)
+        self.pending: dict[tuple[int, int], Wanted] = {}
+        self.since_ms: dict[tuple[int, int], int] = {}
+        self.sending = True
+        self.every(30, self._send)
+
+    def _send(self) -> None:
+        partition = self.world.random.randrange(self.group.rules.partitions)
+        if self.sending and len(self.pending) < 6:
+            number = self.next[partition]
+            self.next[partition] = number + 1
+            wanted = Wanted(partition, self.name, number, self.world.number())
+            self.pending[partition, number] = wanted
+            self.since_ms[partition, number] = self.world.now_ms
+        for wanted in list(self.pending.values()):
+            leader = self.group.known_leader()
+            if leader is not None:
+                done = partial(self._acknowledged, wanted)
+                call(self, leader, partial(leader.append, wanted), done)
+
+    def _acknowledged(self, wanted: Wanted, offset: int | None) -> None:
+        if offset is not None:
+            self.pending.pop((wanted.partition, wanted.sequence), None)
+            self.group.acknowledged(wanted, offset)
+
+
+class ReplicaGroup(ReplicaFaults):
+    """One slot with its replicas, and what clients saw of it."""
+
+    def __init__(self, seed: int, rules: Rules) -> None:
+        self.world = World(seed, draw(seed, {"lost": 0, "doubled": 0.05, "slow": 0.1}))
+        self.rules = rules
+        self.broken: list[str] = []
+        self.faults: dict[str, int] = {}
+        self._dice = random.Random(f"replicas {seed}")
+        self._seen: dict[tuple[int, int], int] = {}
+        self._acknowledged: dict[tuple[int, int], Wanted] = {}
+        self._over = False
+        self.disks = {name: ReplicaDisk(name) for name in "abcde"[: rules.replicas]}
+        self.processes: dict[str, ReplicaProcess] = {}
+        for disk in list(self.disks.values()):
+            self.processes[disk.name] = ReplicaProcess(self, disk)
+        living = {n: ReplicaSeen(p.life, p.who.boot) for n, p in self.processes.items()}
+        self.registry = Registry(first_placement(tuple(living), living))
+        self._coordinators = 0
+        self.start_coordinator()
+        self.producers = [ReplicaProducer(self, f"producer {n}") for n in range(2)]
+        self.reader = Process(self.world, "reader")
+        self.reader.role = "reader"
+        self.reader.every(50, self._read)
+        self._strike()
+
+    # --- the parts --------------------------------------------------------------------------------
+
+    def start_coordinator(self) -> None:
+        """A coordinator takes the lead."""
+        self._coordinators += 1
+        self.coordinator = PlacingCoordinator(self, self._coordinators)
+
+    def known_leader(self) -> ReplicaProcess | None:
+        """Whom clients take for the leader."""
+        return self.processes.get(self.registry.placement.leader)
+
+    def start(self, disk: ReplicaDisk) -> None:
+        known = self.processes.get(disk.name)
+        is_there = self.disks.get(disk.name) is disk
+        if is_there and (known is None or not known.alive):
+            self.processes[disk.name] = ReplicaProcess(self, disk)
+
+    def end(self, process: ReplicaProcess) -> None:
+        process.crash()
+        if self._dice.random() < 0.5:
+            self.coordinator.run(partial(self.coordinator.died, process.disk.name, process.life))
+
+    def has_other(self, name: str) -> bool:
+        """Whether another replica in sync keeps what it has, whatever becomes of this one."""
+        placement = self.registry.placement
+        if placement.in_sync(name) is None:
+            return True
+        process = self.processes.get(name)
+        leader = process.leader if process is not None else None
+        if placement.leader == name and (leader is None or leader.is_asking):
+            return False
+        return any(self._is_sound(one) for one in placement.isr if one.disk != name)
+
+    def _is_sound(self, member: InSync) -> bool:
+        disk = self.disks.get(member.disk)
+        return disk is not None and disk.whole and f"boot {disk.boot}" == member.boot
+
+    def heal(self) -> None:
+        """No more faults, and none that goes on."""
+        self._over = True
+        self._calm()
+        if not self.coordinator.alive:
+            self.start_coordinator()
+        for process in (*self.processes.values(), self.coordinator):
+            process.cut_from.clear()
+            process.thaw()
+        for disk in self.disks.values():
+            disk.whole = True
+            self.start(disk)
+        for producer in self.producers:
+            producer.sending = False
+
+    def waited_ms(self) -> int:
+        """For how long the oldest append waits that is not acknowledged."""
+        since = [p.since_ms[one] for p in self.producers for one in p.pending]
+        return self.world.now_ms - min(since, default=self.world.now_ms)
+
+    # --- what clients saw -------------------------------------------------------------------------
+
+    def _found(self, partition: int, offset: int, value: int) -> None:
+        known = self._seen.setdefault((partition, offset), value)
+        if known != value:
+            self.broken.append(f"{partition}/{offset} was {known}, and is {value}")
+
+    def acknowledged(self, wanted: Wanted, offset: int) -> None:
+        """A producer heard so."""
+        self._acknowledged[wanted.partition, offset] = wanted
+        self._found(wanted.partition, offset, wanted.value)
+
+    def _read(self) -> None:
+        partition = self._dice.randrange(self.rules.partitions)
+        process = self._any()
+
+        def known(entries: list[Entry]) -> None:
+            for offset, entry in enumerate(entries):
+                self._found(partition, offset, entry.value)
+
+        call(self.reader, process, partial(process.read, partition, 0), known)
+
+    def run(self) -> list[str]:
+        """Trouble, then healing, then rest; what was broken."""
+        self.world.run_until(TROUBLE_MS)
+        self.heal()
+        while self.world.now_ms < TROUBLE_MS + SETTLE_MS and not self._rests():
+            self.world.run_until(self.world.now_ms + 100)
+        self._judge()
+        self.world.close()
+        return self.broken
+
+    def _rests(self) -> bool:
+        placement = self.registry.placement
+        return (
+            not any(producer.pending for producer in self.producers)
+            and len(placement.isr) == self.rules.replicas
+            and all(self._is_sound(one) for one in placement.isr)
+        )
+
+    def _judge(self) -> None:
+        if not self._rests():
+            left = sum(len(producer.pending) for producer in self.producers)
+            self.broken.append(f"not at rest: {left} appends wait, {self.registry.placement}")
+            return
+        logs = [self.disks[one.disk].logs for one in self.registry.placement.isr]
+        for (partition, offset), wanted in self._acknowledged.items():
+            for log in logs:
+                found = log[partition][offset] if offset < len(log[partition]) else None
+                if found is None or found.value != wanted.value:
+                    self.broken.append(f"{partition}/{offset} was acknowledged: {wanted}, {found}")
+        leading = self.disks[self.registry.placement.leader].logs
+        for partition, entries in leading.items():
+            for producer in self.producers:
+                numbers = [e.sequence for e in entries if e.producer == producer.name]
+                if numbers != sorted(set(numbers)):
+                    self.broken.append(f"{partition}: {producer.name} has {numbers}")
+
+
+def drawn(seed: int, only: tuple[str, ...] = (), **fixed: object) -> Rules:
+    """The rules of a run; with `only`, mostly these faults."""
+    dice = random.Random(f"rules {seed}")
+    weights = {name: 5.0 if name in only else 0.3 if only else 1.0 for name in FAULTS}
+    replicas = dice.choice((1, 2, 2, 3, 3, 3))
+    rules = Rules(
+        replicas=replicas,
+        partitions=dice.choice((1, 2)),
+        synced_only=dice.random() < 0.5,
+        min_isr=dice.choice((1, 1, 2)) if replicas > 1 else 1,
+        weights=weights,
+    )
+    for name, value in fixed.items():
+        setattr(rules, name, value)
+    return rules
+
+
+def broken_in(seed: int, only: tuple[str, ...] = (), **fixed: object) -> list[str]:
+    """Play one run; what of the promises it broke."""
+    return ReplicaGroup(seed, drawn(seed, only, **fixed)).run()

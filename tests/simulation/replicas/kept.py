@@ -1,0 +1,94 @@
+"""What outlives a process of the world of replicas: disks, the registry, and what a run is like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pxrs_ray.replication.placement import (
+    Placement,
+)
+
+PING_MS = 40
+HEARD_MS = 250
+TICK_MS = 25
+AGAIN_MS = 80
+ENTRIES_MAX = 3  # of one message between replicas
+STORE_MS = 15
+TROUBLE_MS = 4_000
+SETTLE_MS = 20_000
+FAULTS = (
+    "kill",
+    "power_cut",
+    "freeze",
+    "cut_pair",
+    "cut_coordinator",
+    "network",
+    "coordinator_crash",
+    "second_coordinator",
+    "damage",
+    "lost_disk",
+)
+
+
+class Entry(NamedTuple):
+    """One message of a log, under the leader epoch in which it was written."""
+
+    epoch: int
+    producer: str
+    sequence: int
+    value: int
+
+
+class Wanted(NamedTuple):
+    """What a producer wants appended."""
+
+    partition: int
+    producer: str
+    sequence: int
+    value: int
+
+
+@dataclass(slots=True)
+class ReplicaDisk:
+    """What a replica keeps, from one process to the next."""
+
+    name: str
+    boot: int = 1
+    lives: int = 0
+    whole: bool = True
+    logs: dict[int, list[Entry]] = field(default_factory=dict)
+    synced: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Rules:
+    """What a run is like, drawn from its seed."""
+
+    replicas: int
+    partitions: int
+    synced_only: bool
+    min_isr: int
+    weights: dict[str, float]
+    fault_ms: int = 180
+    lag_max_ms: int = 400
+
+
+class Registry:
+    """The placement in the registry: whoever leads last may write, and nobody else."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+        self.generation = 0
+
+    def lead(self) -> tuple[int, Placement]:
+        """Take the lead."""
+        self.generation += 1
+        return self.generation, self.placement
+
+    def put(self, generation: int, placement: Placement) -> bool:
+        """Write; False for a coordinator that was replaced."""
+        if generation != self.generation:
+            return False
+        self.placement = placement
+        return True
