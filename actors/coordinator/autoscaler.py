@@ -26,7 +26,7 @@ from pxrs_ray.scaling.group_scaling import (
     ScaleTo,
     SeeGroup,
 )
-from pxrs_ray.supervision.steps import carried
+from pxrs_ray.steps import carry
 from pxrs_ray.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Autoscaler:
                 self._supervisor.over("scaling")
 
     async def _look(self) -> None:
-        await carried(self._scaling.looking(), self._carry)
+        await carry(self._scaling.looking(), self._carry)
 
     async def _carry(self, step: Any) -> Any:
         replica_set, queue = self._replica_set, self._replica_set.spec.queue

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable
+from typing import Any
 
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.cluster import node_watch
@@ -34,8 +35,8 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.passing_trouble import passes
-from pxrs_ray.supervision.steps import carried
 from pxrs_ray.topology.disk_survey import SurveyedNode
 from pxrs_ray.topology.homes import NodeSeen, RegistryHome, homes_from
 from pxrs_ray.topology.move_plan import Leaving
@@ -227,12 +228,13 @@ class Bootstrap(GroupCreation):
     ) -> list[BaseException]:
         """Make what was never made, have that durable, then open all; answers what failed."""
         specs = [self._homing.spec(spec) for spec in specs]
-        return await carried(open_on(self._homing.homes, list(indexes), specs), self._carry)
+        return await carry(open_on(self._homing.homes, list(indexes), specs), self._carry)
 
-    async def _carry(self, step: OpenAll | NoteMade) -> dict[tuple[int, str], BaseException] | None:
+    async def _carry(self, step: Do[Any]) -> dict[tuple[int, str], BaseException] | None:
         if isinstance(step, NoteMade):
             await self._homing.made((queue, index) for index, queue in step.places)
             return None
+        assert isinstance(step, OpenAll)
         calls = (
             self._pool.open_on(index, spec, self._expected_ends(spec), make=step.make)
             for index, spec in step.pairs

@@ -23,8 +23,8 @@ from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.log.log_copy import FileState
 from pxrs_ray.status.problem import Kind, Report
+from pxrs_ray.steps import carry
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.supervision.steps import carried
 from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.home_rounds import KeepHomes
 from pxrs_ray.topology.homes import Home
@@ -81,7 +81,7 @@ class BufferMoves:
             self._reports[slot] = Report(Kind.BUFFER_MOVES, going, slot)
             try:
                 steps = move(self._homing.rounds, slot, before, node, monotonic_ms)
-                moved = await carried(steps, self._carry)
+                moved = await carry(steps, self._carry)
             except BaseException as error:
                 why = f"buffer {slot} could not leave host {before.host}: {told(error)}"
                 self._reports[slot] = Report(Kind.BUFFER_CANNOT_MOVE, why, slot)

@@ -22,8 +22,8 @@ from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.status.problem import Kind, Report
+from pxrs_ray.steps import Steps, carry
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.supervision.steps import Steps, carried
 from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.topology.home_rounds import (
     BeginPlacing,
@@ -152,14 +152,14 @@ class HomeController:
         """Decide once, and begin what was decided."""
         async with self._one_round:
             went = self.rounds.registry_goes
-            nodes = await carried(self.rounds.round(), self._carry)
+            nodes = await carry(self.rounds.round(), self._carry)
             self.nodes = nodes if nodes is not None else self.nodes
         if self.rounds.registry_goes and not went:
             logger.error("%s", self.rounds.registry_goes)
 
     async def carry(self, steps: Steps[Any]) -> Any:
         """Carry out steps of these homes."""
-        return await carried(steps, self._carry)
+        return await carry(steps, self._carry)
 
     async def _carry(self, step: Any) -> Any:
         match step:

@@ -15,7 +15,7 @@ from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.group.events import Raise
 from pxrs_ray.model import PartitionId
-from pxrs_ray.supervision.steps import carried
+from pxrs_ray.steps import carry
 from pxrs_ray.topology import log_witness
 from pxrs_ray.topology.log_witness import AskEnds, AskFences, Halt, RaiseEpochs, Recovered
 
@@ -47,7 +47,7 @@ class LogWitness:
 
     async def check(self) -> None:
         """Before the group goes on: halt it, or raise its epochs, where a log has seen more."""
-        await carried(self._witness.checking(), self._carry)
+        await carry(self._witness.checking(), self._carry)
 
     async def refused(self, partitions: Iterable[PartitionId]) -> None:
         """The logs of these refuse their owner."""
@@ -59,7 +59,7 @@ class LogWitness:
         if not self.refusals or self._host.halted is not None:
             return
         try:
-            await carried(self._witness.granting_anew(), self._carry)
+            await carry(self._witness.granting_anew(), self._carry)
         except Exception as error:  # noqa: BLE001 - whatever it is, the problem stays and is reported
             logger.warning("group %s is granted anew later: %s", self._spec.group, error)
 

@@ -1,5 +1,5 @@
 """`GroupScaling`: when a group's scaler is asked, and which of its advice is obeyed. Pure: see
-`pxrs_ray.supervision.steps`.
+`pxrs_ray.steps`.
 
 Rules of this file. While a buffer is away nothing is advised: what it holds would look as if it
 were done. A number that was set or released by hand holds against what the load said before: an
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pxrs_ray.clock import Instant
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.model import Offset, PartitionId, PartitionRow
 from pxrs_ray.scaling.observation import Advice, Observation, PartitionLoad, ScalerSettings
 from pxrs_ray.scaling.scaler import Scaler
-from pxrs_ray.supervision.steps import Steps
+from pxrs_ray.steps import Do, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +32,24 @@ class GroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class AskLogEnds:
+class AskLogEnds(Do[Any]):
     """Ask where each log of the queue stands; what cannot be asked now is missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class AskAges:
+class AskAges(Do[Any]):
     """Ask for the timestamp of the message at each offset; what cannot be asked is missing."""
 
     offsets: Mapping[PartitionId, Offset]
 
 
 @dataclass(frozen=True, slots=True)
-class SeeGroup:
+class SeeGroup(Do[Any]):
     """Answer a `GroupSeen`."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleTo:
+class ScaleTo(Do[Any]):
     """Have as many consumers as `choose` says when this change's turn has come, given how many are
     wanted then."""
 

@@ -1,5 +1,5 @@
 """`HomeRounds`: what a coordinator does about homes, round by round. Pure: see
-`pxrs_ray.supervision.steps`.
+`pxrs_ray.steps`.
 
 Rules of this file. `pxrs_ray.topology.homes` decides; its decision is made durable, and then
 carried out: in this order, one round after the other. A slot that waits holds up nothing: not the
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pxrs_ray.errors import AlreadyExists, DeadlineExceeded, NotFound, UsageError
-from pxrs_ray.supervision.steps import Steps
+from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.homes import (
     Home,
     Homes,
@@ -34,12 +35,12 @@ Seen = Callable[[Slot], SlotSeen]
 
 
 @dataclass(frozen=True, slots=True)
-class LivingNodes:
+class LivingNodes(Do[Any]):
     """Ask which nodes live: a list of `NodeSeen` as far as it is known, or None."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtDisks:
+class LookAtDisks(Do[Any]):
     """Have those of these nodes looked at that were not; answers the same nodes, as known then.
 
     What was seen of the nodes in `again` is not so any more.
@@ -50,7 +51,7 @@ class LookAtDisks:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepHomes:
+class KeepHomes(Do[Any]):
     """Have `HomeRounds.changed(change)` durable, where it is anything, and `kept` after it.
 
     One after the other: the next change is made of what the last one has left.
@@ -60,14 +61,14 @@ class KeepHomes:
 
 
 @dataclass(frozen=True, slots=True)
-class TellWaits:
+class TellWaits(Do[Any]):
     """These slots have no host now."""
 
     waits: Mapping[Slot, str]
 
 
 @dataclass(frozen=True, slots=True)
-class BeginPlacing:
+class BeginPlacing(Do[Any]):
     """Begin to start a slot's buffer at its home, and tell `placed` when that is over."""
 
     slot: Slot

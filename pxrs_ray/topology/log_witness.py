@@ -1,5 +1,5 @@
 """What the logs know of a group, compared with what its registry says. Pure: see
-`pxrs_ray.supervision.steps`.
+`pxrs_ray.steps`.
 
 Rules of this file. Epochs are durable in the registry before a log hears of them. So a log that has
 seen a higher one is a witness: the registry has lost accepted writes (a restored backup, a server
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.model import Epoch, PartitionId, PartitionRow
-from pxrs_ray.supervision.steps import Steps
+from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.registry_witness import RECOVER
 
 REFUSED = (
@@ -36,7 +37,7 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True)
-class AskFences:
+class AskFences(Do[Any]):
     """Ask the logs which epochs of the group they have seen: the highest by partition.
 
     With `of_all`, who goes away meanwhile is an error, and not asked later.
@@ -46,12 +47,12 @@ class AskFences:
 
 
 @dataclass(frozen=True, slots=True)
-class AskEnds:
+class AskEnds(Do[Any]):
     """Ask the logs where they stand; what cannot be asked now is missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class RaiseEpochs:
+class RaiseEpochs(Do[Any]):
     """Have the group's epochs above these, durably, and every owner granted its partitions anew."""
 
     above: Mapping[PartitionId, Epoch]
@@ -59,7 +60,7 @@ class RaiseEpochs:
 
 
 @dataclass(frozen=True, slots=True)
-class Halt:
+class Halt(Do[Any]):
     """The group goes on no more until somebody accepts what the registry has lost."""
 
     error: StoreCorrupted

@@ -1,5 +1,5 @@
 """`move`: the steps of a move of a buffer's logs, and with them its home, to another disk. Pure:
-see `pxrs_ray.supervision.steps`.
+see `pxrs_ray.steps`.
 
 Rules of this file. The logs are copied while the buffer serves, round after round, until little is
 left; then it stops, the rest is copied, and the copy is made durable. Only then does the registry
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pxrs_ray.supervision.steps import Steps
+from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.home_rounds import HomeRounds
 from pxrs_ray.topology.homes import Home, NodeSeen, Slot
 from pxrs_ray.topology.move_plan import LITTLE_BYTES, ROUNDS_MAX
@@ -37,7 +37,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeArrival:
+class MakeArrival(Do[Any]):
     """Have somebody on that node who takes the copy; answers who, and the id of the disk there."""
 
     node: str
@@ -45,7 +45,7 @@ class MakeArrival:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyRound:
+class CopyRound(Do[Any]):
     """Copy what has come since the last round; answers how many bytes.
 
     The `last` one is of a buffer that has stopped: what it leaves is whole, or it fails.
@@ -57,14 +57,14 @@ class CopyRound:
 
 
 @dataclass(frozen=True, slots=True)
-class StopBuffer:
+class StopBuffer(Do[Any]):
     """Hold the slot, and have its buffer sync and close its logs."""
 
     slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
-class StepBack:
+class StepBack(Do[Any]):
     """Have the logs of the buffer that has stopped say that they belonged to an earlier coordinator
     than this one: whichever copy is served from next knows the newer one."""
 
@@ -72,28 +72,28 @@ class StepBack:
 
 
 @dataclass(frozen=True, slots=True)
-class ListFiles:
+class ListFiles(Do[Any]):
     """Which files the buffer that has stopped leaves behind."""
 
     slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
-class Install:
+class Install(Do[Any]):
     """Make the copy the logs of the slot on its disk, durably."""
 
     arrival: Any
 
 
 @dataclass(frozen=True, slots=True)
-class LetGoOn:
+class LetGoOn(Do[Any]):
     """Release the slot: its buffer goes on where it is."""
 
     slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceAnew:
+class PlaceAnew(Do[Any]):
     """Start the slot's buffer at its new home; it is met there, or a later round sees to that."""
 
     slot: Slot
@@ -101,7 +101,7 @@ class PlaceAnew:
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyOld:
+class EmptyOld(Do[Any]):
     """Begin to remove what was `left` at the home before; what fails is only told."""
 
     slot: Slot
@@ -110,7 +110,7 @@ class EmptyOld:
 
 
 @dataclass(frozen=True, slots=True)
-class EndArrival:
+class EndArrival(Do[Any]):
     """Nobody is needed any more who takes the copy."""
 
     arrival: Any

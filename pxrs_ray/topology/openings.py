@@ -1,5 +1,5 @@
 """What a coordinator has its buffers make and open, and whether it may begin a registry. Pure: see
-`pxrs_ray.supervision.steps`.
+`pxrs_ray.steps`.
 
 Rules of this file. What was never made is made once, and that it was made is durable before it is
 served: so a log that is not there later is lost, and never new. A registry that is not here is an
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.supervision.steps import Steps
+from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.disk_survey import SurveyedNode, check_unknown, not_here
 from pxrs_ray.topology.homes import Homes, RegistryHome, Slot
 
@@ -22,7 +23,7 @@ Place = tuple[Slot, str]
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAll:
+class OpenAll(Do[Any]):
     """Open these queues on these slots, all at once; answers what failed, by place.
 
     With `make`, the logs are nowhere yet, and are to be made.
@@ -33,7 +34,7 @@ class OpenAll:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteMade:
+class NoteMade(Do[Any]):
     """Have it durable that these places have their logs."""
 
     places: tuple[Place, ...]

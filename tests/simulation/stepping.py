@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pxrs_ray.supervision.steps import Steps
+from pxrs_ray.steps import Do, Steps
 from tests.simulation.simulator.world import Process
 
 Respond = Callable[[Any], None]
@@ -19,7 +19,7 @@ Respond = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Do[Any]):
     """A step of the simulator's own: `begin` is given how to answer it."""
 
     begin: Callable[[Respond], None]

@@ -35,7 +35,7 @@ from pxrs_ray.model import (
     Write,
     WriteKind,
 )
-from pxrs_ray.supervision.steps import Steps
+from pxrs_ray.steps import Steps
 from pxrs_ray.topology.home_rounds import (
     BeginPlacing,
     HomeRounds,
