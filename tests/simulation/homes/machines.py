@@ -8,32 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pxrs_ray.data.frame import pack_header
-from pxrs_ray.data.log_limits import Durability, LossPolicy
-from pxrs_ray.data.protocol import Appended, BufferGrant, BufferInfo, QueueSpec
+from pxrs_ray.data.protocol import Appended, BufferGrant, QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, LogAway, PxrsError
 from pxrs_ray.log.identity import Identity, read_identity, step_back, write_identity
-from pxrs_ray.log.lease_term import LeaseTerm
-from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.queues_file import read_queues
-from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.log.refusals import append_frame
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.topology.disk_survey import DiskTrace, Looked, SurveyedNode
 from pxrs_ray.topology.homes import Home, NodeSeen, Slot, is_in_the_way
-from tests.settings import log_limits
 from tests.simulation.homes.judge import Judge
+from tests.simulation.homes.lives import DATA, GROUP, QUEUE, SLOTS, Life
 from tests.simulation.simulator.disk import SimulatedDisk
-from tests.simulation.simulator.frames import frame_of, lines_in
+from tests.simulation.simulator.frames import frame_of
 from tests.simulation.simulator.world import Process, World
 from tests.simulation.stepping import Respond
 
-TOPOLOGY, GROUP, QUEUE = "t", "t/g", "q"
-SLOTS, PARTITIONS = 3, 6
-DATA = Path("/data")
 RESTART_MS = 60
 NOTICED_MS = 500
 Copy = dict[str, dict[str, bytes]]
@@ -243,7 +235,7 @@ class BufferProcess(Process):
 
     def _die(self) -> None:
         if self.life is not None:
-            self.part.end_process()
+            self.part.end_processes()
         self.life = None
         self._lives += 1
 
@@ -315,7 +307,7 @@ class BufferProcess(Process):
             life.tenure.give_back()
             if life.manager is not None:
                 life.manager.close()
-            self.part.end_process()
+            self.part.end_processes()
         respond(None)
 
     def append(self, partition: PartitionId, text: str) -> None:
@@ -351,59 +343,6 @@ class BufferProcess(Process):
             respond(LogAway("it is still written"))
         else:
             respond(self.part.kept())
-
-
-class Life:
-    """What one process of a buffer has in memory."""
-
-    def __init__(self, process: BufferProcess, incarnation: str) -> None:
-        self.process = process
-        self.incarnation = incarnation
-        self.tenure = LeaseTerm(incarnation)
-        self.closed = False
-        self.manager: LogManager | None = None
-        self.fence: ReadFence | None = None
-        self.here = process.at.disk.disk_id
-        if self.here == process.disk_id:
-            part = process.part
-            self.manager = LogManager(DATA, process.slot, SLOTS, process.now().wall_ms, files=part)
-            self.fence = ReadFence(self.manager.folder / "fence.jsonl", part)
-
-    def info(self) -> BufferInfo:
-        process = self.process
-        return BufferInfo(
-            TOPOLOGY,
-            process.slot,
-            self.incarnation,
-            1,
-            process.at.node,
-            (),
-            disk_id=self.here,
-            generation=self.tenure.generation,
-            term=self.tenure.term,
-            monotonic_ms=process.monotonic_ms(),
-            ends=self.manager.known_ends() if self.manager is not None else {},
-            problem="" if self.manager is not None else "another disk is here",
-        )
-
-    def texts(self) -> dict[PartitionId, dict[Offset, str]]:
-        """All that a reader would find."""
-        found: dict[PartitionId, dict[Offset, str]] = {}
-        for log in self.manager.all_logs() if self.manager is not None else ():
-            mine = found.setdefault(log.partition, {})
-            offset = log.start_offset
-            while offset < log.visible_end:
-                run = log.read(offset)
-                mine.update({line.offset: line.message for line in lines_in(run.chunks, 0)})
-                offset = run.next_offset
-        return found
-
-
-def spec_of(queue_id: str = "") -> QueueSpec:
-    limits = log_limits(
-        durability=Durability.ALWAYS, on_loss=LossPolicy.CONTINUE, segment_bytes_max=4_000
-    )
-    return QueueSpec(QUEUE, PARTITIONS, limits, queue_id=queue_id)
 
 
 class Arrival(Process):

@@ -14,7 +14,8 @@ from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.topology.homes import DOCUMENT, Homes, homes_from
 from pxrs_ray.topology.registry_witness import NAME, NOTED, Noted, write_note
 from tests.simulation.homes.leader import Leader
-from tests.simulation.homes.machines import PARTITIONS, QUEUE, SLOTS, TOPOLOGY, Machines, Node
+from tests.simulation.homes.lives import PARTITIONS, QUEUE, SLOTS, TOPOLOGY
+from tests.simulation.homes.machines import Machines, Node
 from tests.simulation.simulator.run import quiet, uncollected
 from tests.simulation.simulator.scenario import Network, Scenario
 from tests.simulation.simulator.world import World
