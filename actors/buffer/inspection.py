@@ -18,6 +18,9 @@ from pxrs_ray.log.log_copy import Bytes, FileState, Piece, read_piece, slot_file
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.supervision.supervisor import off_loop
 
+# Of how many logs one answer tells: it is heard then, also when the next one comes too late.
+ENDS_TOLD_MOST = 1_000
+
 
 class Inspection(ServingState):
     """The read-only part of `Buffer`. See the rules at the head of this file."""
@@ -28,13 +31,13 @@ class Inspection(ServingState):
 
     async def changed_ends(self, heard: tuple[str, int]) -> ChangedEnds:
         """The same of the logs of every queue, as far as they have changed since it was `heard`:
-        the incarnation and the number of the change that an earlier answer bore."""
+        the incarnation and the number of the change that an earlier answer bore. So many at
+        most: ask again where that is not all."""
         manager, (incarnation, since) = self._manager, heard
-        # Before the ends are read: what changes meanwhile is told once more.
-        newest = manager.changed.newest
-        changed = manager.changed_ends(since if incarnation == self._incarnation else 0)
+        since = since if incarnation == self._incarnation else 0
+        to, changed, is_all = manager.changed_ends(since, ENDS_TOLD_MOST)
         ends = {queue: self._with_epochs(queue, found) for queue, found in changed.items()}
-        return ChangedEnds(self._incarnation, newest, manager.queue_ids, ends)
+        return ChangedEnds(self._incarnation, to, manager.queue_ids, ends, is_all)
 
     def _with_epochs(
         self, queue: str, ends: Mapping[PartitionId, LogEnds]

@@ -214,7 +214,7 @@ class Producer(Closing):
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
-            calls = self._close_open()
+            calls = self._close_open(all_of_it=True)
         self._make(calls)
         with self._progress:
             while self._accumulator.pending_batches:
@@ -283,14 +283,16 @@ class Producer(Closing):
             self._answers.wake()
         return calls
 
-    def _close_open(self) -> list[Call]:
+    def _close_open(self, *, all_of_it: bool = False) -> list[Call]:
+        """`all_of_it`: whoever asks waits for what is open, and what comes next may go at once."""
         began_ns = time.monotonic_ns()
         now_ms = began_ns // 1_000_000
         self._accumulator.close_open(now_ms)
         calls = list(self._accumulator.calls(now_ms))
         self._timed = False
-        took_us = (time.monotonic_ns() - began_ns) // 1_000
-        self._accumulator.rest(now_ms, took_us)
+        if not all_of_it:
+            took_us = (time.monotonic_ns() - began_ns) // 1_000
+            self._accumulator.rest(now_ms, took_us)
         return calls
 
     def _make(self, calls: Sequence[Call]) -> None:

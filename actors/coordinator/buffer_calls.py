@@ -8,6 +8,7 @@ is met anew when it is back, and is asked then, like one that had been away befo
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -86,8 +87,13 @@ class BufferCalls(BufferSlots):
         self, index: int, timeout_s: float
     ) -> dict[str, dict[PartitionId, LogEnds]]:
         heard = self._ends_of.setdefault(index, EndsHeard())
-        answer = await self._ask(index, lambda to: to.changed_ends(heard.heard), timeout_s)
-        return heard.take(answer)
+        end_s = time.monotonic() + timeout_s
+        while True:
+            left_s = max(0.0, end_s - time.monotonic())
+            answer = await self._ask(index, lambda to: to.changed_ends(heard.heard), left_s)
+            found = heard.take(answer)
+            if answer.is_all:
+                return found
 
     def _by_buffer(
         self, values: Mapping[PartitionId, int]

@@ -1,11 +1,9 @@
 """`Deletion`: how a coordinator removes a group, a queue, or a whole topology. A part of
 `Coordinator`.
 
-Rules of this file. The document `ends` names what is to be removed before any of it is touched, and
-until all of it is gone. So a removal that is cut off anywhere, by a death or a buffer that is away,
-is finished by the next coordinator. The registry goes before the logs: retention waits until nobody
-can read. A name is free again when nothing is left of it; the epochs that were given out under it
-never are.
+Rules of this file. `pxrs_ray.topology.removing` decides the steps; this carries them. The document
+`ends` names what is to be removed before any of it is touched, and until all of it is gone. A
+removal that is cut off anywhere is finished by the next coordinator.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import json
 import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from pxrs_ray.actors.coordinator import replicas_document
 from pxrs_ray.actors.coordinator.leadership import Leadership
@@ -36,9 +35,28 @@ from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import CoordinatorDeposed, LogAway, NotFound
 from pxrs_ray.files import Files
 from pxrs_ray.model import Outcome, PartitionId
-from pxrs_ray.supervision.passing_trouble import passes
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.supervisor import off_loop
 from pxrs_ray.topology.removal import Removal
+from pxrs_ray.topology.removing import (
+    CloseGroup,
+    DropGroup,
+    DropQueue,
+    DropTenants,
+    EndConsumers,
+    ForgetGroup,
+    ForgetHome,
+    GivenOut,
+    KeepEnds,
+    NoteLife,
+    RemoveRows,
+    Unlist,
+    Unname,
+    begin_group_end,
+    begin_queue_end,
+    finish_removals,
+    is_in_the_way,
+)
 from pxrs_ray.topology.tombstones import DOCUMENT, ENDS, Tombstones
 
 logger = logging.getLogger(__name__)
@@ -211,24 +229,60 @@ class Deletion(Leadership):
                         await self._finish_removals()
                 full_name = self._config.full_name(name)
                 life = self._life(full_name)
-                await self._put_ends(self._ends.with_queue(full_name, life))
-                self._high_water.note_life(full_name, self._ends.life(full_name))
+                await carry(begin_queue_end(self._ends, full_name, life), self._remove)
             await self._finish_removals()
 
     async def _begin_group_end(self, name: str) -> None:
         config, full_name = self._config, self._config.full_name(name)
         declared = config.groups[name]
-        queues = {declared.queue, declared.quarantine_queue or declared.queue}
-        controller = self._groups.get(full_name)
-        epoch, generation = 0, 0
-        if controller is not None:
-            await controller.close(graceful=True)
-            # Nobody hears it from here on, and so nothing more is given out.
-            self._groups.pop(full_name, None)
-            state = controller.host.core.state
-            epoch, generation = max(row.epoch for row in state.rows) + 1, state.generation
-        going = tuple(sorted(config.full_name(queue) for queue in queues))
-        await self._put_ends(self._ends.with_group(full_name, going, epoch, generation))
+        names = {declared.queue, declared.quarantine_queue or declared.queue}
+        queues = [config.full_name(queue) for queue in names]
+        known = full_name in self._groups
+        await carry(begin_group_end(self._ends, full_name, queues, known=known), self._remove)
+
+    async def _remove(self, what: Do[Any]) -> Any:
+        """Do what a step says; a step may be taken again."""
+        match what:
+            case CloseGroup(group):
+                return await self._close_group(group)
+            case KeepEnds(ends):
+                await self._put_ends(ends)
+            case NoteLife(queue, life):
+                self._high_water.note_life(queue, life)
+            case Unname(groups, queues):
+                await self._without(
+                    tuple(map(self._short, groups)), tuple(map(self._short, queues))
+                )
+            case Unlist(group):
+                listed = sorted(each for each in self._groups if each != group)
+                await self._put_document("groups", "\n".join(listed))
+            case RemoveRows(group):
+                await self._remove_rows(f"{self._config.name}/{group}")
+            case EndConsumers(group):
+                await replicas_document.kill_orphans(self._config.name, group, set)
+            case DropGroup(queue, group):
+                await self._pool.drop_group(queue, group)
+            case ForgetGroup(group):
+                self._high_water.forget(f"{self._config.name}/{group}")
+            case DropTenants(queue):
+                for document in await self._tenants_of(self._short(queue)):
+                    await self._put_document(document, "")
+            case DropQueue(queue):
+                for log in (queue, feeds_of(queue), streams_of(queue)):
+                    await self._pool.drop_queue(log)
+            case ForgetHome(queue):
+                await self._homing.forget_queue(queue)
+            case _:
+                raise AssertionError(f"nobody does {what}")
+        return None
+
+    async def _close_group(self, group: str) -> GivenOut:
+        controller = self._groups[group]
+        await controller.close(graceful=True)
+        # Nobody hears it from here on, and so nothing more is given out.
+        self._groups.pop(group, None)
+        state = controller.host.core.state
+        return GivenOut(max(row.epoch for row in state.rows) + 1, state.generation)
 
     async def _put_ends(self, ends: Tombstones) -> None:
         await self._put_document(DOCUMENT, ENDS.encode_text(ends))
@@ -236,19 +290,13 @@ class Deletion(Leadership):
 
     async def _finish_removals(self) -> None:
         """Finish all removals. Raises what prevents one, after trying all."""
-        left: list[BaseException] = []
-        for full_name in list(self._ends.groups):
-            try:
-                await self._finish_group(full_name)
-            except Exception as error:  # noqa: BLE001 - the others are finished, then it is raised
-                left.append(error)
-        for full_name in list(self._ends.queues):
-            try:
-                await self._finish_queue(full_name)
-            except Exception as error:  # noqa: BLE001 - the others are finished, then it is raised
-                left.append(error)
-        if left:
-            raise left[0]
+        before = self._ends
+        try:
+            await carry(finish_removals(before), self._remove)
+        finally:
+            for name in sorted({*before.groups, *before.queues}):
+                if name not in self._ends.groups and name not in self._ends.queues:
+                    logger.warning("%s of %s is removed", name, self._config.name)
 
     async def _try_to_finish(self, before: Collection[str] = ()) -> None:
         """The same where nobody waits for it: what is in the way now is met again later.
@@ -258,34 +306,9 @@ class Deletion(Leadership):
         try:
             await self._finish_removals()
         except Exception as error:
-            if not passes(error) or {*self._ends.groups, *self._ends.queues} & set(before):
+            if is_in_the_way(error, self._ends, before):
                 raise
             logger.warning("what is going from %s goes later: %s", self._config.name, error)
-
-    async def _finish_group(self, full_name: str) -> None:
-        name = self._short(full_name)
-        await self._without(groups=(name,), queues=())
-        listed = sorted(group for group in self._groups if group != full_name)
-        await self._put_document("groups", "\n".join(listed))
-        await self._remove_rows(f"{self._config.name}/{full_name}")
-        await replicas_document.kill_orphans(self._config.name, full_name, set)
-        for queue in self._ends.groups[full_name]:
-            await self._pool.drop_group(queue, full_name)
-        self._high_water.forget(f"{self._config.name}/{full_name}")
-        await self._put_ends(self._ends.without_group(full_name))
-        logger.warning("group %s of %s is removed", full_name, self._config.name)
-
-    async def _finish_queue(self, full_name: str) -> None:
-        name = self._short(full_name)
-        await self._without(groups=(), queues=(name,))
-        for document in await self._tenants_of(name):
-            await self._put_document(document, "")
-        # With what is known of its feeds: one that runs again would find itself done.
-        for log in (full_name, feeds_of(full_name), streams_of(full_name)):
-            await self._pool.drop_queue(log)
-        await self._homing.forget_queue(full_name)
-        await self._put_ends(self._ends.without_queue(full_name))
-        logger.warning("queue %s of %s is removed", full_name, self._config.name)
 
     async def _remove_rows(self, key: str) -> None:
         """Remove a group of the registry, unless somebody newer leads it."""

@@ -30,7 +30,7 @@ from pxrs_ray.actors.coordinator.group_requests import (
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
 from pxrs_ray.actors.coordinator.log_witness import LogWitness
 from pxrs_ray.actors.coordinator.member_api import MemberApi
-from pxrs_ray.actors.coordinator.new_group import Floor, first_rows, make_rows, settle_rows
+from pxrs_ray.actors.coordinator.new_group import Call, NewGroupCalls, new_group
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers, answers_for_group
 from pxrs_ray.actors.coordinator.seeks import plan_seek, seek
@@ -45,9 +45,11 @@ from pxrs_ray.group.seek_plan import SeekPlan, Sought
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
 from pxrs_ray.status.stalls import StallDetector
+from pxrs_ray.steps import carry
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.topology.group_making import Floor, make_group
 from pxrs_ray.topology.seal import Seal
 
 logger = logging.getLogger(__name__)
@@ -55,6 +57,9 @@ logger = logging.getLogger(__name__)
 PASSED_PAUSE_S = 1.0
 USE_LOOKED_AT = 1_000
 TOLD_WAIT_S = 2.0
+
+Partitions = Sequence[PartitionId] | None
+Begins = Mapping[PartitionId, Offset] | None
 
 
 class Owner(Protocol):
@@ -130,13 +135,11 @@ class GroupController:
 
     # --- life -------------------------------------------------------------------------------------
 
-    async def begin(self) -> None:
-        """Make the group, and lead it: nothing of it is known to anybody before this returns."""
-        floor = self._owner.floor(self.key)
-        rows = await first_rows(self.spec, self._pool, floor)
-        await make_rows(self.key, rows, floor, self._store, self._thread)
-        await self.lead()
-        await settle_rows(self.host, rows)
+    async def begin(self, keep_config: Call, keep_listed: Call) -> None:
+        """Make the group, and lead it: nothing of it is known to anybody before it is listed."""
+        places = (self.key, self.spec, self.host, self._pool, self._store, self._thread)
+        calls = NewGroupCalls(*places, self.lead, keep_config, keep_listed, self.go_on)
+        await carry(make_group(new_group(self.spec, self._owner.floor(self.key))), calls.make)
 
     async def lead(self) -> None:
         """Take the next generation, and go on from what the registry holds."""
@@ -362,19 +365,16 @@ class GroupController:
 
     @answers_for_group(SeekGroup)
     async def seek(
-        self, kind: str, value: int, partitions: Sequence[PartitionId] | None = None
+        self, kind: str, value: int, partitions: Partitions = None, begins: Begins = None
     ) -> dict[PartitionId, Offset]:
         """Move checkpoints while running; answers the position of each partition afterwards."""
-        wanted = Sought(kind, value, partitions)
-        return await seek(self.spec, self.host, self._pool, wanted)
+        sought = Sought(kind, value, partitions, begins)
+        return await seek(self.spec, self.host, self._pool, sought)
 
     @answers_for_group(PlanSeek)
-    async def plan_seek(
-        self, kind: str, value: int, partitions: Sequence[PartitionId] | None = None
-    ) -> SeekPlan:
+    async def plan_seek(self, kind: str, value: int, partitions: Partitions = None) -> SeekPlan:
         """What such a seek would repeat and skip."""
-        wanted = Sought(kind, value, partitions)
-        return await plan_seek(self.spec, self.host, self._pool, wanted)
+        return await plan_seek(self.spec, self.host, self._pool, Sought(kind, value, partitions))
 
     # --- asking -----------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
 from pxrs_ray.actors.coordinator.buffer_pool import FOREIGN_REMEDY, BufferPool
 from pxrs_ray.actors.coordinator.group_controller import GroupController
-from pxrs_ray.actors.coordinator.new_group import Floor
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.startup import Startup
 from pxrs_ray.actors.coordinator.topology_requests import (
@@ -34,6 +33,7 @@ from pxrs_ray.log.identity import Identity
 from pxrs_ray.model import Generation, Offset, PartitionId
 from pxrs_ray.processing.done_ranges import done_to
 from pxrs_ray.supervision.supervisor import off_loop
+from pxrs_ray.topology.group_making import Floor
 from pxrs_ray.topology.homes import RegistryHome
 from pxrs_ray.topology.log_witness import Recovered
 from pxrs_ray.topology.registry_witness import (
@@ -174,10 +174,10 @@ class GroupCreation(ABC):
         full_name = config.full_name(name)
         controller = self._new_shell(full_name, config)
         try:
-            await controller.begin()
-            await self._keep_config(config)
-            await self._put_document("groups", "\n".join(sorted([*self._groups, full_name])))
-            await controller.go_on()
+            listed = "\n".join(sorted([*self._groups, full_name]))
+            await controller.begin(
+                partial(self._keep_config, config), partial(self._put_document, "groups", listed)
+            )
         except BaseException:
             await controller.let_go()
             raise

@@ -127,14 +127,15 @@ class LogEnds:
 @dataclass(frozen=True, slots=True)
 class ChangedEnds:
     """By queue, where those logs of a buffer stand that have changed since they were heard of in
-    this `incarnation`, and all that cannot be opened; `to` is the newest change. `queue_ids` names
-    every queue that has logs there.
+    this `incarnation`, and all that cannot be opened; `to` is the newest change of these. Unless
+    it `is_all`, more has changed. `queue_ids` names every queue that has logs there.
     """
 
     incarnation: str
     to: int
     queue_ids: Mapping[str, str]
     ends: Mapping[str, Mapping[PartitionId, LogEnds]]
+    is_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)

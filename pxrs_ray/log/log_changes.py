@@ -41,12 +41,19 @@ class LogChanges:
         """The number of the newest change."""
         return self._newest
 
-    def since(self, number: int) -> tuple[int, list[Place]]:
-        """What has changed after that number (0: ever), and the number to ask by the next time."""
+    def since(self, number: int, most: int | None = None) -> tuple[int, list[Place]]:
+        """What has changed after that number (0: ever), and the number to ask by the next time.
+
+        What changed first comes first. With `most` it is so many at most: ask again, then, until
+        the number is the newest.
+        """
         with self._lock:
             found = []
             for place, changed in reversed(self._of.items()):
                 if changed <= number:
                     break
                 found.append(place)
-            return self._newest, found
+            found.reverse()
+            if most is None or len(found) <= most:
+                return self._newest, found
+            return self._of[found[most - 1]], found[:most]

@@ -244,7 +244,7 @@ class LogManager(OpenLogs):
     def due(self, monotonic_ms: int) -> list[Place]:
         """The places whose trouble may be over now: `mend` them."""
         self._suspected_to, changed = self.changed.since(self._suspected_to)
-        self._suspect.update(dict.fromkeys(reversed(changed)))
+        self._suspect.update(dict.fromkeys(changed))
         for place in list(self._suspect):
             if place not in self._logs or not self._ails(place):
                 del self._suspect[place]

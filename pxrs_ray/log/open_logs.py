@@ -78,14 +78,18 @@ class OpenLogs:
         """The queues that have logs here, with their ids."""
         return {queue: spec.queue_id for queue, spec in self._specs.items()}
 
-    def changed_ends(self, since: int) -> dict[str, dict[PartitionId, LogEnds]]:
-        """By queue, the ends of the logs that have changed after that number of `changed`, and of
-        all that cannot be opened."""
+    def changed_ends(
+        self, since: int, most: int
+    ) -> tuple[int, dict[str, dict[PartitionId, LogEnds]], bool]:
+        """By queue, the ends of so many of the logs that have changed after that number of
+        `changed`, and of all that cannot be opened; up to which change that is; and whether there
+        was no more."""
         found: dict[str, dict[PartitionId, LogEnds]] = {}
-        changed = [place for place in self.changed.since(since)[1] if place in self._logs]
-        for place in [*changed, *self._broken]:
+        # Before the ends are read: what changes meanwhile is told once more.
+        to, changed = self.changed.since(since, most)
+        for place in [*(place for place in changed if place in self._logs), *self._broken]:
             found.setdefault(place[0], {})[place[1]] = self._ends_of(place)
-        return found
+        return to, found, len(changed) < most
 
     def known_ends(self, since: int = 0) -> dict[str, dict[PartitionId, Offset]]:
         """By queue id, how far each log has come that `open` has confirmed in this life; only of

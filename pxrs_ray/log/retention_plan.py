@@ -31,7 +31,7 @@ class RetentionPlan:
         """The logs for this round; `retain` each."""
         self._take_in_last_round()
         self._seen, changed = self._changes.since(self._seen)
-        places = dict.fromkeys(reversed(changed))
+        places = dict.fromkeys(changed)
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, place = heapq.heappop(self._heap)
             if self._due_ms.get(place) == at_ms:

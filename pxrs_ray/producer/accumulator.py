@@ -50,6 +50,10 @@ LOOK_AGAIN = 8
 # most: one part in this many, as long as nothing rests for longer than `REST_MS_MAX`.
 REST_TIMES = 2
 REST_MS_MAX = 5
+# What a batch costs beside its messages is next to nothing of a large one: where more than so many
+# messages come in a millisecond, batches gather for so long.
+MANY_PER_MS = 100
+MANY_REST_MS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class Accumulator:
         self._limits = limits
         self._message_bytes_max = min(limits.message_bytes_max, limits.room_bytes)
         self._open: _OpenBatch | None = None
-        self._rests_until_ms = 0
+        self._rests_until_ms = self._closed_messages = 0
         options = (
             pa.ipc.IpcWriteOptions(compression=limits.compression) if limits.compression else None
         )
@@ -198,12 +202,15 @@ class Accumulator:
         return max(self._open.opened_ms + self._limits.linger_ms, self._rests_until_ms)
 
     def rest(self, now_ms: int, took_us: int) -> None:
-        """Closing a batch took so long: let the next one gather in proportion.
+        """Closing a batch took so long: let the next one gather in proportion, to that and to how
+        many messages it had.
 
         What is quick (few messages) is sent again at once; where very many come, closing small
-        batches one after the other would take the time that sending needs.
+        batches one after the other would take the time that sending needs, here and behind.
         """
-        self._rests_until_ms = now_ms + min(REST_TIMES * took_us // 1_000, REST_MS_MAX)
+        for_time_ms = min(REST_TIMES * took_us // 1_000, REST_MS_MAX)
+        for_many_ms = min(self._closed_messages // MANY_PER_MS, MANY_REST_MS_MAX)
+        self._rests_until_ms = now_ms + max(for_time_ms, for_many_ms)
 
     def look_now(self) -> None:
         """Let the next message be added by `add`."""
@@ -302,6 +309,7 @@ class Accumulator:
     def close_open(self, now_ms: int) -> None:
         """Give the open batch, routed, to the `Sender`; its receipts tell what went wrong."""
         batch, self._open = self._open, None
+        self._closed_messages = 0 if batch is None else len(batch.keys)
         if batch is not None:
             due_ms = min(now_ms, batch.opened_ms + self._limits.linger_ms)
             try:

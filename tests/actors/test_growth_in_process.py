@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.buffer import inspection
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.metrics import REPEAT_AFTER_S, TopologyMetrics
@@ -86,6 +87,31 @@ def test_a_status_hears_of_logs_that_have_changed_and_knows_the_others(tmp_path:
         await buffer.drop_queue("q")
         answer = await buffer.changed_ends(status.heard)
         assert status.take(answer) == {}
+        await buffer.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_a_status_of_very_many_logs_hears_of_them_by_and_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "ENDS_TOLD_MOST", 5)
+
+    async def scene() -> None:
+        buffer = Buffer("t", 0, 1, str(tmp_path))
+        spec = QueueSpec("q", 12, log_limits(), queue_id="1")
+        for make in (True, False):
+            await buffer.open(spec, {}, make=make)
+        await let_serve(buffer)
+        status, told = EndsHeard(), []
+        while True:
+            answer = await buffer.changed_ends(status.heard)
+            found = status.take(answer)
+            told.append(len(answer.ends["q"]))
+            if answer.is_all:
+                break
+            await buffer.passed("q", "g", {0: 0})
+        assert told[:2] == [5, 5] and found == {"q": await buffer.ends("q")}
         await buffer.close()
 
     asyncio.run(asyncio.wait_for(scene(), 60))

@@ -18,6 +18,7 @@ WORLDS = (
     "tests.simulation.recovery_world",
     "tests.simulation.scaling_world",
     "tests.simulation.tenant_world",
+    "tests.simulation.topology_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
@@ -57,11 +58,15 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
+    "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
+    "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
     "coordinator/move_planner.py": ("topology/move_plan.py",),
+    "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
+    "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
@@ -86,17 +91,13 @@ DECIDE: Mapping[str, str] = {
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
-    "coordinator/deletion.py": "the steps of a removal",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/group_creation.py": "the steps of a creation",
     "coordinator/known_ends.py": "when the ends of logs are kept",
-    "coordinator/new_group.py": "where a new group begins",
     "coordinator/reconfiguration.py": "who takes over which option",
-    "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 27
+DECIDE_MAX = 23
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
@@ -122,4 +123,4 @@ SPARK_DECIDE: Mapping[str, str] = {
     "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
     "session.py": "when a session of Spark is there",
 }
-SPARK_DECIDE_MAX = 4
+SPARK_DECIDE_MAX = 23

@@ -166,6 +166,23 @@ def test_a_batch_gathers_in_proportion_to_what_closing_the_last_one_took() -> No
     assert accumulator.due_ms == NOW_MS + 5, "a pause of the process makes nobody wait for long"
 
 
+@pytest.mark.parametrize(("messages", "wait_ms"), [(99, 0), (100, 1), (1_000, 10), (5_000, 20)])
+def test_where_many_come_batches_gather_for_as_long_as_that_costs_nobody(
+    messages: int, wait_ms: int
+) -> None:
+    accumulator = Bench(batch_bytes_max=4 << 20).accumulator
+    for _ in range(messages):
+        accumulator.add(b"k", b"x", NOW)
+    accumulator.close_open(NOW_MS)
+    accumulator.rest(NOW_MS, 0)
+    accumulator.add(b"k", b"next", NOW)
+    assert accumulator.due_ms == NOW_MS + wait_ms
+    accumulator.close_open(NOW_MS)
+    accumulator.rest(NOW_MS, 0)
+    accumulator.add(b"k", b"the one behind", NOW)
+    assert accumulator.due_ms == NOW_MS, "after one that came alone nobody waits"
+
+
 def test_who_sends_looks_at_first_messages_and_then_now_and_then() -> None:
     accumulator = Bench().accumulator
     assert accumulator.add_plain(b"k", b"x") is None, "a batch is opened by `add`"

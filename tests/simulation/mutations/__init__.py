@@ -27,6 +27,7 @@ from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
 from tests.simulation.mutations.tenure import TENURE
+from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
 from tests.simulation.mutations.worlds import WORLDS
@@ -57,5 +58,6 @@ MUTATIONS = (
     *FEEDING,
     *DEFECTS,
     *MOVING,
+    *TOPOLOGIES,
     *SLEEPING,
 )

@@ -13,12 +13,8 @@ CONTROL = (
     Mutation(
         "a group's start position is in the step that makes it",
         (
-            Change("actors/coordinator/new_group.py", "checkpoint=checkpoint)", "checkpoint=0)"),
-            Change(
-                "actors/coordinator/group_creation.py",
-                "await controller.begin()",
-                "await controller.lead()",
-            ),
+            Change("topology/group_making.py", "checkpoint=checkpoint)", "checkpoint=0)"),
+            Change("topology/group_making.py", "    yield from _settle(rows, found)\n", ""),
         ),
         tests=(
             f"{_BEGINNING}test_a_group_begins_at_the_end_though_its_coordinator_died_at_each_step",
@@ -40,7 +36,7 @@ CONTROL = (
     ),
     Mutation(
         "half a start position is none",
-        (Change("actors/coordinator/new_group.py", "    if missing:\n", "    if False:\n"),),
+        (Change("topology/group_making.py", "    if missing:\n", "    if False:\n"),),
         tests=(f"{_BEGINNING}test_a_buffer_that_is_away_lets_no_group_begin_half_at_the_end",),
     ),
     Mutation(
@@ -123,8 +119,8 @@ CONTROL = (
         (
             Change(
                 "actors/coordinator/deletion.py",
-                "for log in (full_name, feeds_of(full_name), streams_of(full_name)):",
-                "for log in (full_name,):",
+                "for log in (queue, feeds_of(queue), streams_of(queue)):",
+                "for log in (queue,):",
             ),
         ),
         tests=(f"{_NET}[a queue is deleted]",),

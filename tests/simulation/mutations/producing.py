@@ -35,6 +35,13 @@ PRODUCING = (
         tests=(f"tests/unit/{GIVING_UP}",),
     ),
     _unit(
+        "where many single messages come batches gather, and nowhere else",
+        "producer/accumulator.py",
+        "min(self._closed_messages // MANY_PER_MS, MANY_REST_MS_MAX)",
+        "MANY_REST_MS_MAX",
+        "test_producer.py",
+    ),
+    _unit(
         "a new epoch follows exactly what the log has",
         "log/producer_state.py",
         "if header.follows is not None and header.follows != stands:",

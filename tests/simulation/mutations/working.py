@@ -61,13 +61,17 @@ WORKING = (
         "NothingFails",
         *LIVES,
     ),
-    _one(
+    Mutation(
         "two lives that begin with one number are told apart",
-        _LIFE,
-        "return told.token == self.token and told.number == self.number",
-        "return told.number == self.number",
-        "NothingFails",
-        *LIVES,
+        (
+            Change(
+                _LIFE,
+                "return told.token == self.token and told.number == self.number",
+                "return told.number == self.number",
+            ),
+        ),
+        ("NothingFails", "AppendedOnce"),
+        LIVES,
     ),
     _one(
         "a partition that rests after a fault begins again",
