@@ -343,7 +343,8 @@ class Consumer:
     def checkpoint_soon(self) -> None:
         """Commit when next possible."""
         leave_if_child()
-        self._loop.call_soon_threadsafe(self._live().commit_soon)
+        if not (member := self._live()).machine.progress.commit_is_wanted:
+            self._loop.call_soon_threadsafe(member.commit_soon)
 
     def room(self) -> None:
         """A worker can take more: fetch for it."""
@@ -356,8 +357,7 @@ class Consumer:
         """
         leave_if_child()
         done = asyncio.run_coroutine_threadsafe(self._live().commit_now(), self._loop)
-        place = f"commit of partition {worker.partition}"
-        began_s = time.monotonic()
+        place, began_s = f"commit of partition {worker.partition}", time.monotonic()
         while not wait([done], CHECKPOINT_LOOK_S).done:
             if worker.told_to_stop:
                 done.cancel()

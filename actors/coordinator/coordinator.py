@@ -93,6 +93,7 @@ class Coordinator(TopologyDocuments, Questions):
         be_as_nice_as()
         self._closing = False
         self._changing = asyncio.Lock()
+        self._turns: dict[str, asyncio.Lock] = {}
         self._ends = Tombstones()
         self._half_applied = False
         self._may_begin = False

@@ -39,6 +39,12 @@ class MemberProgress:
 
     # --- commits ----------------------------------------------------------------------------------
 
+    @property
+    def commit_is_wanted(self) -> bool:
+        """Whether a commit comes without waiting, that has not looked yet at what is done: who has
+        done more meanwhile need not ask for another one. From any thread."""
+        return self._commit_wanted
+
     def commit_soon(self) -> None:
         """Commit without waiting for the interval."""
         self._commit_wanted = True
@@ -64,6 +70,7 @@ class MemberProgress:
             return Rest(self._commit_s)
         while True:
             if not self._in_round:
+                # Before the look, for those who see that a commit is wanted and do not ask.
                 self._in_round, self._commit_wanted = True, False
             rows = session.to_commit()
             if rows:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
+    "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
     "tests.simulation.tenant_world",
@@ -29,11 +30,17 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/long_poll.py": ("log/held_calls.py",),
     "buffer/maintenance.py": ("log/upkeep.py",),
     "buffer/coordinator_recovery.py": ("supervision/coordinator_watch.py",),
+    "buffer/blocking_buffer_client.py": ("data/call_tries.py",),
+    "buffer/buffer_link.py": ("data/link_plan.py",),
+    "buffer/call_failure.py": ("data/call_tries.py",),
+    "buffer/partition_client.py": ("data/call_tries.py",),
+    "buffer/server_end.py": ("data/link_room.py",),
+    "buffer/socket_client.py": ("data/link_plan.py",),
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
     "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
     "client/tenants.py": ("tenants/followed_routes.py",),
-    "cluster/watchdog.py": ("supervision/node_watch.py", "supervision/freeze_detector.py"),
+    "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
@@ -48,6 +55,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/member_api.py": ("group/group_coordinator.py",),
     "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
+    "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
@@ -59,13 +67,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
-    "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
-    "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
-    "buffer/call_failure.py": "what a failed call means",
-    "buffer/partition_client.py": "when a tool's read or write is made again",
-    "buffer/server_end.py": "when a connection that is silent is ended",
     "buffer/serving_state.py": "whether the disk is the right one",
-    "buffer/socket_client.py": "when a connection that is silent is given up",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
@@ -86,11 +88,10 @@ DECIDE: Mapping[str, str] = {
     "coordinator/move_planner.py": "what a move would do",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/registry_witness.py": "when a registry has lost writes",
-    "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 35
+DECIDE_MAX = 28
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

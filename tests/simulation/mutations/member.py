@@ -20,6 +20,20 @@ def _one(
 
 
 MEMBER = (
+    Mutation(
+        "who sees that a commit is wanted has its work in that commit",
+        (
+            Change(
+                _PROGRESS,
+                "self._in_round, self._commit_wanted = True, False\n"
+                "            rows = session.to_commit()\n",
+                "self._in_round = True\n"
+                "            rows = session.to_commit()\n"
+                "            self._commit_wanted = False\n",
+            ),
+        ),
+        tests=("tests/unit/test_member_progress.py",),
+    ),
     _one(
         "nothing is committed when the lease is over",
         _PROGRESS,
