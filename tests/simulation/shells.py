@@ -91,13 +91,6 @@ DECIDE: Mapping[str, str] = {
     "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
-    "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
-    "coordinator/bootstrap.py": "whether a registry may be created",
-    "coordinator/buffer_moves.py": "the steps of a move between disks",
-    "coordinator/buffer_start.py": "when a buffer of a name that runs elsewhere is ended",
-    "coordinator/buffer_slots.py": "which actor serves a slot",
-    "consumer/redrive.py": "which keys are given again, and in what order",
-    "consumer/source_fetcher.py": "what is read next of an external queue",
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
@@ -107,7 +100,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 22
+DECIDE_MAX = 15
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
