@@ -1,8 +1,7 @@
 """`BlockingBufferClient`: calls to a topology's buffers that block, for tools and worker threads.
 
-Rules of this file. While a buffer is away (see `call_failure`) the same call is made again, with
-growing pauses, until the deadline; then DeadlineExceeded names the buffer and its last trouble.
-Whatever else comes is the caller's: an answer, or a refusal that is raised.
+Rules of this file. `CallTries` says when the same call is made again, and what is raised. Whatever
+else comes is the caller's: an answer, or a refusal that is raised.
 """
 
 from __future__ import annotations
@@ -13,19 +12,14 @@ from typing import TypeVar
 
 from pxrs_ray.actors.buffer.buffer_client import FETCH_BYTES_MAX, BufferClient, BufferReply
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
-from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_served
-from pxrs_ray.backoff import Backoff
+from pxrs_ray.data.call_tries import ANSWER_S, CallFailure, CallTries, meaning_of, not_served
 from pxrs_ray.data.protocol import Appended, Fetched, LogEnds, OutFrame, QueueSpec, Refused
-from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
+from pxrs_ray.errors import NotFound, PxrsError
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 
 T = TypeVar("T")
 
 TRY_FOR_S = 60.0
-# Whoever is silent for so long is asked anew, where there is time left.
-ANSWER_S = 10.0
-PAUSE_FIRST_S = 0.05
-PAUSE_MOST_S = 0.5
 APPEND_WAIT_MS = 2_000
 
 
@@ -148,24 +142,17 @@ class BlockingBufferClient:
         call: Callable[[BufferClient], BufferReply[T]],
         answer_s: float = ANSWER_S,
     ) -> T:
-        end_s = time.monotonic() + self._try_for_s
-        backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
+        what = f"buffer {index} of topology {self._topology!r}: {what}"
+        tries = CallTries(what, time.monotonic(), self._try_for_s, answer_s)
         while True:
-            left_s = max(PAUSE_FIRST_S, end_s - time.monotonic())
             try:
-                found = call(self._clients.of(index)).result(min(answer_s, left_s))
+                wait_s = tries.wait_s(time.monotonic())
+                found = call(self._clients.of(index)).result(wait_s)
                 trouble = not_served(found)
                 if trouble is None:
                     return found
             except PxrsError as error:
-                if failure_of(error) is not CallFailure.AWAY:
-                    raise
-                self._clients.failed(index, error)
+                if meaning_of(error) is CallFailure.AWAY:
+                    self._clients.failed(index, error)
                 trouble = error
-            pause_s = backoff.failed()
-            if time.monotonic() + pause_s > end_s:
-                raise DeadlineExceeded(
-                    f"buffer {index} of topology {self._topology!r}: {what} was not possible in "
-                    f"{self._try_for_s:g} s: {trouble}"
-                ) from trouble
-            time.sleep(pause_s)
+            time.sleep(tries.again_in_s(trouble, time.monotonic()))

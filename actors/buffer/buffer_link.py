@@ -2,8 +2,7 @@
 
 Rules of this file. Where a buffer listens is asked through Ray, which says who is who; so is the
 ticket that a connection needs. Until there is a connection, and whenever there is none, calls go
-through Ray. What could not be made, or broke soon, is tried again after a pause that grows, and
-differs between processes: so a buffer that comes back is not asked by all of them at once.
+through Ray. `LinkPlan` says when one is asked for, and when again.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.actors.buffer import local_socket, tcp_socket
 from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.socket_client import SocketClient
-from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.link_messages import VERSION
+from pxrs_ray.data.link_plan import SPREAD_LEAST, SPREAD_MOST, LinkPlan
 from pxrs_ray.data.link_tls import TlsStream, tls_files
 from pxrs_ray.errors import ProtocolError
 
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
     from pxrs_ray.data.link_door import LinkOffer
 
 logger = logging.getLogger(__name__)
-
-# Who makes a few calls only is served well enough by Ray.
-CALLS_BEFORE_A_SOCKET = 3
-ASK_AGAIN_S = 10.0
-PAUSE_FIRST_S = 0.5
-PAUSE_MOST_S = 30.0
-# A connection that lived for so long was a good one: it is made anew at once.
-GOOD_S = 10.0
 
 
 class LinkWay(Enum):
@@ -74,10 +65,8 @@ class BufferLink:
         self._hears = hears
         self._way = way
         self._lock = threading.RLock()  # a forgotten client may be ended in the middle of a call
-        self._closed = self._asking = False
-        self._calls = 0
-        self._ask_at_s = 0.0
-        self._backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
+        self._closed = False
+        self._plan = LinkPlan(rests=not way.is_here)
 
     def line(self) -> SocketClient | None:
         """The connection, once there is one; until then calls go through Ray."""
@@ -93,13 +82,10 @@ class BufferLink:
             if line is not None and self.socket is line:
                 self.socket = None
                 self._rest_after(line)
-            self._calls += 1
-            now_s = time.monotonic()
             if self.socket is not None:  # one was made meanwhile
                 return None
-            if self._asking or self._calls <= CALLS_BEFORE_A_SOCKET or now_s < self._ask_at_s:
+            if not self._plan.called(time.monotonic()):
                 return None
-            self._asking = True
         try:
             self._ask().future().add_done_callback(self._told)
         except Exception:  # noqa: BLE001 - the call that comes now meets the same
@@ -112,10 +98,8 @@ class BufferLink:
     def _rest_after(self, line: SocketClient) -> None:
         """With the lock held: `line` has broken."""
         self.elsewhere = False  # who is started anew may be nearer
-        if line.welcome and time.monotonic() - line.since_s >= GOOD_S:
-            self._backoff.worked()
-        elif not self._way.is_here:
-            self._ask_at_s = time.monotonic() + _jittered(self._backoff.failed())
+        now_s = time.monotonic()
+        self._plan.broke(now_s, now_s - line.since_s, _spread(), welcome=line.welcome)
 
     def _told(self, done: Future[LinkOffer | None]) -> None:
         """The buffer has said where it listens. Called on a thread of Ray's: nothing waits."""
@@ -158,13 +142,13 @@ class BufferLink:
         return tcp_socket.begin_to_connect(offer.address)
 
     def _none(self) -> None:
-        self._ask_at_s = time.monotonic() + _jittered(ASK_AGAIN_S)
-        self._asking = False
+        self._plan.found_none(time.monotonic(), _spread())
 
     def take(self, connected: socket.socket, offer: LinkOffer) -> None:
         """Go on with a connection that is made, or being made."""
         with self._lock:
-            self._asking, self._coming = False, None
+            self._plan.took()
+            self._coming = None
             if self._closed or self._hears is None:  # closed meanwhile
                 connected.close()
                 return
@@ -175,7 +159,7 @@ class BufferLink:
             except OSError as error:
                 logger.warning("no link %s: %s", self._way.value, error)
                 connected.close()
-                self._ask_at_s = time.monotonic() + ASK_AGAIN_S
+                self._none()
 
     @staticmethod
     def _tls(offer: LinkOffer) -> TlsStream | None:
@@ -197,5 +181,5 @@ class BufferLink:
             line.close()
 
 
-def _jittered(pause_s: float) -> float:
-    return pause_s * random.uniform(0.75, 1.25)
+def _spread() -> float:
+    return random.uniform(SPREAD_LEAST, SPREAD_MOST)

@@ -26,7 +26,6 @@ from pxrs_ray.supervision.coordinator_watch import (
     ANYWHERE,
     LOOK_PAUSE_S,
     CoordinatorWatch,
-    Step,
 )
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -77,7 +76,7 @@ class CoordinatorRecovery:
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_PAUSE_S):
             will = self._will
-            if will is None or self._judged.next(time.monotonic()) is Step.REST:
+            if will is None or not self._judged.misses_it(time.monotonic()):
                 continue
             try:
                 self._make_where_it_belongs(will)

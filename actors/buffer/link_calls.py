@@ -15,6 +15,7 @@ from typing import Any
 from pxrs_ray.actors.buffer.call_failure import ours
 from pxrs_ray.actors.buffer.long_poll import HeldCall
 from pxrs_ray.data.link_messages import failed_answer
+from pxrs_ray.data.link_room import LinkRoom
 from pxrs_ray.errors import LogAway
 from pxrs_ray.supervision.supervisor import as_ordinary, beside
 
@@ -26,8 +27,10 @@ class LinkCalls:
     """See the rules at the head of this file. `say` writes, `ended` hears of each end of a call
     that was not answered at once."""
 
-    def __init__(self, say: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-        self.under_way = self.size_bytes = 0
+    def __init__(
+        self, room: LinkRoom, say: Callable[[bytes], None], ended: Callable[[], None]
+    ) -> None:
+        self._room = room
         self._say, self._ended = say, ended
         self._behind: list[bytes] = []
 
@@ -52,8 +55,8 @@ class LinkCalls:
         if found is None or isinstance(found, list):
             self._tell(number, said_of, say, found)
             return
-        self.under_way += 1
-        self.size_bytes += size_bytes
+        self._room.calls += 1
+        self._room.size_bytes += size_bytes
         answer = partial(self._answer, number, said_of, say, size_bytes)
         if isinstance(found, HeldCall):
             found.then(answer, answer)
@@ -64,8 +67,8 @@ class LinkCalls:
         self, number: int, said_of: SaidOf, say: Callable[[bytes], None], size: int, found: Any
     ) -> None:
         """A call that took its time has ended, with what it found or an error."""
-        self.under_way -= 1
-        self.size_bytes -= size
+        self._room.calls -= 1
+        self._room.size_bytes -= size
         if isinstance(found, BaseException):
             self._fail(number, found)
         else:

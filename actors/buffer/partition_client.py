@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from pxrs_ray.actors.buffer.blocking_buffer_client import TRY_FOR_S, BlockingBufferClient
 from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.call_tries import next_to_read
 from pxrs_ray.data.protocol import LogEnds, Refused
-from pxrs_ray.errors import OffsetOutOfRange
 from pxrs_ray.model import Epoch, Offset, PartitionId
 
 READ_BYTES = 4 << 20
@@ -59,10 +59,8 @@ class PartitionClient:
             if part is None:
                 return
             if isinstance(part, Refused):
-                start = part.start_offset
-                if not isinstance(part.error, OffsetOutOfRange) or start is None:
-                    raise part.error
-                if start <= offset:
+                start = next_to_read(part, offset)
+                if start is None:
                     return
                 offset = start
                 continue

@@ -1,8 +1,8 @@
 """`ServerEnd`: a buffer's end of one connection.
 
 Rules of this file. Until the greeting is whole and right, nothing else is kept or answered. From
-then on so many calls are under way as there is room for, for themselves and for their answers; more
-is not read. An end that takes no answers for too long is hung up on.
+then on so many calls are under way as `LinkRoom` has room for; more is not read. An end that takes
+no answers for too long is hung up on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.buffer import local_socket, tcp_socket
 from pxrs_ray.actors.buffer.link_calls import LinkCalls
-from pxrs_ray.data import link_messages
+from pxrs_ray.data import link_messages, link_room
 from pxrs_ray.data.link_door import GREETING_BYTES
 from pxrs_ray.data.link_messages import CALLS, MUCH_CALLS, LinkKind, LinkMessage, LinkReader
 from pxrs_ray.data.link_tls import TlsStream
@@ -23,13 +23,6 @@ from pxrs_ray.data.link_tls import TlsStream
 if TYPE_CHECKING:
     from pxrs_ray.actors.buffer.socket_server import SocketServer
 
-# Unanswered calls of one connection, and what they and their answers may weigh. It may be exceeded
-# by one call.
-CALLS_MAX = 1_000
-CALLS_BYTES_MAX = 16 << 20
-STRANGERS_MAX = 256
-GREETING_WAIT_S = 5.0
-SILENT_S = 10.0
 # What goes in answer over a connection: that does not carry much, and that does.
 REPLIES_BYTES_MAX = REPLY_BYTES_MAX, MUCH_REPLY_BYTES_MAX = 256 << 10, 7 << 20
 
@@ -57,8 +50,8 @@ class ServerEnd(asyncio.Protocol):
         self._reader = LinkReader({})
         self._much = False
         self._waiting: deque[LinkMessage] = deque()
-        self._calls = LinkCalls(self._say, self._breathe)
-        self._stuck = False
+        self._room = link_room.LinkRoom()
+        self._calls = LinkCalls(self._room, self._say, self._breathe)
         self._transport: asyncio.Transport
         self._limit: asyncio.TimerHandle
 
@@ -72,8 +65,8 @@ class ServerEnd(asyncio.Protocol):
         self._transport = transport
         strangers = self._server.strangers(network=self.network)
         self._server.ends.add(self)
-        self._limit = asyncio.get_running_loop().call_later(GREETING_WAIT_S, self.hang_up)
-        if strangers >= STRANGERS_MAX:
+        self._limit = asyncio.get_running_loop().call_later(link_room.GREETING_WAIT_S, self.hang_up)
+        if not link_room.admits(strangers):
             self._server.counts["strangers_refused"] += 1
             self.hang_up()
         elif not self.network:
@@ -146,33 +139,27 @@ class ServerEnd(asyncio.Protocol):
         most = MUCH_REPLY_BYTES_MAX if self._much else REPLY_BYTES_MAX
         return int(min(message.content[3], most))
 
-    @property
-    def _full(self) -> bool:
-        calls = self._calls
-        many = calls.under_way >= CALLS_MAX or calls.size_bytes >= CALLS_BYTES_MAX
-        return many or self._stuck
-
     def _breathe(self) -> None:
         """Begin what waits, and read on, where there is room for more calls and their answers."""
         if self._transport.is_closing():
             return
-        while self._waiting and not self._full:
+        while self._waiting and self._room.has_room():
             self._begin(self._waiting.popleft())
-        if self._full:
-            self._transport.pause_reading()
-        else:
+        if self._room.has_room():
             self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def pause_writing(self) -> None:
         """The other end takes no answers now."""
-        self._stuck = True
+        self._room.stuck = True
         self._limit.cancel()
-        self._limit = asyncio.get_running_loop().call_later(SILENT_S, self.hang_up)
+        self._limit = asyncio.get_running_loop().call_later(link_room.STUCK_S, self.hang_up)
         self._breathe()
 
     def resume_writing(self) -> None:
         """It takes answers again."""
-        self._stuck = False
+        self._room.stuck = False
         self._limit.cancel()
         self._breathe()
 

@@ -21,9 +21,10 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.socket_writes import SocketWrites
-from pxrs_ray.data import link_messages
+from pxrs_ray.data import link_messages, link_plan
 from pxrs_ray.data.link_door import PROOF_BYTES, LinkOffer, check_welcome, greeting
 from pxrs_ray.data.link_messages import ANSWERS, LinkKind, LinkReader
+from pxrs_ray.data.link_plan import LinkLife, Sign
 from pxrs_ray.data.link_tls import TlsStream
 from pxrs_ray.errors import BufferAway, LogError, ProtocolError, PxrsError
 
@@ -34,11 +35,6 @@ MUCH_RECEIVE_BYTES = 256 << 10
 # What may wait for the socket; over the network they are the callers' own bytes and no copies.
 WAITING_BYTES_MAX = 4 << 20
 MUCH_WAITING_BYTES_MAX = 64 << 20
-# How long the other end may take to prove itself.
-WELCOME_S = 5.0
-# A caller asks for a sign of life when an answer is awaited and nothing has come for so long, and
-# hangs up when nothing comes for as long again.
-SILENT_S = 10.0
 
 
 class SocketClient:
@@ -59,8 +55,8 @@ class SocketClient:
         *,
         much: bool = False,
     ) -> None:
-        self.broken = self.welcome = False
-        self.since_s = time.monotonic()
+        self.broken = False
+        self._life = LinkLife(time.monotonic())
         self._socket = connected
         self._hears = hears
         self._tls = tls
@@ -73,7 +69,6 @@ class SocketClient:
         self._numbers = count(1)
         self._lock = threading.Lock()
         self._calls: dict[int, Any] = {}
-        self._heard_s, self._asked = self.since_s, False
         self._new_answer: Callable[[], Any]
         said, self._expected = greeting(offer)
         connected.setblocking(False)
@@ -83,10 +78,20 @@ class SocketClient:
         else:
             self._new_answer = hears.create_future
             hears.add_reader(connected, self.receive)
-            self._beat = hears.call_later(min(WELCOME_S, SILENT_S), self._look)
+            self._beat = hears.call_later(_look_every_s(), self._look)
         if tls is not None:
             self._writes.put_sealed(tls.begin())
         self._write([said])
+
+    @property
+    def welcome(self) -> bool:
+        """Whether the other end has proven itself."""
+        return self._life.welcome
+
+    @property
+    def since_s(self) -> float:
+        """Since when there is this line."""
+        return self._life.since_s
 
     @property
     def awaits(self) -> bool:
@@ -109,7 +114,7 @@ class SocketClient:
         except (struct.error, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"it cannot be said here: {error}") from error
         if not self._calls:
-            self._heard_s, self._asked = time.monotonic(), False
+            self._life.heard(time.monotonic())
         self._calls[number] = answer
         try:
             self._write(parts)
@@ -163,7 +168,7 @@ class SocketClient:
         try:
             data = self._socket.recv(self._receive_bytes, socket.MSG_DONTWAIT)
             if data:
-                self._heard_s, self._asked = time.monotonic(), False
+                self._life.heard(time.monotonic())
                 self._take(self._opened(data))
                 return
         except BlockingIOError:
@@ -192,7 +197,8 @@ class SocketClient:
             if len(self._begun) < PROOF_BYTES:
                 return
             check_welcome(self._begun[:PROOF_BYTES], self._expected)
-            data, self._begun, self.welcome = self._begun[PROOF_BYTES:], b"", True
+            data, self._begun = self._begun[PROOF_BYTES:], b""
+            self._life.welcome = True
         for kind, number, content in self._reader.feed(data):
             if kind is LinkKind.PONG:
                 continue
@@ -208,20 +214,18 @@ class SocketClient:
 
     def check_welcome_in_time(self) -> None:
         """Hang up on an end that has not proven itself in time."""
-        if not self.welcome and time.monotonic() - self.since_s >= WELCOME_S:
+        if self._life.is_late(time.monotonic()):
             self.close()
 
     def _check_life(self) -> None:
         """Ask for a sign of life where an answer is late, and hang up when none comes."""
-        self.check_welcome_in_time()
-        silent_s = time.monotonic() - self._heard_s
-        if not self.awaits or silent_s < SILENT_S:
-            return
-        if silent_s >= 2 * SILENT_S and self._asked:
+        now_s = time.monotonic()
+        sign = self._life.look(now_s, awaits=self.awaits)
+        if sign is Sign.GIVE_UP:
+            silent_s = self._life.silent_s(now_s)
             logger.warning("a buffer is silent for %.0f s: its line is given up", silent_s)
             self.close()
-        elif not self._asked:
-            self._asked = True
+        elif sign is Sign.ASK:
             try:
                 self._write([link_messages.ping(next(self._numbers))])
             except ProtocolError:
@@ -232,7 +236,7 @@ class SocketClient:
         if not self.broken and not isinstance(self._hears, AnswerPoll):
             self._check_life()
         if not self.broken and not isinstance(self._hears, AnswerPoll):
-            self._beat = self._hears.call_later(min(WELCOME_S, SILENT_S), self._look)
+            self._beat = self._hears.call_later(_look_every_s(), self._look)
 
     def _end(self) -> None:
         with self._lock:
@@ -268,6 +272,10 @@ class SocketClient:
             self._hang_up()
         else:
             self._end()
+
+
+def _look_every_s() -> float:
+    return min(link_plan.WELCOME_S, link_plan.SILENT_S)
 
 
 def _broken() -> BufferAway:

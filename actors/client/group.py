@@ -152,7 +152,13 @@ class Group:
         timedelta: so long ago. `shift` moves by so many messages instead, back where it is
         negative, and stops at the log's ends.
         """
-        return self._coordinator.call(SeekGroup(self.name, *_sought(to, shift), _list(partitions)))
+        begins = None
+        if shift is not None:
+            # Asked again after a fault it counts from there, and is not made twice.
+            plan = self.plan_seek(to, partitions, shift=shift)
+            begins = {row.partition: row.checkpoint for row in plan.rows}
+        request = SeekGroup(self.name, *_sought(to, shift), _list(partitions), begins)
+        return self._coordinator.call(request)
 
     def plan_seek(
         self,

@@ -3,7 +3,7 @@
 Rules of this file. Ray replaces a process that has ended and never one that is frozen: to Ray it
 lives. So the coordinator and each buffer answer pulse checks on a local socket, from a thread that
 does nothing else, and each of them checks the others of its node once a second. A process that is
-frozen, as `NodeWatch` judges it, is killed, and Ray starts it anew. The store's
+frozen, as `ProcessWatch` judges it, is killed, and Ray starts it anew. The store's
 generation and the logs' files fence whatever a frozen process had begun.
 """
 
@@ -31,7 +31,7 @@ from pxrs_ray.actors.cluster.process_file import (
     write_process_file,
 )
 from pxrs_ray.supervision.freeze_detector import ProcessLook
-from pxrs_ray.supervision.node_watch import Mute, NodeWatch
+from pxrs_ray.supervision.process_watch import Mute, ProcessWatch
 from pxrs_ray.supervision.restart_rules import RestartRules
 from pxrs_ray.supervision.supervisor import Supervisor
 
@@ -126,7 +126,7 @@ class Watchdog:
         self._look = look
         self._end = end
         self._every_s = every_s
-        self._judged: NodeWatch[ProcessFile] = NodeWatch(every_s, ANSWER_WAIT_S)
+        self._judged: ProcessWatch[ProcessFile] = ProcessWatch(every_s, ANSWER_WAIT_S)
         self._mute: tuple[Mute, ...] = ()
         self._closed = threading.Event()
 

@@ -58,6 +58,9 @@ PASSED_PAUSE_S = 1.0
 USE_LOOKED_AT = 1_000
 TOLD_WAIT_S = 2.0
 
+Partitions = Sequence[PartitionId] | None
+Begins = Mapping[PartitionId, Offset] | None
+
 
 class Owner(Protocol):
     """What a group needs of its coordinator."""
@@ -362,19 +365,16 @@ class GroupController:
 
     @answers_for_group(SeekGroup)
     async def seek(
-        self, kind: str, value: int, partitions: Sequence[PartitionId] | None = None
+        self, kind: str, value: int, partitions: Partitions = None, begins: Begins = None
     ) -> dict[PartitionId, Offset]:
         """Move checkpoints while running; answers the position of each partition afterwards."""
-        wanted = Sought(kind, value, partitions)
-        return await seek(self.spec, self.host, self._pool, wanted)
+        sought = Sought(kind, value, partitions, begins)
+        return await seek(self.spec, self.host, self._pool, sought)
 
     @answers_for_group(PlanSeek)
-    async def plan_seek(
-        self, kind: str, value: int, partitions: Sequence[PartitionId] | None = None
-    ) -> SeekPlan:
+    async def plan_seek(self, kind: str, value: int, partitions: Partitions = None) -> SeekPlan:
         """What such a seek would repeat and skip."""
-        wanted = Sought(kind, value, partitions)
-        return await plan_seek(self.spec, self.host, self._pool, wanted)
+        return await plan_seek(self.spec, self.host, self._pool, Sought(kind, value, partitions))
 
     # --- asking -----------------------------------------------------------------------------------
 

@@ -102,11 +102,15 @@ class ResumeGroup(GroupCommand[None]):
 
 @dataclass(frozen=True)
 class SeekGroup(GroupCommand["dict[PartitionId, Offset]"]):
-    """Move checkpoints: to an 'offset', a 'time', the 'start', the 'end', or by a 'shift'."""
+    """Move checkpoints: to an 'offset', a 'time', the 'start', the 'end', or by a 'shift'.
+
+    A shift counts from the checkpoints `begins`, so that asking again moves nothing further.
+    """
 
     kind: str
     value: int
     partitions: Sequence[PartitionId] | None = None
+    begins: Mapping[PartitionId, Offset] | None = None
     wait_s = DRAIN_WAIT_S
 
 

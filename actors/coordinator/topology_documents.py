@@ -2,11 +2,14 @@
 
 Rules of this file. A text is kept under a name with a slash, which no other document has; the
 coordinator's own documents have names without one. All are written under the coordinator's
-generation.
+generation. Of one name a text is kept, and read, when the one before is over: what waits for the
+registry must not come after what was kept later, and whoever begins anew must not go on from before
+it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -31,6 +34,10 @@ class TopologyDocuments(ABC):
     _store: RegistryStore
     _thread: StoreThread
     _deployed: str
+    _turns: dict[str, asyncio.Lock]
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        return self._turns.setdefault(name, asyncio.Lock())
 
     @abstractmethod
     async def _ready(self) -> None:
@@ -44,7 +51,8 @@ class TopologyDocuments(ABC):
     async def document(self, name: str) -> str:
         """What `keep_document` kept last; '' when nothing was."""
         await self._ready()
-        documents = await self._thread.call(self._store.documents, self._config.name)
+        async with self._turn(name):
+            documents = await self._thread.call(self._store.documents, self._config.name)
         return documents.get(name, "")
 
     @answers(KeepDocument)
@@ -52,7 +60,8 @@ class TopologyDocuments(ABC):
         """Keep a text of the topology's own under a name with a slash, which nobody else uses."""
         await self._ready()
         assert "/" in name
-        await self._put_document(name, text)
+        async with self._turn(name):
+            await self._put_document(name, text)
 
     @answers(GetDeployed)
     async def deployed(self) -> str:

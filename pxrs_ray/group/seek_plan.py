@@ -18,11 +18,16 @@ KINDS = ("start", "end", "time", "shift", "offset")
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What somebody seeks: a kind of place, with its value, of some partitions (None: of all)."""
+    """What somebody seeks: a kind of place, with its value, of some partitions (None: of all).
+
+    `begins` are the checkpoints that a shift counts from (None: those that are found): a shift that
+    is asked for again must not be made twice.
+    """
 
     kind: str
     value: int = 0
     partitions: Sequence[PartitionId] | None = None
+    begins: Mapping[PartitionId, Offset] | None = None
 
     def wanted(self, partitions: int) -> list[PartitionId]:
         """The partitions that are to move, of a queue that has so many."""

@@ -9,8 +9,6 @@ looked at when nodes have come or gone, and now and then.
 
 from __future__ import annotations
 
-from enum import Enum
-
 # A deployment that replaces the coordinator is done by then.
 QUIET_S_MIN = 2.0
 LOOK_PAUSE_S = 0.5
@@ -18,13 +16,6 @@ LOOK_PAUSE_S = 0.5
 AGAIN_S = 5.0
 
 ANYWHERE = ""
-
-
-class Step(Enum):
-    """What to do about the coordinator now."""
-
-    REST = "nothing"
-    FIND = "find out whether one runs, and which node has the registry"
 
 
 class CoordinatorWatch:
@@ -50,11 +41,11 @@ class CoordinatorWatch:
         """The topology is shut down: nobody is made any more."""
         self._closed = True
 
-    def next(self, now_s: float) -> Step:
-        """What to do now."""
-        if self._closed or not self._may_make or now_s - self._heard_s < self._quiet_s:
-            return Step.REST
-        return Step.FIND
+    def misses_it(self, now_s: float) -> bool:
+        """Whether to find out now if one runs, and which node has the registry."""
+        if self._closed or not self._may_make:
+            return False
+        return now_s - self._heard_s >= self._quiet_s
 
     def looks_at_disks(self, nodes: frozenset[str], now_s: float) -> bool:
         """Whether it is worth looking at the disks of these nodes, which live now."""

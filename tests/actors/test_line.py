@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.buffer import server_end, socket_client
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.local_socket import connect
 from pxrs_ray.actors.buffer.server_end import MUCH_REPLY_BYTES_MAX, REPLY_BYTES_MAX
 from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.data import link_plan, link_room
 from pxrs_ray.data.link_door import LinkOffer, Tickets, greeting
 from pxrs_ray.data.link_messages import appended_answer, ping, pong
 from pxrs_ray.data.protocol import Appended, Fetched, QueueSpec, Refused
@@ -183,8 +183,8 @@ def test_nonsense_ends_a_line_and_nothing_else(tmp_path: Path) -> None:
 def test_a_stranger_is_told_nothing_and_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_end, "GREETING_WAIT_S", 0.2)
-    monkeypatch.setattr(server_end, "STRANGERS_MAX", 3)
+    monkeypatch.setattr(link_room, "GREETING_WAIT_S", 0.2)
+    monkeypatch.setattr(link_room, "STRANGERS_MAX", 3)
 
     async def test(buffer: Buffer, offer: LinkOffer) -> None:
         loop = asyncio.get_running_loop()
@@ -239,7 +239,7 @@ def test_an_answer_that_nobody_understands_breaks_the_line() -> None:
 
 @pytest.mark.parametrize("on_loop", [False, True])
 def test_a_buffer_that_is_frozen_is_found(on_loop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_client, "SILENT_S", 0.2)
+    monkeypatch.setattr(link_plan, "SILENT_S", 0.2)
 
     async def run() -> None:
         ours, theirs = socket.socketpair()
@@ -248,9 +248,9 @@ def test_a_buffer_that_is_frozen_is_found(on_loop: bool, monkeypatch: pytest.Mon
         theirs.sendall(line._expected)
         await until(lambda: line.welcome)
         answer = line.call("append", "q", [], 0)
-        await until(lambda: line._asked)
+        await until(lambda: line._life._asked)
         theirs.sendall(pong(1))
-        await until(lambda: not line._asked)
+        await until(lambda: not line._life._asked)
         assert not line.broken, "it has given a sign of life"
         await until(lambda: line.broken and answer.done())
         assert isinstance(answer.exception(), BufferAway)
@@ -262,7 +262,7 @@ def test_a_buffer_that_is_frozen_is_found(on_loop: bool, monkeypatch: pytest.Mon
 def test_a_caller_who_takes_no_answers_is_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_end, "SILENT_S", 0.2)
+    monkeypatch.setattr(link_room, "STUCK_S", 0.2)
 
     async def test(buffer: Buffer, offer: LinkOffer) -> None:
         loop = asyncio.get_running_loop()

@@ -8,16 +8,15 @@ import socket
 import pytest
 
 from pxrs_ray.actors.buffer import (
-    buffer_link,
-    server_end,
-    socket_client,
     tcp_socket,
 )
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
-from pxrs_ray.actors.buffer.server_end import CALLS_BYTES_MAX, MUCH_REPLY_BYTES_MAX
+from pxrs_ray.actors.buffer.server_end import MUCH_REPLY_BYTES_MAX
 from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.data import link_plan, link_room
 from pxrs_ray.data.link_door import LinkOffer, greeting
 from pxrs_ray.data.link_messages import VERSION, append_call, fetch_call
+from pxrs_ray.data.link_room import CALLS_BYTES_MAX
 from pxrs_ray.data.protocol import Appended, Fetched
 from pxrs_ray.errors import BufferAway
 from tests.actors.conditions import until
@@ -43,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("far_away")
 def test_a_peer_that_never_proves_itself_is_given_up(
     on_loop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_client, "WELCOME_S", 0.2)
+    monkeypatch.setattr(link_plan, "WELCOME_S", 0.2)
 
     async def test(far: Far) -> None:
         deaf = socket.create_server((HERE, 0))
@@ -76,7 +75,7 @@ def test_a_frozen_buffer_is_found_and_its_calls_hear_it(
 ) -> None:
     async def test(far: Far) -> None:
         line = await far.line(far.loop if on_loop else hearing())
-        monkeypatch.setattr(socket_client, "SILENT_S", 0.2)
+        monkeypatch.setattr(link_plan, "SILENT_S", 0.2)
         if on_loop:
             line._look()
         (end,) = far.server.ends
@@ -90,8 +89,8 @@ def test_a_frozen_buffer_is_found_and_its_calls_hear_it(
 
 
 def test_a_link_that_breaks_is_made_anew_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffer_link, "ASK_AGAIN_S", 0.3)
-    monkeypatch.setattr(buffer_link, "PAUSE_FIRST_S", 0.4)
+    monkeypatch.setattr(link_plan, "ASK_AGAIN_S", 0.3)
+    monkeypatch.setattr(link_plan, "PAUSE_FIRST_S", 0.4)
 
     async def test(far: Far) -> None:
         client = BufferClient(far.handle(), hearing())
@@ -139,7 +138,7 @@ def test_hostile_lengths_end_a_link_and_hold_no_memory(much: bool) -> None:
 def test_who_asks_for_much_and_takes_nothing_fills_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_end, "SILENT_S", 1.0)
+    monkeypatch.setattr(link_room, "STUCK_S", 1.0)
 
     async def test(far: Far) -> None:
         far.reply = [Fetched(0, (bytes(6 << 20),), 1, 0, 1)]
@@ -170,10 +169,10 @@ def test_who_calls_without_end_is_read_no_further(monkeypatch: pytest.MonkeyPatc
         (end,) = far.server.ends
         waits = append_call(1, "q", frames(bytes(1 << 19)), 60_000)
         sending = asyncio.ensure_future(far.loop.sock_sendall(caller, waits * 200))
-        await until(lambda: end._full)
+        await until(lambda: not end._room.has_room())
         for _ in range(20):
             await asyncio.sleep(0.01)
-            assert end._calls.size_bytes <= CALLS_BYTES_MAX + (1 << 19)
+            assert end._room.size_bytes <= CALLS_BYTES_MAX + (1 << 19)
             assert len(end._waiting) <= 1
         assert not sending.done(), "it waits for the buffer"
         sending.cancel()

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.actors.buffer import (
-    server_end,
     socket_server,
     tcp_socket,
 )
 from pxrs_ray.actors.buffer.buffer_link import BufferLink, LinkWay
 from pxrs_ray.actors.buffer.socket_client import SocketClient
+from pxrs_ray.data import link_room
 from pxrs_ray.data.link_door import LinkOffer, greeting
 from pxrs_ray.data.link_messages import VERSION, append_call
 from pxrs_ray.data.link_tls import TlsFiles
@@ -80,8 +80,8 @@ def test_nobody_is_answered_who_has_no_ticket_for_this_door(
 def test_strangers_of_the_network_take_no_room_of_this_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_end, "STRANGERS_MAX", 3)
-    monkeypatch.setattr(server_end, "GREETING_WAIT_S", 0.5)
+    monkeypatch.setattr(link_room, "STRANGERS_MAX", 3)
+    monkeypatch.setattr(link_room, "GREETING_WAIT_S", 0.5)
 
     async def test(far: Far) -> None:
         offer, here = await far.offer(), await far.server.open()

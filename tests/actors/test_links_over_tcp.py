@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.buffer import (
-    buffer_link,
     socket_server,
     tcp_socket,
 )
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import CALL_BYTES_MAX, BufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
+from pxrs_ray.data import link_plan
 from pxrs_ray.data.link_door import LinkOffer, greeting
 from pxrs_ray.data.link_messages import VERSION, LinkKind, append_call, ping
 from pxrs_ray.data.link_ports import LinkPorts
@@ -155,8 +155,8 @@ def test_the_ports_of_the_option_are_taken_and_none_else(monkeypatch: pytest.Mon
 def test_switched_off_links_end_and_ray_carries_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(buffer_link, "ASK_AGAIN_S", 0.1)
-    monkeypatch.setattr(buffer_link, "PAUSE_FIRST_S", 0.1)
+    monkeypatch.setattr(link_plan, "ASK_AGAIN_S", 0.1)
+    monkeypatch.setattr(link_plan, "PAUSE_FIRST_S", 0.1)
 
     async def test(far: Far) -> None:
         client = BufferClient(far.handle(), hearing())

@@ -9,6 +9,7 @@ A name, or a part of one, as an argument measures only those guards.
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -38,11 +39,7 @@ FOUND_AGAIN = (
     ),
     Defect(
         "a producer's retry appended twice, when an earlier frame was given up",
-        (
-            "a new epoch follows what its producer has in the log",
-            "the log asks whom a new epoch follows",
-            "frames that are numbered anew are of a new epoch",
-        ),
+        ("frames that are numbered anew are of a new epoch",),
     ),
     Defect(
         "a hand-over with a gap map crashed the next owner",
@@ -142,15 +139,22 @@ BY_GUARD = {mutation.guard: mutation for mutation in MUTATIONS}
 
 
 def measured(guards: Sequence[Mutation]) -> dict[str, tuple[str, int]]:
-    """By guard, who noticed that it was gone, and after how many runs. Raises AssertionError."""
+    """By guard, who noticed that it was gone, and after how many runs; without those that nobody
+    noticed."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         copy = WorkingCopy(Path(folder) / "copy")
         for mutation in guards:
-            with copy.without(mutation):
-                verdict = simulate(copy, mutation)
+            try:
+                with copy.without(mutation):
+                    verdict = simulate(copy, mutation)
+            except subprocess.TimeoutExpired:
+                print(f"{mutation.guard}: not noticed in time", flush=True)
+                continue
             noticed = [checker for checker in mutation.seen_by if checker in verdict.checkers]
-            assert noticed and verdict.seed is not None, f"{mutation.guard}: {verdict.output}"
+            if not noticed or verdict.seed is None:
+                print(f"{mutation.guard}: not noticed\n{verdict.output}", flush=True)
+                continue
             found[mutation.guard] = noticed[0], verdict.seed + 1
             print(f"{mutation.guard}: {noticed[0]} after {verdict.seed + 1} runs", flush=True)
     return found
@@ -194,10 +198,10 @@ def main(arguments: Sequence[str]) -> int:
     if wanted:
         guards = [m for m in guards if any(name in m.guard for name in wanted)]
     page = PAGE.read_text()
-    found = {**rows_of(page), **measured(guards)}
+    new = measured(guards)
     if "--rewrite" in arguments:
-        PAGE.write_text(rewritten(page, found))
-    return 0
+        PAGE.write_text(rewritten(page, {**rows_of(page), **new}))
+    return int(len(new) < len(guards))
 
 
 if __name__ == "__main__":

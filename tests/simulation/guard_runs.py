@@ -28,10 +28,11 @@ TIMEOUT_S = 240
 LOOK = """
 import json, sys
 from importlib import import_module
-run = import_module(sys.argv[3]).run
+run = import_module(sys.argv[2]).run
 settings = {name: float(value) for name, _, value in (
     setting.partition("=") for setting in json.loads(sys.argv[1]))}
-wanted, seed, last = set(json.load(sys.stdin)), 0, int(sys.argv[2])
+wanted, seed = set(json.load(sys.stdin)), int(sys.argv[3])
+last = seed + int(sys.argv[4])
 while seed < last:
     found = sorted({violation.checker for violation in run(seed, settings).violations()})
     if found:
@@ -99,11 +100,10 @@ class WorkingCopy:
     def run(self, *command: str, told: str = "") -> subprocess.CompletedProcess[str]:
         """What a command says that is run with Python in the copy."""
         kept = {name: value for name, value in os.environ.items() if name != COMPILES_EACH_TIME}
-        compiled = str(self.folder.resolve() / "compiled")
         return subprocess.run(
             [sys.executable, *command],
             cwd=self.folder,
-            env={**kept, "PYTHONPATH": str(self.folder), "PYTHONPYCACHEPREFIX": compiled},
+            env={**kept, "PYTHONPATH": str(self.folder)},
             input=told,
             capture_output=True,
             text=True,
@@ -143,7 +143,8 @@ def fails(copy: WorkingCopy, tests: Sequence[str]) -> tuple[bool, str]:
 def simulate(copy: WorkingCopy, mutation: Mutation, runs: int = RUNS_MAX) -> Verdict:
     """Simulate in the copy, until who must notice has noticed."""
     wanted, settings = json.dumps(mutation.seen_by), json.dumps(mutation.settings)
-    done = copy.run("-c", LOOK, settings, str(runs), WORLDS[mutation.world], told=wanted)
+    where = (WORLDS[mutation.world], str(mutation.first_seed), str(runs))
+    done = copy.run("-c", LOOK, settings, *where, told=wanted)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     checkers = frozenset(checker for _, told in found for checker in told)
     return Verdict(checkers, found[-1][0] if found else None, done.stdout + done.stderr)

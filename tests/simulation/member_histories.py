@@ -12,6 +12,7 @@ from tests.simulation.history import (
     Asked,
     Ended,
     HandlersDied,
+    Harmed,
     HistoryEvent,
     Kept,
     Obeyed,
@@ -55,6 +56,11 @@ MEMBER_HISTORIES: Sequence[tuple[str, str, list[HistoryEvent]]] = (
         "OffsetsOnce",
         "an offset is another message's",
         [*ACKNOWLEDGED, Acknowledged(2, 0, 0, "m1")],
+    ),
+    (
+        "SeenOffsetsOnce",
+        "an offset is given out again after a power cut",
+        [appended(0), Harmed(2, "power", loses=True), appended(0, message="m7")],
     ),
     ("LogsKeep", "a message twice", [Kept(1, 0, 0, {0: "m0", 1: "m0"})]),
     (

@@ -1,6 +1,6 @@
 """A small world of one node: processes that look at one another, freeze, hang and are busy.
 
-`NodeWatch` decides as it ships, in each of them; here its looks are carried, by clocks that drift.
+`ProcessWatch` decides as it ships, in each of them; here its looks are carried, and clocks drift.
 `Node.run` judges from outside: who stood still since when, and who was ended by whom.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pxrs_ray.supervision.freeze_detector import LOOKS_LEAST, MUTE_LEASES, ProcessLook
-from pxrs_ray.supervision.node_watch import NodeWatch
+from pxrs_ray.supervision.process_watch import ProcessWatch
 from tests.simulation.simulator.scenario import Scenario
 from tests.simulation.simulator.world import Process, World
 
@@ -64,7 +64,9 @@ class NodeProcess(Process):
         self.life = Life(self.named, self.world.now_ms)
         node.lives.append(self.life)
         self._node = node
-        self._watch: NodeWatch[Named] = NodeWatch(LOOK_PAUSE_MS / 1_000, ANSWER_WAIT_MS / 1_000)
+        self._watch: ProcessWatch[Named] = ProcessWatch(
+            LOOK_PAUSE_MS / 1_000, ANSWER_WAIT_MS / 1_000
+        )
         self.stopped = False
         self.since_ms = self.moved_ms = self.world.now_ms
         self.after(LOOK_PAUSE_MS, self._round)

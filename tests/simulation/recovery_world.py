@@ -15,7 +15,6 @@ from pxrs_ray.supervision.coordinator_watch import (
     LOOK_PAUSE_S,
     QUIET_S_MIN,
     CoordinatorWatch,
-    Step,
 )
 from tests.simulation.simulator.scenario import Network, Scenario
 from tests.simulation.simulator.world import Process, World, send
@@ -80,7 +79,7 @@ class BufferProcess(Process):
     def _look(self) -> None:
         if self.closed:
             return
-        if self._watch.next(self._now_s()) is Step.REST or self._nodes.runs():
+        if not self._watch.misses_it(self._now_s()) or self._nodes.runs():
             self.after(LOOK_PAUSE_MS, self._look)
             return
         living = frozenset(self._nodes.living)
@@ -91,6 +90,8 @@ class BufferProcess(Process):
                 return
             node = self._nodes.registry if self._nodes.registry in living else None
         self.after(self._nodes.dice.choice(LOOK_TAKES_MS), partial(self._seen, living, node))
+        if self._nodes.closing:  # in the middle of a look
+            self.close()
 
     def _seen(self, living: frozenset[str], node: str | None) -> None:
         if self._nodes.registry:
@@ -112,7 +113,7 @@ class Nodes:
         self.buffers: dict[str, BufferProcess] = {}
         self.broken: list[str] = []
         self.made = 0
-        self._closing = False
+        self.closing = False
         self._missing_ms: int | None = None
         for node in self.living:
             self.buffers[node] = BufferProcess(self, node)
@@ -167,8 +168,8 @@ class Nodes:
             node = dice.choice(self.living)
             self.buffers[node].crash()
             self.buffers[node] = BufferProcess(self, node)
-        if self.world.now_ms > RUN_MS - 20_000 and not self._closing:
-            self._closing = True
+        if self.world.now_ms > RUN_MS - 20_000 and not self.closing:
+            self.closing = True
             self.coordinator.crash()
             self.world.at(dice.randint(1_900, 3_200), self._close)
             return
@@ -179,7 +180,7 @@ class Nodes:
             buffer.close()
 
     def _deployed(self) -> None:
-        if not self.runs() and not self._closing:
+        if not self.runs() and not self.closing:
             self._start(self.registry if self.registry in self.living else self.living[0])
 
     def _lose(self, node: str, for_ms: int) -> None:
@@ -192,7 +193,7 @@ class Nodes:
 
     def _back(self, node: str) -> None:
         self.living.append(node)
-        if not self._closing:
+        if not self.closing:
             self.buffers[node] = BufferProcess(self, node)
 
     # ---- judged
@@ -205,7 +206,7 @@ class Nodes:
             for buffer in self.buffers.values()
         )
         now_ms = self.world.now_ms
-        if self.runs() or self._closing or not could or not told:
+        if self.runs() or self.closing or not could or not told:
             self._missing_ms = None
         elif self._missing_ms is None:
             self._missing_ms = now_ms

@@ -13,8 +13,11 @@ from collections.abc import Mapping
 
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
+    "tests.simulation.homes.run",
+    "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
+    "tests.simulation.scaling_world",
     "tests.simulation.tenant_world",
     "tests.simulation.topology_world",
 )
@@ -29,15 +32,36 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/long_poll.py": ("log/held_calls.py",),
     "buffer/maintenance.py": ("log/upkeep.py",),
     "buffer/coordinator_recovery.py": ("supervision/coordinator_watch.py",),
+    "buffer/blocking_buffer_client.py": ("data/call_tries.py",),
+    "buffer/buffer_link.py": ("data/link_plan.py",),
+    "buffer/call_failure.py": ("data/call_tries.py",),
+    "buffer/partition_client.py": ("data/call_tries.py",),
+    "buffer/server_end.py": ("data/link_room.py",),
+    "buffer/socket_client.py": ("data/link_plan.py",),
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
     "client/pulled_partitions.py": ("consumer/pulled_positions.py",),
     "client/tenants.py": ("tenants/followed_routes.py",),
-    "cluster/watchdog.py": ("supervision/node_watch.py", "supervision/freeze_detector.py"),
+    "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),
+    "coordinator/bootstrap.py": (
+        "topology/openings.py",
+        "topology/disk_survey.py",
+    ),
+    "coordinator/buffer_moves.py": ("topology/move_steps.py",),
+    "coordinator/buffer_pool.py": ("topology/slot_table.py",),
+    "coordinator/buffer_slots.py": ("topology/slot_table.py",),
+    "coordinator/buffer_start.py": ("topology/homes.py",),
+    "coordinator/drain_watch.py": ("topology/move_steps.py",),
+    "coordinator/home_controller.py": (
+        "topology/home_rounds.py",
+        "topology/homes.py",
+    ),
+    "coordinator/log_witness.py": ("topology/log_witness.py",),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
@@ -46,8 +70,10 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
+    "coordinator/move_planner.py": ("topology/move_plan.py",),
     "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
+    "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
@@ -56,45 +82,28 @@ DECIDE: Mapping[str, str] = {
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
-    "buffer/blocking_buffer_client.py": "when a call of a thread is made again",
-    "buffer/buffer_link.py": "where a link is worth it, and when it is made anew",
-    "buffer/call_failure.py": "what a failed call means",
-    "buffer/partition_client.py": "when a tool's read or write is made again",
-    "buffer/server_end.py": "when a connection that is silent is ended",
     "buffer/serving_state.py": "whether the disk is the right one",
-    "buffer/socket_client.py": "when a connection that is silent is given up",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "consumer/redrive.py": "which keys are given again, and in what order",
     "consumer/source_fetcher.py": "what is read next of an external queue",
-    "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
-    "coordinator/bootstrap.py": "whether a registry may be created",
-    "coordinator/buffer_moves.py": "the steps of a move between disks",
-    "coordinator/buffer_start.py": "when a buffer of a name that runs elsewhere is ended",
-    "coordinator/buffer_slots.py": "which actor serves a slot",
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
-    "coordinator/drain_watch.py": "when a node is emptied",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/home_controller.py": "where a slot's buffer is started",
     "coordinator/known_ends.py": "when the ends of logs are kept",
-    "coordinator/log_witness.py": "when logs show that the registry was lost",
-    "coordinator/move_planner.py": "what a move would do",
     "coordinator/reconfiguration.py": "who takes over which option",
-    "coordinator/registry_witness.py": "when a registry has lost writes",
-    "coordinator/seeks.py": "which offset a seek means",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 35
+DECIDE_MAX = 17
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
+    "coordinator/buffer_calls.py",
     "coordinator/metrics.py",
 )
 

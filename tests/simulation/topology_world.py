@@ -13,51 +13,20 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import BufferAway, DeadlineExceeded
+from pxrs_ray.group import seeking
+from pxrs_ray.group.seek_plan import LogBounds, Sought
 from pxrs_ray.model import PartitionRow
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology import group_making as making
 from pxrs_ray.topology import removing
-from pxrs_ray.topology.tombstones import Tombstones
+from tests.simulation.topology_state import GROUPS, PARTITIONS, QUEUES, Died, Kept, Seen
 
-GROUPS, QUEUES, PARTITIONS = ("a", "b", "c"), ("q", "r"), 2
 COMMANDS, TRIES_MAX = 40, 200
-Key = tuple[str, int]
-
-
-class Died(BaseException):
-    """The coordinator's process ended at this step."""
-
-
-@dataclass
-class Kept:
-    """What the registry holds, and what is noted on the node's disk."""
-
-    queues: set[str] = field(default_factory=set)
-    groups: dict[str, str] = field(default_factory=dict)  # of the configuration: its queue
-    listed: set[str] = field(default_factory=set)
-    ends: Tombstones = field(default_factory=Tombstones)
-    rows: dict[str, dict[int, PartitionRow]] = field(default_factory=dict)
-    generations: dict[str, int] = field(default_factory=dict)
-    noted: dict[str, int] = field(default_factory=dict)
-    lives: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class Seen:
-    """What was seen from outside."""
-
-    granted: dict[Key, int] = field(default_factory=dict)
-    committed: dict[str, dict[int, int]] = field(default_factory=dict)
-    there: dict[str, bool] = field(default_factory=dict)  # what the last answered command says
-    deaths: int = 0
-    steps: int = 0
-    broken: list[str] = field(default_factory=list)
 
 
 class TopologyWorld:
@@ -73,6 +42,8 @@ class TopologyWorld:
         self.chance_of_trouble = self.dice.choice((0.0, 0.1))
         self.late: list[Callable[[], None]] = []
         self.led: set[str] = set()
+        # Of this group no member works now.
+        self.still = ""
         self.calm = False
         self._begin()
 
@@ -154,7 +125,7 @@ class TopologyWorld:
         if self.late and dice.random() < 0.4:
             self.late.pop(dice.randrange(len(self.late)))()
         for group in sorted(self.led & self.kept.listed):
-            if dice.random() < 0.3:
+            if group != self.still and dice.random() < 0.3:
                 self._work(group)
 
     def _work(self, group: str) -> None:
@@ -226,6 +197,16 @@ class TopologyWorld:
                     kept.rows[group][p] = PartitionRow(
                         p, epoch=kept.rows[group][p].epoch + 1, checkpoint=offset
                     )
+            case seeking.ReadCheckpoints():
+                return {p: row.checkpoint for p, row in kept.rows[group].items()}
+            case seeking.ReadBounds():
+                return {p: LogBounds(0, end) for p, end in enumerate(self.logs[queue])}
+            case seeking.MoveCheckpoints(offsets):
+                for p, offset in offsets.items():
+                    epoch = kept.rows[group][p].epoch + 1
+                    kept.rows[group][p] = PartitionRow(p, epoch=epoch, checkpoint=offset)
+            case seeking.AwaitMoved():
+                pass
             case making.RaiseTo(epochs):
                 for p, epoch in epochs.items():
                     row = kept.rows[group][p]
@@ -283,6 +264,13 @@ class TopologyWorld:
         if not worked and any(begun[p] < (before[p] if at_end else 0) for p in begun):
             self.seen.broken.append(f"{group} begins at {begun}, and its queue ended at {before}")
 
+    def seek(self, group: str, begins: dict[int, int], shift: int) -> None:
+        """Have a group moved by so many messages, from where it was seen."""
+        queue = self.kept.groups[group]
+        of = seeking.SoughtGroup(group, queue, PARTITIONS)
+        sought = Sought("shift", shift, begins=begins)
+        self._carry(seeking.seek_steps(of, sought), group, queue)
+
     def delete_group(self, group: str) -> None:
         """Have a group removed; one that is not there is success."""
         ends, kept = self.kept.ends, self.kept
@@ -312,7 +300,7 @@ class TopologyWorld:
         """Commands under trouble, then rest; every promise that was broken."""
         for _ in range(COMMANDS):
             group, queue = self.dice.choice(GROUPS), self.dice.choice(QUEUES)
-            what = self.dice.choice(("make", "make", "delete", "delete queue"))
+            what = self.dice.choice(("make", "make", "seek", "delete", "delete queue"))
             self._command(what, group, queue)
             self._judge()
         self.calm = True
@@ -329,6 +317,8 @@ class TopologyWorld:
             queue = kept.groups.get(group, queue)
             self.ask(lambda: self.make(group, queue, at_end=self.dice.random() < 0.5))
             seen.there[group] = True
+        elif what == "seek":
+            self._seek(group)
         elif what == "delete":
             self.ask(lambda: self.delete_group(group))
             self._gone(group)
@@ -339,6 +329,22 @@ class TopologyWorld:
                 self._gone(each)
             if queue in self.logs or queue in kept.queues:
                 seen.broken.append(f"queue {queue} is deleted, and there")
+
+    def _seek(self, group: str) -> None:
+        """Somebody who has stopped the members moves a group; asked again, it is moved once."""
+        if group not in self.led:
+            return
+        begins = {p: row.checkpoint for p, row in self.kept.rows[group].items()}
+        ends, shift = list(self.logs[self.kept.groups[group]]), self.dice.choice((-7, -2, 2, 5))
+        self.still = group
+        self.ask(lambda: self.seek(group, begins, shift))
+        self.still = ""
+        found = {p: row.checkpoint for p, row in self.kept.rows[group].items()}
+        for p, begin in begins.items():
+            wanted = max(0, begin + shift)
+            if found[p] != wanted and not (wanted > ends[p] <= found[p] <= wanted):
+                self.seen.broken.append(f"{group}/{p} was moved by {shift}: {begin} to {found[p]}")
+        self.seen.committed[group] = found
 
     def _gone(self, group: str) -> None:
         self.seen.there[group] = False
@@ -371,6 +377,7 @@ OF_BUFFERS = (
     making.ReadEnds,
     making.ReadFences,
     making.GoOn,
+    seeking.ReadBounds,
 )
 
 

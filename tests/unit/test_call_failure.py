@@ -22,7 +22,7 @@ from ray.exceptions import (
 )
 
 from pxrs_ray import errors
-from pxrs_ray.actors.buffer import blocking_buffer_client, socket_client
+from pxrs_ray.actors.buffer import socket_client
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
@@ -31,6 +31,7 @@ from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_ser
 from pxrs_ray.actors.buffer.local_socket import connect
 from pxrs_ray.actors.buffer.socket_client import SocketClient
 from pxrs_ray.actors.buffer.socket_server import SocketServer
+from pxrs_ray.data import call_tries
 from pxrs_ray.data.link_door import GREETING_BYTES, Tickets
 from pxrs_ray.data.link_messages import CALLS, LinkReader
 from pxrs_ray.data.protocol import Appended, Fetched, Refused
@@ -306,7 +307,7 @@ FRAME = (0, b"", b"")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocking_buffer_client, "PAUSE_FIRST_S", 0.001)
+    monkeypatch.setattr(call_tries, "PAUSE_FIRST_S", 0.001)
 
 
 @pytest.mark.parametrize(("error", "meant"), EVERY, ids=repr)

@@ -136,5 +136,5 @@ def test_a_request_is_answered_by_its_method() -> None:
 def test_a_field_that_an_older_version_does_not_send_has_its_default() -> None:
     older = object.__new__(SeekGroup)
     older.__dict__.update(group="g", kind="start", value=0)
-    assert pickle.loads(pickle.dumps(older)).arguments() == ("start", 0, None)
+    assert pickle.loads(pickle.dumps(older)).arguments() == ("start", 0, None, None)
     assert PlanScale("g", 2).arguments() == (2,)

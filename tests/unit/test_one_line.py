@@ -15,8 +15,8 @@ from pxrs_ray.actors.buffer import buffer_clients, local_socket
 from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
-from pxrs_ray.actors.buffer.buffer_link import CALLS_BEFORE_A_SOCKET
 from pxrs_ray.data.link_door import LinkOffer, Tickets
+from pxrs_ray.data.link_plan import CALLS_BEFORE_A_LINK
 
 
 class FakeBuffer:
@@ -81,7 +81,7 @@ def small_calls(client: BufferClient, count: int) -> None:
 def test_who_has_a_line_when_its_turn_comes_asks_for_no_other(buffer: FakeBuffer) -> None:
     poll = AnswerPoll()
     client = BufferClient(buffer, poll)
-    small_calls(client, CALLS_BEFORE_A_SOCKET + 1)
+    small_calls(client, CALLS_BEFORE_A_LINK + 1)
     assert len(buffer.asked) == 1
     client._here._lock = FirstOfAll(buffer.offer)  # type: ignore[assignment]
     small_calls(client, 1)
@@ -98,7 +98,7 @@ def test_a_line_that_comes_after_the_end_is_closed(buffer: FakeBuffer, on_loop: 
     hears: Any = stands_still if on_loop else poll
     for before in (True, False):
         client = BufferClient(buffer, hears)
-        small_calls(client, CALLS_BEFORE_A_SOCKET + 1)
+        small_calls(client, CALLS_BEFORE_A_LINK + 1)
         for step in (client.close, buffer.offer) if before else (buffer.offer, client.close):
             step()
         poll.close()
@@ -111,7 +111,7 @@ def test_a_loop_that_is_closed_takes_no_line(buffer: FakeBuffer) -> None:
 
     hears: Any = SimpleNamespace(call_soon_threadsafe=closed)
     client = BufferClient(buffer, hears)
-    small_calls(client, CALLS_BEFORE_A_SOCKET + 1)
+    small_calls(client, CALLS_BEFORE_A_LINK + 1)
     buffer.offer()
     assert buffer.sockets[0].fileno() == -1
 
@@ -126,5 +126,5 @@ def test_a_buffer_that_is_found_after_the_end_is_called_through_ray(
         return buffer
 
     monkeypatch.setattr(buffer_clients, "find_buffer", find)
-    small_calls(clients.of(0), CALLS_BEFORE_A_SOCKET + 2)
+    small_calls(clients.of(0), CALLS_BEFORE_A_LINK + 2)
     assert not buffer.asked

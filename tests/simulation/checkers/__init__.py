@@ -14,7 +14,7 @@ from tests.simulation.checkers.base import Violation as Violation
 from tests.simulation.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
 from tests.simulation.checkers.feeds import FeedsExact, FeedsGoOn, ReportsTrue
 from tests.simulation.checkers.leases import LeaseBinds
-from tests.simulation.checkers.logs import LogsKeep, OffsetsOnce
+from tests.simulation.checkers.logs import LogsKeep, OffsetsOnce, SeenOffsetsOnce
 from tests.simulation.checkers.messages import (
     AppendedOnce,
     CheckpointsCovered,
@@ -45,6 +45,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     NothingLost,
     LogsKeep,
     OffsetsOnce,
+    SeenOffsetsOnce,
     CheckpointsCovered,
     InOrder,
     KeysInOrder,

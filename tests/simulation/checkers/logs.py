@@ -6,6 +6,8 @@ from pxrs_ray.model import Offset, PartitionId
 from tests.simulation.checkers.base import Checker
 from tests.simulation.history import Acknowledged, Appended, Harmed, Kept, Reported
 
+POWER = "power"
+
 
 class OffsetsOnce(Checker):
     """An offset that a producer was told names its message for ever, whoever serves.
@@ -43,6 +45,29 @@ class OffsetsOnce(Checker):
         if event.message in self._unknown and event.message not in self._placed:
             return
         before = self._told.setdefault((event.partition, event.offset), event.message)
+        if before != event.message:
+            self.broken(event.at_ms, f"{event}, and that was the place of {before}")
+
+
+class SeenOffsetsOnce(Checker):
+    """An offset at which readers could see a message is never another one's, whatever a power cut
+    has taken: who has passed the offset would never be given the other message.
+
+    A disk that comes back older is excused: how far its log had come then, nobody may have heard.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[PartitionId, Offset], str] = {}
+
+    def on_harmed(self, event: Harmed) -> None:
+        """An older disk knows less than readers do."""
+        if event.loses and event.how != POWER:
+            self._seen.clear()
+
+    def on_appended(self, event: Appended) -> None:
+        """Compare with what was seen there before."""
+        before = self._seen.setdefault((event.partition, event.offset), event.message)
         if before != event.message:
             self.broken(event.at_ms, f"{event}, and that was the place of {before}")
 

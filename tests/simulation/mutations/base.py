@@ -27,7 +27,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A guard that is gone. At least one of `seen_by` has to notice, or of `tests` to fail."""
+    """A guard that is gone. At least one of `seen_by` has to notice, or of `tests` to fail.
+
+    Runs are looked at from `first_seed` on: one that few runs show is found sooner where it was
+    found before.
+    """
 
     guard: str
     changes: tuple[Change, ...]
@@ -35,6 +39,7 @@ class Mutation:
     settings: tuple[str, ...] = ()
     note: str = ""
     tests: tuple[str, ...] = ()
+    first_seed: int = 0
     world: str = GROUP
 
     def __post_init__(self) -> None:

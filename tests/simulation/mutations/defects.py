@@ -34,7 +34,7 @@ DEFECTS = (
                 "        ]",
             ),
         ),
-        ("OffsetsOnce",),
+        ("SeenOffsetsOnce",),
         LOSES,
         note="the file's codec makes them too: both are gone. A power cut is then no reason to ask "
         "how far readers were",
@@ -69,7 +69,7 @@ DEFECTS = (
                 "            self._lose_to(",
             ),
         ),
-        ("OffsetsOnce",),
+        ("OffsetsOnce", "SeenOffsetsOnce"),
         (*LOSES, "disk_full=20"),
     ),
     Mutation(

@@ -71,6 +71,21 @@ MOVING = (
         "self.all_switched",
     ),
     Mutation(
+        "what waited for the registry undoes nothing that was kept after it",
+        (
+            Change(
+                "actors/coordinator/topology_documents.py",
+                "        async with self._turn(name):\n"
+                "            await self._put_document(name, text)",
+                "        await self._put_document(name, text)",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_documents_in_turn.py::"
+            "test_what_waited_for_the_registry_undoes_nothing_that_was_kept_after_it",
+        ),
+    ),
+    Mutation(
         "one tenant whose group does not answer holds up no other's move",
         (Change(_MOVES, "                troubles.append(error)", "                raise error"),),
         tests=(

@@ -60,6 +60,12 @@ TOPOLOGIES = (
         "yield from ()",
     ),
     _seen(
+        "a shift that is asked for again is not made twice",
+        "group/seeking.py",
+        "begins = (sought.begins or checkpoints).get(partition, checkpoint)",
+        "begins = checkpoint",
+    ),
+    _seen(
         "a removed queue leaves no logs",
         _REMOVING,
         "    yield from do(DropQueue(queue))\n",

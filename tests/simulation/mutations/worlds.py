@@ -6,11 +6,12 @@ from tests.simulation.mutations.base import Change, Mutation
 
 _SMALL = "tests/simulation/test_small_worlds.py::"
 _NODE = f"{_SMALL}test_who_stands_still_is_ended_in_time_and_nobody_else"
+_LINKS = f"{_SMALL}test_calls_end_in_time_and_a_connection_that_is_over_is_made_anew"
 _RECOVERY = f"{_SMALL}test_a_coordinator_that_is_gone_is_made_once_where_its_registry_is"
 
 
 def _node(guard: str, text: str, instead: str) -> Mutation:
-    return Mutation(guard, (Change("supervision/node_watch.py", text, instead),), tests=(_NODE,))
+    return Mutation(guard, (Change("supervision/process_watch.py", text, instead),), tests=(_NODE,))
 
 
 def _recovery(guard: str, text: str, instead: str) -> Mutation:
@@ -18,7 +19,41 @@ def _recovery(guard: str, text: str, instead: str) -> Mutation:
     return Mutation(guard, changes, tests=(_RECOVERY,))
 
 
+def _link(guard: str, file: str, text: str, instead: str) -> Mutation:
+    return Mutation(guard, (Change(f"data/{file}", text, instead),), tests=(_LINKS,))
+
+
 WORLDS = (
+    _link(
+        "a connection that is silent for too long is given up",
+        "link_plan.py",
+        "return Sign.GIVE_UP if silent_s >= 2 * SILENT_S else Sign.NONE",
+        "return Sign.NONE",
+    ),
+    _link(
+        "a connection that is over may be asked for again",
+        "link_plan.py",
+        '        """There is one, or it is being made."""\n        self._asking = False\n',
+        '        """There is one, or it is being made."""\n',
+    ),
+    _link(
+        "a buffer that gives no connection is asked again after a pause",
+        "link_plan.py",
+        "self._ask_at_s = now_s + ASK_AGAIN_S * spread",
+        "self._ask_at_s = now_s",
+    ),
+    _link(
+        "a call of a buffer that is away is made again",
+        "call_tries.py",
+        "if meaning_of(trouble) is not CallFailure.AWAY:",
+        "if meaning_of(trouble):",
+    ),
+    _link(
+        "a call that is made again ends at its deadline",
+        "call_tries.py",
+        "if now_s + pause_s > self._end_s:",
+        "if False:",
+    ),
     _node(
         "who stood still itself ends nobody by what it had counted",
         "self._gap_max_s = GAP_PAUSES * (self._every_s",
@@ -31,13 +66,13 @@ WORLDS = (
     ),
     _recovery(
         "a coordinator that was heard lately is not replaced",
-        "now_s - self._heard_s < self._quiet_s",
-        "False",
+        "return now_s - self._heard_s >= self._quiet_s",
+        "return True",
     ),
     _recovery(
         "no coordinator is made before one has said of what",
-        "or not self._may_make or",
-        "or",
+        "if self._closed or not self._may_make:",
+        "if self._closed:",
     ),
     _recovery(
         "a coordinator that runs after all gets no second one",

@@ -1,4 +1,4 @@
-"""`NodeWatch`: which processes of its node a process looks at, and which of them it ends. Pure: the
+"""`ProcessWatch`: which processes of its node a process looks at, and which it ends. Pure: the
 caller looks, and passes the time.
 
 Rules of this file. A round looks at every process of the node once, one after the other; each may
@@ -48,7 +48,7 @@ class Mute:
     stopped: bool
 
 
-class NodeWatch(Generic[P]):
+class ProcessWatch(Generic[P]):
     """What one process knows of the others of its node. A round: `begin`, `looked` for each."""
 
     def __init__(self, every_s: float, answer_wait_s: float) -> None:

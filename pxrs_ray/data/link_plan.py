@@ -1,0 +1,110 @@
+"""`LinkPlan` and `LinkLife`: when a caller's connection to a buffer is made, made anew, and given
+up. Pure: the caller passes the time, and what chance says.
+
+Rules of this file. Who makes a few calls only needs no connection. Where there is none, the buffer
+is asked for one again after a pause. One that broke soon is made anew after a pause that grows; one
+that lived for long was a good one, and is made anew at once. Pauses differ between processes, so
+that a buffer that comes back is not asked by all of them at once. An end that does not prove itself
+in time is not waited for. One that is silent while an answer is awaited is asked for a sign of
+life, and given up when nothing comes for as long again: it is frozen, or cut off half-way.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pxrs_ray.backoff import Backoff
+
+# Who makes a few calls only is served well enough by Ray.
+CALLS_BEFORE_A_LINK = 3
+ASK_AGAIN_S = 10.0
+PAUSE_FIRST_S = 0.5
+PAUSE_MOST_S = 30.0
+# A connection that lived for so long was a good one.
+GOOD_S = 10.0
+# How long the other end may take to prove itself.
+WELCOME_S = 5.0
+# A caller asks for a sign of life when an answer is awaited and nothing has come for so long.
+SILENT_S = 10.0
+# Pauses of several processes lie between so many times their length.
+SPREAD_LEAST, SPREAD_MOST = 0.75, 1.25
+
+
+class LinkPlan:
+    """When one caller asks one buffer for a connection. `rests` is whether one that broke soon is
+    waited for with a pause: on its own node nobody else can have cut it."""
+
+    def __init__(self, *, rests: bool) -> None:
+        self._rests = rests
+        self._calls = 0
+        self._asking = False
+        self._ask_at_s = 0.0
+        self._backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
+
+    def called(self, now_s: float) -> bool:
+        """A call is made, and there is no connection: whether the buffer is asked for one now."""
+        self._calls += 1
+        if self._asking or self._calls <= CALLS_BEFORE_A_LINK or now_s < self._ask_at_s:
+            return False
+        self._asking = True
+        return True
+
+    def took(self) -> None:
+        """There is one, or it is being made."""
+        self._asking = False
+
+    def found_none(self, now_s: float, spread: float) -> None:
+        """The buffer has none for this caller, or did not say."""
+        self._ask_at_s = now_s + ASK_AGAIN_S * spread
+        self._asking = False
+
+    def broke(self, now_s: float, lived_s: float, spread: float, *, welcome: bool) -> None:
+        """The connection has ended. `welcome` is whether the other end had proven itself."""
+        if welcome and lived_s >= GOOD_S:
+            self._backoff.worked()
+        elif self._rests:
+            self._ask_at_s = now_s + self._backoff.failed() * spread
+
+
+class Sign(Enum):
+    """What a connection needs now."""
+
+    NONE = "nothing"
+    ASK = "ask for a sign of life"
+    GIVE_UP = "hang up"
+
+
+class LinkLife:
+    """One connection, as the caller's end of it sees it."""
+
+    __slots__ = ("_asked", "_heard_s", "since_s", "welcome")
+
+    def __init__(self, now_s: float) -> None:
+        self.welcome = False
+        self.since_s = self._heard_s = now_s
+        self._asked = False
+
+    def heard(self, now_s: float) -> None:
+        """Something has come; or the first answer is awaited from now on."""
+        self._heard_s, self._asked = now_s, False
+
+    def is_late(self, now_s: float) -> bool:
+        """Whether the other end has not proven itself in time."""
+        return not self.welcome and now_s - self.since_s >= WELCOME_S
+
+    def look(self, now_s: float, *, awaits: bool) -> Sign:
+        """What to do, where an answer is awaited (`awaits`) or not; told at least every
+        `SILENT_S`."""
+        if self.is_late(now_s):
+            return Sign.GIVE_UP
+        silent_s = now_s - self._heard_s
+        if not awaits or silent_s < SILENT_S:
+            return Sign.NONE
+        if not self._asked:
+            self._asked = True
+            return Sign.ASK
+        return Sign.GIVE_UP if silent_s >= 2 * SILENT_S else Sign.NONE
+
+    def silent_s(self, now_s: float) -> float:
+        """For how long nothing has come."""
+        return now_s - self._heard_s
