@@ -9,7 +9,9 @@
 Rules of this file. Steps are a generator that yields what is to be done, one thing at a time, and
 is sent what came of it; an error that came of it is raised where it was yielded. Whoever carries
 them does exactly what is yielded: an actor with its calls, a simulation with calls that are lost,
-late or done twice, and with a death between any two.
+late or done twice, and with a death between any two. Whoever lets go of them in the middle calls
+them no more (Python then throws a GeneratorExit): what must follow whatever happens is yielded in
+an `except` of what was thrown, never in a `finally`.
 """
 
 from __future__ import annotations

@@ -269,6 +269,10 @@ class BufferClient:
         """See `Buffer.slot_files`."""
         return self._through_ray("slot_files", self.handle.slot_files)
 
+    def step_back(self, generation: int) -> BufferReply[None]:
+        """See `Buffer.step_back`."""
+        return self._through_ray("step_back", self.handle.step_back, generation)
+
     def read_piece(self, piece: Piece) -> BufferReply[Bytes]:
         """See `Buffer.read_piece`."""
         return self._through_ray("read_piece", self.handle.read_piece, piece)

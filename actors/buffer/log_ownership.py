@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from pxrs_ray.actors.buffer.serving_state import ServingState
-from pxrs_ray.errors import LogAway
+from pxrs_ray.errors import LeaseOver, LogAway
 from pxrs_ray.log.held_calls import wake
-from pxrs_ray.log.identity import Identity, read_identity, write_identity
-from pxrs_ray.model import Epoch, PartitionId
+from pxrs_ray.log.identity import Identity, read_identity, step_back, write_identity
+from pxrs_ray.model import Epoch, Generation, PartitionId
 
 
 class LogOwnership(ServingState):
@@ -27,7 +27,11 @@ class LogOwnership(ServingState):
 
         Answers what was noted before, and `claim` where nothing was. A claim of another topology,
         or of a leader that is not above the one that is noted, changes nothing without `adopt`.
+        Raises LeaseOver of one that is closed: its logs may be on their way to another disk, and
+        what comes late must not change which copy is the newer one.
         """
+        if self.closed:
+            raise LeaseOver(f"buffer {self._index} is closed")
         folder, files = self._manager.folder, self._manager.files
         files.make_folder(folder)
         known = read_identity(files, folder)
@@ -35,6 +39,10 @@ class LogOwnership(ServingState):
         if known != claim and (adopt or known is None or not (foreign or claim.is_behind(known))):
             write_identity(files, folder, claim)
         return known or claim
+
+    async def step_back(self, generation: Generation) -> None:
+        """These logs are closed, and are copied to another disk; see `identity.step_back`."""
+        step_back(self._manager.files, self._manager.folder, generation)
 
     async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """From now on refuse readers of `group` below these epochs, waiting ones included."""

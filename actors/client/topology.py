@@ -60,13 +60,13 @@ from pxrs_ray.topology.move_plan import COPY_BYTES_PER_S
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.producer import Producer
-    from pxrs_ray.actors.coordinator.buffer_moves import Moved
-    from pxrs_ray.actors.coordinator.log_witness import Recovered
     from pxrs_ray.config import Difference, PxrsConfig
     from pxrs_ray.data.protocol import BufferStats, QueueSpec
     from pxrs_ray.model import PartitionId
     from pxrs_ray.status.answers import StoreStatus, TopologyStatus
+    from pxrs_ray.topology.log_witness import Recovered
     from pxrs_ray.topology.move_plan import Leaving
+    from pxrs_ray.topology.move_steps import Moved
     from pxrs_ray.topology.removal import Removal
 
 START_WAIT_S = 120.0

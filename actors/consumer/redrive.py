@@ -1,9 +1,8 @@
 """`Redriver`: gives quarantined messages to the handler again, key by key, each in its order.
 
-Rules of this file. A key stays parked until nothing waits behind it: messages that come meanwhile
-are parked behind the rest. A message that fails again, as often as any message may, ends the
-re-driving of its key, and the key waits for an operator. Each step is in the log before the next
-message is begun, so that another owner goes on behind it.
+Rules of this file. What is given again, in which order, and what follows, a `Redrive` says, step by
+step. Each step is in the log before the next message is begun. What goes wrong with the log is
+tried again: what an operator asked for is not forgotten.
 """
 
 from __future__ import annotations
@@ -11,23 +10,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
+from time import monotonic
 
 from pxrs_ray.actors.consumer.call_record import RecordSlot
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext, context_at
-from pxrs_ray.errors import HandlerKilled, NotHeld
+from pxrs_ray.errors import NotHeld
 from pxrs_ray.model import Epoch, Message, Offset
-from pxrs_ray.processing.quarantine_state import Parked, Record, headers_of, restored
-from pxrs_ray.processing.retry_rules import RetryAfter, RetryRules, after_failure
+from pxrs_ray.processing.quarantine_state import Record, headers_of, restored
+from pxrs_ray.processing.redrive import GiveAgain, LetFlow, Note, Redrive, WaitUntil
+from pxrs_ray.processing.retry_rules import RetryRules
 from pxrs_ray.processing.scheduler import Item
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 
 logger = logging.getLogger(__name__)
 
-PAUSE_S = 0.01
 # After a fault (a buffer that is away, a full disk): what an operator asked for is not forgotten.
 AGAIN_S = 1.0
 
@@ -50,12 +50,12 @@ class Redriver:
     ) -> None:
         self._log = log
         self._handler = handler
-        self._rules = rules
         self._shared_for = shared_for
         self._unpark = unpark
         self._stopping = stopping
         self._slot = slot
         self._may_begin = may_begin
+        self._steps = Redrive(log.state, rules)
         self._busy = False
         self._wanted = False
 
@@ -67,28 +67,20 @@ class Redriver:
         Re-driving the messages at positions `killed` ended their process: that is a failure. What
         was parked before a seek (`sought`: to which offset, with which epoch) comes again.
         """
-        if sought is not None and self._log.refresh().comes_again(*sought):
-            offset, epoch = sought
-            self._log.note(Record.SOUGHT, None, offset=offset, epoch=epoch)
-        for key, aside in list(self._log.refresh().keys.items()):
-            entry = aside.first
-            if entry is not None and aside.retrying and entry.position in killed:
-                error = repr(HandlerKilled("its process died while the message was re-driven"))
-                self._note_failed(key, entry, entry.attempts + 1, error)
-        return {key for key in self._log.state.keys if key is not None}
+        self._log.refresh()
+        if (note := self._steps.sought(sought)) is not None:
+            self._note(note)
+        for note in self._steps.killed(killed):
+            self._note(note)
+        return self._steps.parked()
 
-    def _note_failed(self, key: bytes | None, entry: Parked, attempts: int, error: str) -> None:
-        self._log.note(Record.FAILED, key, position=entry.position, attempts=attempts, error=error)
+    def _note(self, note: Note) -> None:
+        self._log.note(note.kind, note.key, **note.values)
 
     def park(self, items: tuple[Item, ...]) -> None:
-        """Put messages of one key aside; returns when they are kept.
-
-        What a former owner parked already, and did not live to commit, is not kept twice.
-        """
+        """Put messages of one key aside; returns when they are kept."""
         with self._log.lock:
-            aside = self._log.state.keys.get(items[0].key)
-            last = aside.last_offset if aside is not None and items[0].key is not None else -1
-            fresh = [self._record(item) for item in items if item.offset > last]
+            fresh = [self._record(item) for item in self._steps.fresh(items)]
             if fresh:
                 self._log.append(fresh)
 
@@ -134,58 +126,53 @@ class Redriver:
                 self._wanted = True
 
     def _round(self) -> None:
-        keys = self._log.refresh().keys
-        for key in [key for key, aside in keys.items() if aside.retrying]:
-            self._redrive(key)
-
-    def _redrive(self, key: bytes | None) -> None:
+        self._log.refresh()
+        self._steps.begin()
         while not self._stopping.is_set():
-            aside = self._log.state.keys.get(key)
-            if aside is None or not aside.retrying:
-                return
-            entry = aside.first
-            if entry is not None:
-                if not self._once_more(key, entry):
+            match step := self._steps.next(monotonic()):
+                case None:
                     return
-                continue
-            # Parking holds this lock: what is not in the log yet still has its lane.
-            with self._log.lock:
-                free = aside.first is None and self._unpark(key)
-            if free:
-                self._log.note(Record.RELEASED, key)
-                self._log.tidy()
-                return
-            self._stopping.wait(PAUSE_S)
+                case WaitUntil():
+                    self._stopping.wait(max(0.0, step.until_s - monotonic()))
+                case LetFlow():
+                    self._let_flow(step)
+                case GiveAgain():
+                    if not self._give_again(step):
+                        return
 
-    def _once_more(self, key: bytes | None, entry: Parked) -> bool:
-        """Deliver one parked message until it succeeds; False when it does not."""
-        [record] = self._log.records(entry.position, 1)
+    def _let_flow(self, step: LetFlow) -> None:
+        # Parking holds this lock: what is not in the log yet still has its lane.
+        with self._log.lock:
+            aside = self._log.state.keys.get(step.key)
+            flows = aside is not None and aside.first is None and self._unpark(step.key)
+        note = self._steps.freed(step, flows=flows, now_s=monotonic())
+        if note is not None:
+            self._note(note)
+            self._log.tidy()
+
+    def _give_again(self, step: GiveAgain) -> bool:
+        """Deliver one parked message, once; False when nothing may begin any more."""
+        position = step.entry.position
+        [record] = self._log.records(position, 1)
         message = restored(record, self._log.partition)
-        failed = 0
-        while not self._stopping.is_set():
-            if not self._may_begin(self._stopping):
-                return False
-            attempt = entry.attempts + failed + 1
-            shared = self._shared_for(key, attempt, entry.position)
-            if not self._slot.begin(entry.position, entry.position + 1, self._stopping):
-                return False
-            try:
-                self._handler.call(Delivery(message, shared))
-            except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
-                leave_if_child(error)
-                if isinstance(error, NotHeld) or not shared.title():
-                    continue
-                failed += 1
-                logger.warning("%s, re-driven: %s", context_at(shared, message.offset), told(error))
-                verdict = after_failure(self._rules, failed)
-                if isinstance(verdict, RetryAfter):
-                    self._stopping.wait(verdict.delay_ms / 1_000)
-                    continue
-                self._note_failed(key, entry, attempt, told(error))
-                return False
-            finally:
-                self._slot.end()
+        if not self._may_begin(self._stopping):
+            return False
+        shared = self._shared_for(step.key, step.attempt, position)
+        if not self._slot.begin(position, position + 1, self._stopping):
+            return False
+        try:
+            self._handler.call(Delivery(message, shared))
+        except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
+            leave_if_child(error)
+            if isinstance(error, NotHeld) or not shared.title():
+                return True
+            logger.warning("%s, re-driven: %s", context_at(shared, message.offset), told(error))
+            note = self._steps.failed(step, told(error), monotonic())
+        else:
             leave_if_child()
-            self._log.note(Record.REDRIVEN, key, position=entry.position)
-            return True
-        return False
+            note = self._steps.worked(step)
+        finally:
+            self._slot.end()
+        if note is not None:
+            self._note(note)
+        return True

@@ -13,16 +13,16 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable
+from typing import Any
 
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.node_watch import NodeWatch
 from pxrs_ray.actors.consumer.specs import queue_spec
-from pxrs_ray.actors.coordinator.buffer_moves import BufferMoves, Moved
+from pxrs_ray.actors.coordinator.buffer_moves import BufferMoves
 from pxrs_ray.actors.coordinator.group_creation import GroupCreation
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.move_planner import MovePlanner
-from pxrs_ray.actors.coordinator.registry_witness import who_accepted
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.topology_requests import (
     AcceptBufferLoss,
@@ -35,10 +35,21 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.passing_trouble import passes
-from pxrs_ray.topology.disk_survey import SurveyedNode, check_unknown, not_here
+from pxrs_ray.topology.disk_survey import SurveyedNode
 from pxrs_ray.topology.homes import NodeSeen, RegistryHome, homes_from
 from pxrs_ray.topology.move_plan import Leaving
+from pxrs_ray.topology.move_steps import Moved
+from pxrs_ray.topology.openings import (
+    NoteMade,
+    OpenAll,
+    check_may_begin,
+    ids_on_disks,
+    open_on,
+    queues_to_name,
+)
+from pxrs_ray.topology.registry_witness import who_accepted
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +77,7 @@ class Bootstrap(GroupCreation):
         if self._config.store_url.startswith(IN_MEMORY) or who_accepted(self._config.topology_dir):
             return
         places = await self._all_places()
-        check_unknown(name, places)
-        if not self._may_begin:
-            raise not_here(name, self._here(places), is_away=False)
+        check_may_begin(name, places, self._here(places), may_begin=self._may_begin)
 
     def _here(self, places: list[SurveyedNode]) -> RegistryHome | None:
         """Where the registry should be, when that is a file."""
@@ -204,51 +213,36 @@ class Bootstrap(GroupCreation):
         """
         specs = [queue_spec(config, name) for name in (config.queues if names is None else names)]
         kept = [spec.queue for spec in specs if not spec.external]
-        has = self._homing.homes.queues
-        new = [queue for queue in kept if queue not in has]
-        accepts = self.accepts_loss and (new or not self._starting.done)
-        known = await self._ids_of_old() if accepts else {}
-        # Made anew since the registry was: what lies on the disks is what there is.
-        other = [q for q in kept if q in has and known.get(q, has[q].queue_id) != has[q].queue_id]
-        if new or other:
-            await self._homing.has_queues([*new, *other], known)
+        is_new = any(queue not in self._homing.homes.queues for queue in kept)
+        accepts = self.accepts_loss and (is_new or not self._starting.done)
+        known = ids_on_disks(await self._all_places()) if accepts else {}
+        to_name = queues_to_name(kept, self._homing.homes, known)
+        if to_name:
+            await self._homing.has_queues(to_name, known)
         for error in await self._open_on(self._pool.hosted(), specs):
             if self._starting.done and not passes(error):
                 raise error
-
-    async def _ids_of_old(self) -> dict[str, str]:
-        """The ids that queues have on the disks, for a registry that has lost them."""
-        traces = [trace for place in await self._all_places() for trace in place.looked.traces]
-        found: dict[str, str] = {}
-        for trace in sorted(traces, key=lambda trace: trace.identity.generation):
-            found.update({queue: each for queue, each in trace.queues.items() if each})
-        return found
 
     async def _open_on(
         self, indexes: Iterable[int], specs: Iterable[QueueSpec]
     ) -> list[BaseException]:
         """Make what was never made, have that durable, then open all; answers what failed."""
-        with_ids = [self._homing.spec(spec) for spec in specs]
-        pairs = [(index, spec) for spec in with_ids for index in indexes]
-        is_made = self._homing.homes.is_made
-        to_make = [(i, s) for i, s in pairs if not s.external and not is_made(s.queue, i)]
-        failed = await self._open_each(to_make, make=True)
-        made = [(spec.queue, i) for i, spec in to_make if (i, spec.queue) not in failed]
-        await self._homing.made(made)
-        left = [(i, spec) for i, spec in pairs if (i, spec.queue) not in failed]
-        return [*failed.values(), *(await self._open_each(left, make=False)).values()]
+        specs = [self._homing.spec(spec) for spec in specs]
+        return await carry(open_on(self._homing.homes, list(indexes), specs), self._carry)
 
-    async def _open_each(
-        self, pairs: list[tuple[int, QueueSpec]], *, make: bool
-    ) -> dict[tuple[int, str], BaseException]:
+    async def _carry(self, step: Do[Any]) -> dict[tuple[int, str], BaseException] | None:
+        if isinstance(step, NoteMade):
+            await self._homing.made((queue, index) for index, queue in step.places)
+            return None
+        assert isinstance(step, OpenAll)
         calls = (
-            self._pool.open_on(index, spec, self._expected_ends(spec), make=make)
-            for index, spec in pairs
+            self._pool.open_on(index, spec, self._expected_ends(spec), make=step.make)
+            for index, spec in step.pairs
         )
         answers = await asyncio.gather(*calls, return_exceptions=True)
         return {
             (index, spec.queue): answer
-            for (index, spec), answer in zip(pairs, answers, strict=True)
+            for (index, spec), answer in zip(step.pairs, answers, strict=True)
             if isinstance(answer, BaseException)
         }
 

@@ -43,7 +43,7 @@ class BufferCalls(BufferSlots):
         answers = await asyncio.gather(*calls, return_exceptions=True)
         failed = {i: each for i, each in enumerate(answers) if isinstance(each, BaseException)}
         for index in failed if again else ():
-            self._incarnations.pop(index, None)
+            self.look_anew(index)
         for error in failed.values():
             raise error
         return [each for each in answers if not isinstance(each, BaseException)]
@@ -62,7 +62,7 @@ class BufferCalls(BufferSlots):
         found: dict[int, T] = {}
         for index, answer in zip(there, answers, strict=True):
             if isinstance(answer, BufferAway) and not of_all:
-                self._incarnations.pop(index, None)
+                self.look_anew(index)
             elif isinstance(answer, BaseException):
                 raise answer
             else:

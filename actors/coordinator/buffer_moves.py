@@ -1,10 +1,7 @@
-"""`BufferMoves`: moves a buffer's logs, and with them its home, to another disk.
+"""`BufferMoves`: moves buffers' logs, and with them their homes, to other disks.
 
-Rules of this file. The logs are copied while the buffer serves, round after round, until little is
-left; then it stops, the rest is copied, and the copy is made durable. Only then does the registry
-say that the slot is at home there, under the next term: until that moment everything can be given
-up, and the buffer goes on where it was. The old disk is emptied last. Nothing else decides about a
-slot that moves, and one slot moves at a time.
+Rules of this file. `pxrs_ray.topology.move_steps` decides what a move does next, and which slots
+leave nodes that are drained; each step is carried out here. One slot moves at a time.
 """
 
 from __future__ import annotations
@@ -12,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from ray.exceptions import RayError
 
+from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.log_receiver import forget_on, make_arrival
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
@@ -26,32 +23,33 @@ from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.log.log_copy import FileState
 from pxrs_ray.status.problem import Kind, Report
+from pxrs_ray.steps import carry
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, within
-from pxrs_ray.topology.homes import Home, NodeSeen
+from pxrs_ray.topology.home_rounds import KeepHomes
+from pxrs_ray.topology.homes import Home
+from pxrs_ray.topology.move_steps import (
+    CopyRound,
+    EmptyOld,
+    EndArrival,
+    Install,
+    Leaving,
+    LetGoOn,
+    ListFiles,
+    MakeArrival,
+    Moved,
+    PlaceAnew,
+    StepBack,
+    StopBuffer,
+    move,
+)
 
 logger = logging.getLogger(__name__)
 
-# What is left to copy when the buffer stops takes about a tenth of a second.
-LITTLE_BYTES = 16 << 20
-ROUNDS_MAX = 8
 ROUND_WAIT_S = 3_600.0
 STOP_WAIT_S = 30.0
 INSTALL_WAIT_S = 120.0
 BACK_WAIT_S = 30.0
-AGAIN_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A finished move of a buffer: from which host to which, how much was copied, and for how long
-    it served nobody."""
-
-    buffer: int
-    source: str
-    target: str
-    copied_bytes: int
-    pause_ms: int
 
 
 class BufferMoves:
@@ -63,11 +61,11 @@ class BufferMoves:
         self._folder = folder
         self._one_at_a_time = asyncio.Lock()
         self._supervisor = Supervisor("moving buffers")
-        self._leaving: asyncio.Task[None] | None = None
+        self._going: asyncio.Task[None] | None = None
+        self._leaving = Leaving()
         self._reports: dict[int, Report] = {}
-        # Slots that are on a node which is drained, and could not leave it.
-        self._stuck: set[int] = set()
-        self._again_s: dict[int, float] = {}
+        # Of the slots that move: the buffer that has stopped.
+        self._sources: dict[int, BufferClient] = {}
 
     async def move(self, slot: int, wanted: str | None = None) -> Moved:
         """Take a buffer to the node that is `wanted`, or to the emptiest one.
@@ -78,11 +76,12 @@ class BufferMoves:
             node = await self._homing.place_for(slot, wanted)
             await self._homing.hold(slot)
             before = self._homing.homes.slots[slot]
-            self._stuck.discard(slot)
+            self._leaving.begins(slot)
             going = f"buffer {slot} moves from host {before.host} to {node.host}"
             self._reports[slot] = Report(Kind.BUFFER_MOVES, going, slot)
             try:
-                moved = await self._move(slot, before, node)
+                steps = move(self._homing.rounds, slot, before, node, monotonic_ms)
+                moved = await carry(steps, self._carry)
             except BaseException as error:
                 why = f"buffer {slot} could not leave host {before.host}: {told(error)}"
                 self._reports[slot] = Report(Kind.BUFFER_CANNOT_MOVE, why, slot)
@@ -93,54 +92,59 @@ class BufferMoves:
             logger.warning("buffer %d has moved: %s", slot, moved)
             return moved
 
-    async def _move(self, slot: int, before: Home, node: NodeSeen) -> Moved:
-        if node.disk == before.disk:  # a disk that both have: nothing is to be copied
-            return await self._settle(slot, before, node, None)
-        make = partial(make_arrival, node.node, self._folder, slot)
+    async def _carry(self, step: Any) -> Any:
+        match step:
+            case MakeArrival(node, slot):
+                return await self._make_arrival(node, slot)
+            case CopyRound(arrival, slot, last):
+                source = self._sources[slot] if last else self._pool.client(slot)
+                coming = arrival.round.remote(source.handle, last)
+                return await _answer(coming, ROUND_WAIT_S, "copying")
+            case StopBuffer(slot):
+                self._sources[slot] = self._pool.hold(slot)
+                await _answer(self._sources[slot].stop(), STOP_WAIT_S, "closing its logs")
+            case StepBack(slot):
+                stepped = self._sources[slot].step_back(self._pool.grants.generation)
+                await _answer(stepped, STOP_WAIT_S, "letting its logs step back")
+            case ListFiles(slot):
+                listed = self._sources[slot].slot_files()
+                return await _answer(listed, STOP_WAIT_S, "listing its files")
+            case Install(arrival):
+                await _answer(arrival.install.remote(), INSTALL_WAIT_S, "installing the copy")
+            case KeepHomes():
+                await asyncio.shield(self._homing.keep(step.change))
+            case _:
+                return await self._end_of_move(step)
+        return None
+
+    async def _end_of_move(self, step: Any) -> None:
+        match step:
+            case LetGoOn(slot):
+                self._sources.pop(slot, None)
+                self._pool.release(slot)
+            case PlaceAnew(slot, home):
+                self._sources.pop(slot, None)
+                self._pool.forget_actor(slot)
+                await self._pool.place(slot, home)
+                await self._pool.until_met(slot, BACK_WAIT_S)
+            case EmptyOld(slot, before, left):
+                forget = self._forget(slot, before, list(left))
+                self._supervisor.once(f"emptying {before.host}", forget)
+            case EndArrival(arrival, slot):
+                self._end_arrival(arrival, slot)
+
+    async def _make_arrival(self, node: str, slot: int) -> tuple[Any, str]:
+        make = partial(make_arrival, node, self._folder, slot)
         arrival = await gcs.ask("make", make, gcs.MAKE_S)
         try:
             disk = await _answer(arrival.disk_id.remote(), STOP_WAIT_S, "the new disk's id")
-            return await self._settle(slot, before, replace(node, disk=disk), arrival)
-        finally:
-            self._supervisor.once(f"ending the arrival of buffer {slot}", gcs.kill(arrival))
-
-    async def _settle(self, slot: int, before: Home, node: NodeSeen, arrival: Any) -> Moved:
-        copied = 0
-        left: list[FileState] = []
-        if arrival is not None:
-            copied = await self._rounds(slot, arrival)
-        source, began_ms = self._pool.hold(slot), monotonic_ms()
-        try:
-            await _answer(source.stop(), STOP_WAIT_S, "closing its logs")
-            if arrival is not None:
-                last = arrival.round.remote(source.handle, True)
-                copied += await _answer(last, ROUND_WAIT_S, "copying")
-                left = await _answer(source.slot_files(), STOP_WAIT_S, "listing its files")
-                await _answer(arrival.install.remote(), INSTALL_WAIT_S, "installing the copy")
-            home = await asyncio.shield(self._homing.moved(slot, node))
         except BaseException:
-            self._pool.release(slot)  # it begins anew where it was
+            self._end_arrival(arrival, slot)
             raise
-        # From here on the new home holds; what fails is done again by the next round of homes.
-        self._pool.forget_actor(slot)
-        await self._pool.place(slot, home)
-        await self._pool.until_met(slot, BACK_WAIT_S)
-        pause_ms = monotonic_ms() - began_ms
-        if arrival is not None:
-            self._supervisor.once(f"emptying {before.host}", self._forget(slot, before, left))
-        return Moved(slot, before.host, home.host, copied, pause_ms)
+        return arrival, disk
 
-    async def _rounds(self, slot: int, arrival: Any) -> int:
-        """Copy while the buffer serves, until little is left, or no less is left each time."""
-        copied, last = 0, 0
-        for number in range(ROUNDS_MAX):
-            source = self._pool.client(slot).handle
-            taken = await _answer(arrival.round.remote(source, False), ROUND_WAIT_S, "copying")
-            copied += taken
-            if taken <= LITTLE_BYTES or (number > 1 and taken >= last):
-                break
-            last = taken
-        return copied
+    def _end_arrival(self, arrival: Any, slot: int) -> None:
+        self._supervisor.once(f"ending the arrival of buffer {slot}", gcs.kill(arrival))
 
     async def _forget(self, slot: int, before: Home, left: list[FileState]) -> None:
         where = (before.node, self._folder, slot, self._pool.count)
@@ -158,25 +162,19 @@ class BufferMoves:
         These are all nodes that are drained now: what was reported of others is over.
         """
         there = self._homing.at_home_on(nodes)
-        for slot in self._stuck.difference(there):
-            self._stuck.discard(slot)
+        for slot in self._leaving.drained(there):
             self._reports.pop(slot, None)
-            self._again_s.pop(slot, None)
-        slots = [slot for slot in there if self._is_due(slot)]
-        if slots and (self._leaving is None or self._leaving.done()):
-            self._leaving = self._supervisor.once("leaving nodes", self._leave(slots))
-
-    def _is_due(self, slot: int) -> bool:
-        return monotonic_ms() >= self._again_s.get(slot, 0.0) * 1_000
+        slots = self._leaving.due(there, monotonic_ms())
+        if slots and (self._going is None or self._going.done()):
+            self._going = self._supervisor.once("leaving nodes", self._leave(slots))
 
     async def _leave(self, slots: list[int]) -> None:
         for slot in slots:
             try:
                 await self.move(slot)
             except (PxrsError, RayError) as error:
-                self._again_s[slot] = monotonic_ms() / 1_000 + AGAIN_S
+                self._leaving.could_not(slot, monotonic_ms())
                 home = self._homing.homes.slots[slot]
-                self._stuck.add(slot)
                 why = (
                     f"buffer {slot} cannot leave host {home.host}, which is drained: "
                     f"{told(error)}. Its logs are away when the host goes: add a node, or stop the "

@@ -18,15 +18,14 @@ from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
 from pxrs_ray.actors.coordinator.known_ends import KnownEnds
-from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.log.identity import Identity
-from pxrs_ray.log.lease_grants import LeaseGrants
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, is_asked_for, within
+from pxrs_ray.topology.slot_table import is_against
 
 logger = logging.getLogger(__name__)
 
@@ -54,14 +53,11 @@ class BufferPool(BufferCalls):
         link_ports: str = OFF,
     ) -> None:
         super().__init__(topology, count, folder, lease_s)
-        self.grants = LeaseGrants(count, round(lease_s * 1_000), lease_clock_ms())
         self.known_ends = KnownEnds()
         self._ends_heard: dict[int, tuple[str, int]] = {}
         self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
-        self._foreign: set[int] = set()
         self._external: set[str] = set()
-        self._unopened: dict[tuple[int, str], str] = {}
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]
         self._watching: list[asyncio.Task[None]] = []
@@ -77,16 +73,15 @@ class BufferPool(BufferCalls):
         for index, info in zip(there, answers, strict=True):
             if isinstance(info, BaseException):
                 self._failed(index, info)
-            elif not info.problem:
-                self._incarnations[index] = info.incarnation
+            else:
+                self.met_at_start(index, info)
 
     async def _ping(self, index: int, timeout_s: float | None = None) -> BufferInfo:
         """Look at a buffer; what it may serve by goes with it."""
-        grant = self.grants.grant(index, self.terms[index])
         heard = self._ends_heard.get(index, ("", 0))
+        grant = self.grant_of(index)
         grant = replace(grant, link_ports=self._link_ports, ends_heard=heard)
         info = await self._ask(index, lambda to: to.ping(grant), timeout_s)
-        self.grants.heard(index, info.incarnation, info.monotonic_ms, lease_clock_ms())
         self.known_ends.heard(info.ends)
         self._ends_heard[index] = (info.incarnation, info.ends_to)
         self._note(info)
@@ -185,11 +180,9 @@ class BufferPool(BufferCalls):
         try:
             await self._ask(index, lambda to: to.open(spec, dict(ends), make))
         except BaseException as error:
-            # The buffer is looked at anew: all its queues are opened then, this one too.
-            self._incarnations.pop(index, None)
-            self._unopened[index, spec.queue] = told(error, TOLD_CHARS)
+            self.not_open(index, spec.queue, told(error, TOLD_CHARS))
             raise
-        self._unopened.pop((index, spec.queue), None)
+        self.is_open(index, spec.queue)
 
     def is_external(self, queue: str) -> bool:
         """Whether the queue's messages are kept by somebody else: it has no logs here."""
@@ -310,11 +303,9 @@ class BufferPool(BufferCalls):
         Those that come back are asked then.
         """
         known = await self._of_met(lambda i: self._ask(i, lambda to: to.belong(claim, adopt)))
-        against = {index: noted for index, noted in known.items() if _against(noted, claim)}
-        for index in known:
-            if adopt or index not in against:
-                self.grants.allow(index)
-        return against
+        for index, noted in known.items():
+            self.belongs(index, noted, claim, adopt=adopt)
+        return {index: noted for index, noted in known.items() if is_against(noted, claim)}
 
     async def belong_on(self, index: int, claim: Identity, *, adopt: bool) -> None:
         """The same of one buffer that has started anew, which may serve then.
@@ -322,13 +313,8 @@ class BufferPool(BufferCalls):
         What is wrong is a problem of it.
         """
         known = await self._ask(index, lambda to: to.belong(claim, adopt))
-        self._foreign.discard(index)
-        if _against(known, claim) and not adopt:
-            self._foreign.add(index)
-            self.grants.forbid(index)
-            return
-        self.grants.allow(index)
-        await self.grant(index)
+        if self.belongs(index, known, claim, adopt=adopt):
+            await self.grant(index)
 
     def leave(self, will: RecoveryPlan, indexes: Iterable[int]) -> None:
         """Let these buffers know what another coordinator is made of."""
@@ -348,7 +334,7 @@ class BufferPool(BufferCalls):
         """Delete every log of a queue. Where one cannot be now, its buffer is looked at anew."""
         await self._all(lambda to: to.drop_queue(queue), again=True)
         self._external.discard(queue)
-        self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
+        self.not_wanted(queue)
 
     async def _watch_loop(self, index: int) -> None:
         soon = self._soon[index]
@@ -356,22 +342,19 @@ class BufferPool(BufferCalls):
             with suppress(TimeoutError):
                 await within(min(PING_PAUSE_S, self._lease_s / 5), soon.wait())
             soon.clear()
-            if index in self._handles and index not in self._held:
+            if self.is_looked_at(index):
                 await self._look(index)
 
     async def _look(self, index: int) -> None:
         try:
             info = await self._ping(index, LOOK_WAIT_S)
-            self._away.pop(index, None)
-            anew = info.incarnation != self._incarnations.get(index)
-            if anew and self._returned is not None and not info.problem:
+            self.is_back(index)
+            if self._returned is not None and self.to_be_opened(index, info):
                 logger.warning("buffer %d of %s gets its queues again", index, self._topology)
-                # First, for whatever fails meanwhile has it looked at anew once more.
-                self._incarnations[index] = info.incarnation
                 try:
                     await self._returned(index)
                 except BaseException:
-                    self._incarnations.pop(index, None)
+                    self.look_anew(index)
                     raise
                 if (coming := self._coming.pop(index, None)) is not None:
                     coming.set()
@@ -379,12 +362,6 @@ class BufferPool(BufferCalls):
             if is_asked_for(error, asyncio.current_task()):
                 raise
             self._failed(index, error)
-            if any(at == index for at, _ in self._unopened):
-                self._away.pop(index, None)
-
-
-def _against(known: Identity, claim: Identity) -> bool:
-    return known.topology_id != claim.topology_id or claim.is_behind(known)
 
 
 def buffer_count(configured: int | None, partitions_max: int) -> int:

@@ -1,9 +1,8 @@
-"""`BufferSlots`: which actor serves each slot, and which slots have none now. A part of
-`BufferPool`.
+"""`BufferSlots`: the actors that serve the slots now. A part of `BufferPool`.
 
-Rules of this file. `HomeController` says where a buffer belongs; this module starts it there. A
-buffer is known once it has answered in its present life. A slot that waits for its host is not
-called: a caller that needs it gets an error at once, and goes on with the others.
+Rules of this file. `HomeController` says where a buffer belongs; this module starts it there. What
+is known of a slot, and what follows from it, is `SlotTable`'s. A slot that waits for its host is
+not called: a caller that needs it gets an error at once, and goes on with the others.
 """
 
 from __future__ import annotations
@@ -14,50 +13,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.cluster.ray_errors import is_gone
 from pxrs_ray.actors.coordinator.buffer_start import buffer_at_home
 from pxrs_ray.clock import lease_clock_ms
 from pxrs_ray.errors import BufferAway, SlotWaits
-from pxrs_ray.model import Generation
 from pxrs_ray.status.places import AT_HOME, DEPOSED, ELSEWHERE, SILENT, STARTING, WAITING
 from pxrs_ray.supervision.supervisor import off_loop, within
 from pxrs_ray.topology.homes import Home, SlotSeen
+from pxrs_ray.topology.slot_table import SlotTable
 
 if TYPE_CHECKING:
     from pxrs_ray.data.protocol import BufferInfo
-    from pxrs_ray.log.lease_grants import LeaseGrants
 
 logger = logging.getLogger(__name__)
 
 TOLD_CHARS = 200
 
 
-class BufferSlots(ABC):
+class BufferSlots(SlotTable, ABC):
     """See the rules at the head of this file."""
 
-    grants: LeaseGrants
-
     def __init__(self, topology: str, count: int, folder: str, lease_s: float) -> None:
-        self.count = count
-        self.terms = [1] * count
-        self.disk_ids = [""] * count
+        super().__init__(count, round(lease_s * 1_000), lease_clock_ms())
         self._topology = topology
         self._folder = folder
         self._lease_s = lease_s
-        self._handles: dict[int, Any] = {}
-        self._waits: dict[int, str] = {}
         self._where: dict[int, str] = {}
-        self._away: dict[int, str] = {}
-        self._elsewhere: dict[int, str] = {}
-        self._incarnations: dict[int, str] = {}
-        self._nodes: dict[int, str] = {}
-        self._answered: set[int] = set()
         self._troubles: dict[int, tuple[str, ...]] = {}
-        self._led_by: dict[int, Generation] = {}
-        self._held: set[int] = set()
         self._coming: dict[int, asyncio.Event] = {}
 
     @abstractmethod
@@ -69,14 +54,10 @@ class BufferSlots(ABC):
 
         Raises DeadlineExceeded when that does not end, and whatever Ray raises.
         """
-        self.grants.forbid(index)
-        self.terms[index], self.disk_ids[index] = home.term, home.disk
+        anew = self.begins_at(index, home)
         make = partial(buffer_at_home, self._topology, index, self.count, self._folder)
-        handle = await off_loop(partial(make, self._lease_s, home))
-        self._handles[index], self._nodes[index] = handle, home.node
-        self._waits.pop(index, None)
-        self._incarnations.pop(index, None)
-        self._held.discard(index)
+        handle = await off_loop(partial(make, self._lease_s, anew, home))
+        self.placed(index, home, handle)
         self.look_soon(index)
 
     def hold(self, index: int) -> BufferClient:
@@ -85,14 +66,8 @@ class BufferSlots(ABC):
         Until it is placed anew, or released. Raises SlotWaits.
         """
         client = self.client(index)
-        self.grants.forbid(index)
-        self._held.add(index)
-        self._incarnations.pop(index, None)
+        self.held(index)
         return client
-
-    def forget_actor(self, index: int) -> None:
-        """It has stopped for good: another one is to be placed."""
-        self._let_go(index)
 
     async def until_met(self, index: int, wait_s: float) -> bool:
         """Return when a buffer that was placed has been met; False when not in time."""
@@ -103,42 +78,17 @@ class BufferSlots(ABC):
 
     def release(self, index: int) -> None:
         """Look at it again: one that had closed its logs begins anew by that."""
-        self._held.discard(index)
+        self.released(index)
         self.look_soon(index)
 
     def wait_for(self, waits: Mapping[int, str]) -> None:
         """These slots have no host now, each for the given reason."""
-        for index, why in waits.items():
-            if index not in self._waits:
-                logger.error("%s %s", self.told(index), why)
-            self._let_go(index)
-            self._away.pop(index, None)
-        self._waits = dict(waits)
+        for index in self.waits_for(waits):
+            logger.error("%s %s", self.told(index), waits[index])
 
     def seen(self, index: int, *, in_memory: bool) -> SlotSeen:
         """What is known of a buffer now."""
-        return SlotSeen(
-            answers=index in self._answered,
-            lease_over=lease_clock_ms() >= self.grants.over_ms(index),
-            runs=index in self._handles,
-            in_memory=in_memory,
-        )
-
-    def met(self) -> list[int]:
-        """The buffers that have answered in their present life, from the disk that is theirs."""
-        return [i for i in sorted(self._incarnations) if i in self._handles]
-
-    def hosted(self) -> list[int]:
-        """The buffers that have a host, whether they answer or not."""
-        return sorted(self._handles)
-
-    def is_missed(self, index: int) -> bool:
-        """Whether a buffer is to be looked for: it does not answer, or its disk is not there."""
-        return index in self._away or index in self._elsewhere
-
-    def missed_disks(self) -> set[str]:
-        """The nodes where buffers found another disk than theirs, or none."""
-        return {self._nodes[index] for index in self._elsewhere if index in self._nodes}
+        return self.seen_at(index, lease_clock_ms(), in_memory=in_memory)
 
     def lease_left_ms(self, index: int) -> int:
         """For how long somebody may still serve a slot on what was granted so far."""
@@ -172,27 +122,15 @@ class BufferSlots(ABC):
             raise SlotWaits(f"buffer {index} {self._waits.get(index, 'is being started')}")
         return BufferClient(handle)
 
-    def _let_go(self, index: int) -> None:
-        self._handles.pop(index, None)
-        self._incarnations.pop(index, None)
-        self._answered.discard(index)
-
     def _note(self, info: BufferInfo) -> None:
         where = f"host {info.host}" if info.host else f"node {info.node[:8]}"
         self._where[info.index] = f"pid {info.pid} on {where}"
-        self._elsewhere.pop(info.index, None)
-        self._answered.add(info.index)
         self._troubles[info.index] = info.problems
-        self._led_by[info.index] = info.generation
-        if info.problem:
-            self._elsewhere[info.index] = info.problem
+        self.heard(info.index, info, lease_clock_ms())
 
     def _failed(self, index: int, error: BaseException) -> None:
-        """A look has failed. Who is gone for good is made anew, where its disk is."""
-        self._answered.discard(index)
+        """A look has failed."""
         if isinstance(error, BufferAway) and error.__cause__ is not None:
             error = error.__cause__
-        if is_gone(error):
-            self._let_go(index)
-        if index not in self._waits:
-            self._away[index] = (str(error).splitlines() or [type(error).__name__])[0][:TOLD_CHARS]
+        why = (str(error).splitlines() or [type(error).__name__])[0][:TOLD_CHARS]
+        self.look_failed(index, why, is_gone=is_gone(error))

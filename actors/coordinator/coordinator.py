@@ -29,7 +29,6 @@ from pxrs_ray.actors.coordinator.known_ends import DOCUMENT as KNOWN_ENDS_DOCUME
 from pxrs_ray.actors.coordinator.metrics import Sources, TopologyMetrics
 from pxrs_ray.actors.coordinator.questions import Questions
 from pxrs_ray.actors.coordinator.registry_actor import open_store_for
-from pxrs_ray.actors.coordinator.registry_witness import RegistryWitness
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers, answers
 from pxrs_ray.actors.coordinator.startup import Startup, patiently
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
@@ -51,6 +50,7 @@ from pxrs_ray.model import Outcome
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
+from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness
 from pxrs_ray.topology.seal import Seal, new_key, seal_of
 from pxrs_ray.topology.tombstones import DOCUMENT as ENDS_DOCUMENT
 from pxrs_ray.topology.tombstones import Tombstones, ends_from
@@ -162,6 +162,7 @@ class Coordinator(TopologyDocuments, Questions):
         )
         await self._lead()
         documents = await self._thread.call_until_known(self._store.documents, config.name)
+        await self._note_acceptance(documents.get(ACCEPTING, ""))
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._high_water.note_topology(self.topology_id)
         self._deployed = documents.get("deployed", "")
@@ -195,7 +196,7 @@ class Coordinator(TopologyDocuments, Questions):
             await controller.go_on()
         await self._forget_old_keys()
         await self._try_to_finish()
-        self._high_water.settled()
+        await self._settle_acceptance()
         self.accepts_loss = not kept
         self._pool.watch(self._reopen)
         self._homing.keep_on()
@@ -208,6 +209,22 @@ class Coordinator(TopologyDocuments, Questions):
         metrics = TopologyMetrics(config.name)
         report = partial(metrics.report_for_ever, self._metric_sources)
         self._reporting = Supervisor(config.name).keep("metrics", report)
+
+    async def _note_acceptance(self, noted: str) -> None:
+        """Have it in the registry that its loss was accepted, until a start has gone on with it.
+
+        One that was cut off may have been on another node, which had the note.
+        """
+        self._accepted = self._accepted or noted
+        self.accepts_loss = self.accepts_loss or bool(self._accepted)
+        if self._accepted:
+            await self._put_document(ACCEPTING, self._accepted)
+
+    async def _settle_acceptance(self) -> None:
+        """What was accepted is dealt with."""
+        if self._accepted:
+            await self._put_document(ACCEPTING, "")
+        self._high_water.settled()
 
     async def _metric_sources(self) -> Sources:
         recent_ms = list(self._thread.recent_ms)

@@ -17,6 +17,7 @@ from pxrs_ray.actors.cluster.node_watch import draining_nodes
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.topology.move_steps import Drains
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class DrainWatch:
         self._replica_sets = replica_sets
         self._leave_with_logs = leave
         self._moves: set[asyncio.Task[None]] = set()
-        self._told: set[str] = set()
+        self._drains = Drains()
         self._supervisor = Supervisor("draining nodes")
         self._task = self._supervisor.keep("watch", self._loop)
 
@@ -50,9 +51,8 @@ class DrainWatch:
             except DeadlineExceeded as error:
                 logger.info("whether nodes are drained is not known now: %s", error)
                 continue
-            for node in nodes - self._told:
+            for node in self._drains.seen(nodes):
                 logger.warning("node %s is drained: its consumers and logs move", node)
-            self._told = nodes
             self._leave_with_logs(nodes)
             if nodes and not self._moves:
                 for replica_set in self._replica_sets():

@@ -19,13 +19,6 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
 from pxrs_ray.actors.coordinator.buffer_pool import FOREIGN_REMEDY, BufferPool
 from pxrs_ray.actors.coordinator.group_controller import GroupController
-from pxrs_ray.actors.coordinator.log_witness import Recovered
-from pxrs_ray.actors.coordinator.registry_witness import (
-    RECOVER,
-    RegistryWitness,
-    accept_loss,
-    who_accepted,
-)
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.startup import Startup
 from pxrs_ray.actors.coordinator.topology_requests import (
@@ -42,6 +35,13 @@ from pxrs_ray.processing.done_ranges import done_to
 from pxrs_ray.supervision.supervisor import off_loop
 from pxrs_ray.topology.group_making import Floor
 from pxrs_ray.topology.homes import RegistryHome
+from pxrs_ray.topology.log_witness import Recovered
+from pxrs_ray.topology.registry_witness import (
+    RECOVER,
+    RegistryWitness,
+    accept_loss,
+    who_accepted,
+)
 from pxrs_ray.topology.seal import Seal, forget_old_keys
 from pxrs_ray.topology.tombstones import Tombstones
 
@@ -169,7 +169,9 @@ class GroupCreation(ABC):
             config.resolved_queue(str(queue))
             config = config.changed(groups={name: {"queue": queue, **options}})
             # Its own alone: what a group costs must not grow with the queues of others.
-            await self._open_queues(config, [str(queue)])
+            made = config.groups[name]
+            own = (made.queue, made.dead_letter_queue, made.quarantine_queue)
+            await self._open_queues(config, [each for each in own if each is not None])
         check_assignor(config.resolved_group(name).assignor)
         full_name = config.full_name(name)
         controller = self._new_shell(full_name, config)

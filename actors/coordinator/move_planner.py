@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.node_watch import NodeWatch
@@ -22,7 +23,15 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.errors import DeadlineExceeded, NotFound
 from pxrs_ray.topology.homes import NodeSeen
-from pxrs_ray.topology.move_plan import Kept, Leaving, check_may_go, find_node, plan_leaving
+from pxrs_ray.topology.move_plan import (
+    Kept,
+    Leaving,
+    check_may_go,
+    find_node,
+    kept_between,
+    lost_with_coordinator,
+    plan_leaving,
+)
 
 # Between two looks at how many bytes came.
 LOOK_S = 1.0
@@ -93,15 +102,8 @@ class MovePlanner:
         await asyncio.sleep(LOOK_S)
         after, in_memory = await asyncio.gather(self._pool.stats(ASK_WAIT_S), self._in_memory())
         took_s = (monotonic_ms() - began_ms) / 1_000
-        found = {}
-        for slot in slots:
-            first, last = before.get(slot), after.get(slot)
-            rate = None
-            if first is not None and last is not None and last.bytes_in >= first.bytes_in:
-                rate = (last.bytes_in - first.bytes_in) / took_s
-            size = last.bytes_kept if last is not None else None
-            found[slot] = Kept(size, rate, in_memory.get(slot, {}))
-        return found
+        kept = {slot: kept_between(before.get(slot), after.get(slot), took_s) for slot in slots}
+        return {s: replace(each, in_memory=in_memory.get(s, {})) for s, each in kept.items()}
 
     async def _in_memory(self) -> dict[int, dict[str, int]]:
         """How many messages of each queue are in the memory of each buffer, and nowhere else."""
@@ -119,13 +121,5 @@ class MovePlanner:
         """What cannot be done, and what is to be known, when the coordinator is there too."""
         if node_watch.node_here() != node.node:
             return [], []
-        name = self._config.name
-        if self._config.store_url.startswith(IN_MEMORY):
-            return [
-                f"the registry of {name} is in the memory of its coordinator, which is on this "
-                "host: checkpoints and owners are lost when the host goes"
-            ], []
-        return [], [
-            f"the coordinator of {name} is there too: it stays until the host goes, and is started "
-            "anew elsewhere then; commits and changes wait for some seconds"
-        ]
+        kept_here = self._config.store_url.startswith(IN_MEMORY)
+        return lost_with_coordinator(self._config.name, in_memory=kept_here)

@@ -14,12 +14,12 @@ from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.consumer.handler import HandlerRef
-    from pxrs_ray.actors.coordinator.buffer_moves import Moved
-    from pxrs_ray.actors.coordinator.log_witness import Recovered
     from pxrs_ray.config import Difference, PxrsConfig
     from pxrs_ray.data.protocol import BufferStats, QueueSpec
     from pxrs_ray.status.answers import GroupStatus, History, StoreStatus, TopologyStatus
+    from pxrs_ray.topology.log_witness import Recovered
     from pxrs_ray.topology.move_plan import Leaving
+    from pxrs_ray.topology.move_steps import Moved
     from pxrs_ray.topology.removal import Removal
 
 REMOVAL_WAIT_S = 120.0

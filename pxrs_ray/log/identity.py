@@ -3,7 +3,7 @@ made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
@@ -57,3 +57,16 @@ def read_identity(files: Files, folder: Path) -> Identity | None:
 def write_identity(files: Files, folder: Path, identity: Identity) -> None:
     """Note whose logs lie in `folder`, durably. Raises OSError, DiskFull."""
     files.replace(folder / NAME, IDENTITY.encode(identity), sync=True)
+
+
+def step_back(files: Files, folder: Path, generation: Generation) -> None:
+    """Have it noted in `folder`, whose logs are closed and about to be copied, that they belonged
+    to the coordinator before `generation`.
+
+    Whichever of the two copies is served from next notes the coordinator that lets it: so of two
+    copies, the one that was served from last is the one that knows the newer coordinator, also
+    where both were served under one. Done twice it changes nothing. Raises OSError, DiskFull.
+    """
+    known = read_identity(files, folder)
+    if known is not None and known.generation == generation > 0:
+        write_identity(files, folder, replace(known, generation=generation - 1))

@@ -143,12 +143,14 @@ class SlotSeen:
 
     `answers`: it has answered within its lease. `lease_over`: no process has a lease of this slot
     any more. `runs`: there is an actor of it, as far as Ray knows. `in_memory`: it keeps nothing.
+    `misses_disk`: its process did not find the disk that it was made for.
     """
 
     answers: bool = False
     lease_over: bool = False
     runs: bool = False
     in_memory: bool = False
+    misses_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,8 @@ def settle(
             waits[slot] = _told(found, living, now_ms)
         elif not seen[slot].runs or home is None or found.term != home.term:
             starts.append(slot)
+        elif seen[slot].misses_disk and _has_disk(found, living):
+            starts.append(slot)  # it was made for the disk that this node had before
     return Settled(homes, tuple(starts), waits)
 
 
@@ -305,6 +309,21 @@ def _emptiest(homes: Homes, nodes: Iterable[NodeSeen], but: Slot) -> NodeSeen | 
     fit = [node for node in fit if node.cpus > 0] or fit
     has = Counter(home.node for slot, home in homes.slots.items() if slot != but)
     return min(fit, key=lambda node: (has[node.node], node.host, node.node), default=None)
+
+
+def _has_disk(home: Home, living: Mapping[str, NodeSeen]) -> bool:
+    here = living.get(home.node)
+    return here is not None and here.disk == home.disk != ""
+
+
+def is_in_the_way(home: Home, node: str, *, lives: bool, anew: bool) -> bool:
+    """Whether the actor of a slot's name that is on `node` is to be ended before the slot's buffer
+    is started at its home.
+
+    One that lives is the slot's buffer only there, and, where it is to be started `anew`, not even
+    there: it may have been made for another disk, and Ray would start it for that one for ever.
+    """
+    return lives and (anew or node != home.node)
 
 
 def _told(home: Home, living: Mapping[str, NodeSeen], now_ms: int) -> str:

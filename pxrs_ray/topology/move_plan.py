@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.topology.homes import SHOWN, Homes, NodeSeen, Slot, moved_to, place_to_move_to
 
@@ -262,3 +263,27 @@ def _memory(slot: Slot, has: Kept) -> list[str]:
 
 def _mb(size: float | None) -> str:
     return "?" if size is None else f"{size / 1e6:,.1f} MB"
+
+
+def kept_between(first: BufferStats | None, last: BufferStats | None, took_s: float) -> Kept:
+    """What a buffer has, and how fast that grows, by two looks at it; None is not known."""
+    rate = None
+    if first is not None and last is not None and last.bytes_in >= first.bytes_in:
+        rate = (last.bytes_in - first.bytes_in) / took_s
+    return Kept(last.bytes_kept if last is not None else None, rate)
+
+
+def lost_with_coordinator(topology: str, *, in_memory: bool) -> tuple[list[str], list[str]]:
+    """What cannot be done, and what is to be known, when the coordinator is on a node that goes.
+
+    `in_memory` says that its registry is in its own memory.
+    """
+    if in_memory:
+        return [
+            f"the registry of {topology} is in the memory of its coordinator, which is on this "
+            "host: checkpoints and owners are lost when the host goes"
+        ], []
+    return [], [
+        f"the coordinator of {topology} is there too: it stays until the host goes, and is started "
+        "anew elsewhere then; commits and changes wait for some seconds"
+    ]

@@ -35,10 +35,12 @@ async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 async def _placing(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made: Any = object.__new__(home_controller.HomeController)
-    made._supervisor, made._placing, made._troubles = Supervisor("homes"), {}, {}
+    made._supervisor, made._placing = Supervisor("homes"), {}
+    made.rounds = SimpleNamespace(troubles={}, placed=lambda slot: None)
     made._pool = SimpleNamespace(place=answers(fails))
     while not fails.worked.is_set():
-        made._begin_placing(0, None)
+        if not made._placing:
+            made._begin_placing(0, None)
         await asyncio.sleep(0)
     return made._supervisor.close
 

@@ -15,7 +15,6 @@ import ray.exceptions
 from pxrs_ray.actors.coordinator import buffer_pool, startup
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
-from pxrs_ray.actors.coordinator.registry_witness import accept_loss
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.actors.coordinator.startup import Startup
 from pxrs_ray.config import PxrsConfig
@@ -31,6 +30,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.group.events import Join
 from pxrs_ray.model import Member
+from pxrs_ray.topology.registry_witness import accept_loss
 from pxrs_ray.topology.seal import KEY_FILE, KEYS_MAX
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 from tests.settings import log_limits

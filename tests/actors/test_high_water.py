@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.actors.coordinator import startup
-from pxrs_ray.actors.coordinator.registry_witness import NAME, RegistryWitness, accept_loss
 from pxrs_ray.actors.coordinator.startup import patiently
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.topology.registry_witness import NAME, RegistryWitness, accept_loss
 
 
 def noted(folder: Path) -> RegistryWitness:

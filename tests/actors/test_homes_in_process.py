@@ -301,7 +301,7 @@ def test_a_round_takes_back_no_home_that_a_move_writes_meanwhile(
         moves, goes = by_host["10.0.0.1"], by_host["10.0.0.2"]
         await homing.hold(moves)
         third = NodeSeen("third", "10.0.0.3", disk="d-third")
-        move = asyncio.create_task(homing.moved(moves, third))
+        move = asyncio.create_task(homing.carry(homing.rounds.moved(moves, third)))
         await writing.wait()
         cluster.nodes.pop()
         cluster.fakes[goes].faults["ping"] = [ConnectionError("gone")] * 1_000

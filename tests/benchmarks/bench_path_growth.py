@@ -196,7 +196,7 @@ def status() -> dict[str, float]:
             found.status()
             calls.append(time.perf_counter() - began_s)
             began_s = time.perf_counter()
-            command = [sys.executable, "-c", CLI, "status", "grown"]
+            command = [sys.executable, "-c", CLI, "status", "--topology", "grown"]
             subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
             commands.append(time.perf_counter() - began_s)
         return {

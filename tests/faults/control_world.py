@@ -234,7 +234,14 @@ class ControlWorld:
         return faulty_store(self.registry, self.life)
 
     def _at_home(
-        self, topology: str, index: int, count: int, folder: str, lease_s: float, home: Home
+        self,
+        topology: str,
+        index: int,
+        count: int,
+        folder: str,
+        lease_s: float,
+        anew: bool,
+        home: Home,
     ) -> Any:
         return self._handle(topology, index, count, folder, lease_s, home.disk)
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from random import Random
 
 from pxrs_ray.actors.cluster.process_file import CODEC, FOLDER, write_process_file
-from pxrs_ray.actors.coordinator.registry_witness import RegistryWitness
 from pxrs_ray.errors import PxrsError, StoreCorrupted
 from pxrs_ray.interop.folder_queue import FolderQueue
 from pxrs_ray.supervision.passing_trouble import passes
+from pxrs_ray.topology.registry_witness import RegistryWitness
 from pxrs_ray.topology.seal import seal_of
 from tests.faults import FaultReport
 from tests.faults.faulty_files import ENDS, KINDS, Ended, Fault, FaultyFiles

@@ -10,16 +10,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from pxrs_ray.clock import Instant
 from pxrs_ray.config.options import ScalingConfig
+from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.group.assignors import assign
-from pxrs_ray.model import Member
-from pxrs_ray.scaling import Advice, Observation, PartitionLoad, Scaler, ScalerSettings
+from pxrs_ray.model import Member, PartitionRow
+from pxrs_ray.scaling import Advice, Observation, PartitionLoad, ScalerSettings
+from pxrs_ray.scaling.group_scaling import AskAges, AskLogEnds, GroupScaling, GroupSeen, ScaleTo
 
 STEP_MS = 1_000
+WALL_MS = 1_700_000_000_000
 
 
 class Policy(Protocol):
@@ -141,6 +145,66 @@ class _World:
         return Observation(second * STEP_MS, self.wanted, self.running, loads)
 
 
+class Shipped:
+    """The scaling that ships: a `GroupScaling`, asked as a coordinator asks it.
+
+    `away` says at which seconds a buffer is away; `pins` what an operator sets at a second, while
+    an advice waits for its turn.
+    """
+
+    def __init__(
+        self,
+        settings: ScalerSettings,
+        away: Callable[[int], bool] = lambda _: False,
+        pins: Mapping[int, int | None] | None = None,
+    ) -> None:
+        self._away, self._pins = away, dict(pins or {})
+        self._now = Instant(0, 0)
+        self._scaling = GroupScaling(lambda: self._now)
+        self._scaling.configure(settings)
+
+    def advise(self, seen: Observation) -> Advice:
+        """Judge what there is to be seen at one second."""
+        self._now = Instant(seen.at_ms, WALL_MS + seen.at_ms)
+        wanted, asked = seen.wanted, "nothing is to be changed"
+        steps = self._scaling.looking()
+        answer: Any = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration:
+                break
+            if isinstance(step, ScaleTo):
+                self._set_by_hand(seen.at_ms // STEP_MS)
+                wanted, asked, answer = step.choose(seen.wanted), step.advice.reason, None
+            else:
+                answer = self._answer(step, seen)
+        self._set_by_hand(seen.at_ms // STEP_MS)
+        told = self._scaling.advice
+        return Advice(wanted, asked, told.skew if told is not None else None)
+
+    def _set_by_hand(self, second: int) -> None:
+        if second in self._pins:
+            self._scaling.pin(self._pins.pop(second))
+
+    def _answer(self, step: object, seen: Observation) -> Any:
+        loads = seen.partitions
+        if isinstance(step, AskLogEnds):
+            there = loads[:-1] if self._away(seen.at_ms // STEP_MS) else loads
+            return {load.partition: _ends_of(load) for load in there}
+        if isinstance(step, AskAges):
+            ages = {load.partition: load.lag_ms for load in loads}
+            return {p: self._now.wall_ms - ages[p] for p in step.offsets}
+        rows = [
+            PartitionRow(p.partition, p.owner, 1 if p.owner else 0, 1, p.checkpoint) for p in loads
+        ]
+        return GroupSeen(rows, len(rows), seen.wanted, seen.running)
+
+
+def _ends_of(load: PartitionLoad) -> LogEnds:
+    return LogEnds(load.partition, 0, load.end_offset, load.end_offset, None, None, 0, 0)
+
+
 def run(scenario: Scenario, policy: Policy, consumers: int = 1) -> Trace:
     """Let `policy` steer the world of `scenario` from its first to its last second."""
     world, trace = _World(scenario, consumers), Trace(scenario.name)
@@ -242,13 +306,18 @@ def scenarios() -> list[Scenario]:
     ]
 
 
+def shipped() -> Shipped:
+    """The scaling that ships, with the settings that nobody has changed."""
+    return Shipped(ScalingConfig().settings())
+
+
 def compare(settings: ScalerSettings | None = None) -> list[tuple[Trace, Trace]]:
     """Each scenario under our scaler and under the threshold rule, with the same target."""
     ours = settings or ScalingConfig().settings()
     threshold_s = ours.target_lag_ms / 1_000
     return [
         (
-            run(world, Scaler(ours)),
+            run(world, Shipped(ours)),
             run(world, ThresholdRule(round(world.per_consumer * threshold_s))),
         )
         for world in scenarios()

@@ -13,11 +13,15 @@ from collections.abc import Mapping
 
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
+    "tests.simulation.homes.run",
     "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
+    "tests.simulation.scaling_world",
     "tests.simulation.tenant_world",
+    "tests.simulation.source_world",
     "tests.simulation.topology_world",
+    "tests.simulation.quarantine_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
@@ -45,7 +49,24 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "consumer/redrive.py": ("processing/redrive.py",),
+    "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),
+    "coordinator/bootstrap.py": (
+        "topology/openings.py",
+        "topology/disk_survey.py",
+    ),
+    "coordinator/buffer_moves.py": ("topology/move_steps.py",),
+    "coordinator/buffer_pool.py": ("topology/slot_table.py",),
+    "coordinator/buffer_slots.py": ("topology/slot_table.py",),
+    "coordinator/buffer_start.py": ("topology/homes.py",),
+    "coordinator/drain_watch.py": ("topology/move_steps.py",),
+    "coordinator/home_controller.py": (
+        "topology/home_rounds.py",
+        "topology/homes.py",
+    ),
+    "coordinator/log_witness.py": ("topology/log_witness.py",),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
+    "consumer/source_fetcher.py": ("consumer/source_plan.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
     "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
@@ -53,6 +74,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
     "coordinator/member_api.py": ("group/group_coordinator.py",),
+    "coordinator/move_planner.py": ("topology/move_plan.py",),
     "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
     "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
@@ -64,38 +86,26 @@ DECIDE: Mapping[str, str] = {
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    "coordinator/buffer_pool.py": "which buffer is opened, and how far its logs reach: keeper.py",
     "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
     "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
-    "consumer/redrive.py": "which keys are given again, and in what order",
-    "consumer/source_fetcher.py": "what is read next of an external queue",
-    "coordinator/autoscaler.py": "when the scaler is asked and obeyed",
-    "coordinator/bootstrap.py": "whether a registry may be created",
-    "coordinator/buffer_moves.py": "the steps of a move between disks",
-    "coordinator/buffer_start.py": "when a buffer of a name that runs elsewhere is ended",
-    "coordinator/buffer_slots.py": "which actor serves a slot",
     "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
-    "coordinator/drain_watch.py": "when a node is emptied",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/home_controller.py": "where a slot's buffer is started",
     "coordinator/known_ends.py": "when the ends of logs are kept",
-    "coordinator/log_witness.py": "when logs show that the registry was lost",
-    "coordinator/move_planner.py": "what a move would do",
     "coordinator/reconfiguration.py": "who takes over which option",
-    "coordinator/registry_witness.py": "when a registry has lost writes",
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 28
+DECIDE_MAX = 15
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
+    "coordinator/buffer_calls.py",
     "coordinator/metrics.py",
 )
 

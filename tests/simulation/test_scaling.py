@@ -8,7 +8,15 @@ import pytest
 
 from pxrs_ray.scaling import Observation, PartitionLoad, Scaler
 from tests.settings import scaler_settings
-from tests.simulation.scaling_world import Scenario, ThresholdRule, Trace, compare, run, scenarios
+from tests.simulation.scaling_world import (
+    Scenario,
+    Shipped,
+    ThresholdRule,
+    Trace,
+    compare,
+    run,
+    scenarios,
+)
 
 WORLDS = scenarios()
 RESULTS = compare()
@@ -49,6 +57,27 @@ def test_a_database_that_saturates_is_not_run_over() -> None:
     _, ours, rule = of("database that saturates")
     assert max(ours.wanted) <= 8
     assert max(rule.wanted) == 32
+
+
+def test_nothing_is_advised_while_a_buffer_is_away() -> None:
+    """What it holds would look as if it were done, and the group would shrink."""
+    world = WORLDS[3]
+    settings = scaler_settings()
+    there = run(world, Shipped(settings), consumers=6)
+    away = run(world, Shipped(settings, away=lambda second: second < 290), consumers=6)
+    assert min(there.wanted[:290]) < 6
+    assert set(away.wanted[:290]) == {6}
+    assert max(away.wanted) > 6
+
+
+def test_what_the_load_said_before_does_not_undo_a_number_set_by_hand() -> None:
+    world = WORLDS[3]
+    grows = run(world, Shipped(scaler_settings()))
+    at = next(second for second, wanted in enumerate(grows.wanted) if wanted > 1)
+    pinned = run(world, Shipped(scaler_settings(), pins={at: 1}))
+    assert pinned.wanted[at] == 1 and set(pinned.wanted[at:]) == {1}
+    released = run(world, Shipped(scaler_settings(), pins={at: 1, at + 30: None}))
+    assert max(released.wanted[at + 30 :]) > 1
 
 
 def observed(

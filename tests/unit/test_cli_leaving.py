@@ -11,7 +11,6 @@ import pytest
 
 from pxrs_ray.actors.client import topology as topology_module
 from pxrs_ray.actors.cluster import node_drain
-from pxrs_ray.actors.coordinator.buffer_moves import Moved
 from pxrs_ray.cli import _leaving, _ray, drain
 from pxrs_ray.cli.root import run
 from pxrs_ray.errors import NotFound, PxrsError
@@ -19,6 +18,7 @@ from pxrs_ray.status.answers import TopologyStatus
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.topology.homes import NodeSeen
 from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
+from pxrs_ray.topology.move_steps import Moved
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 GOES = NodeSeen("node-1-of-some-length", "10.0.0.2", "d2")

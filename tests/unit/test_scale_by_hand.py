@@ -47,7 +47,7 @@ def test_what_the_load_said_before_does_not_undo_a_scale_by_hand(
         pool = SimpleNamespace(ends=ends)
         scaler: Any = Autoscaler(replicas, host, pool)  # type: ignore[arg-type]
         scaler.configure(ScalingConfig(consumers_max=8))
-        look = asyncio.ensure_future(scaler._look(scaler._scaler))
+        look = asyncio.ensure_future(scaler._look())
         await asyncio.sleep(0.01)
         assert not look.done()
         if pinned is not None:

@@ -12,6 +12,7 @@ from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.feeding import FEEDING
+from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
 from tests.simulation.mutations.liveness import LIVENESS
@@ -23,6 +24,7 @@ from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
+from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
@@ -46,6 +48,8 @@ MUTATIONS = (
     *MEMBER,
     *OUTSIDE,
     *RUNTIME,
+    *HOMES,
+    *SCALING,
     *BUFFERS,
     *REPLICATING,
     *WORLDS,

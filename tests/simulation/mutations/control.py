@@ -43,7 +43,7 @@ CONTROL = (
         "a log that has seen a higher epoch halts the group",
         (
             Change(
-                "actors/coordinator/log_witness.py",
+                "topology/log_witness.py",
                 "        if not behind:\n",
                 "        if True:\n",
             ),
@@ -54,7 +54,7 @@ CONTROL = (
         "an accepted registry goes on above the epochs that the logs know",
         (
             Change(
-                "actors/coordinator/log_witness.py",
+                "topology/log_witness.py",
                 "            if behind:\n",
                 "            if False:\n",
             ),

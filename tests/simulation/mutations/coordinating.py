@@ -58,9 +58,9 @@ COORDINATING: tuple[Mutation, ...] = (
         "a buffer where a queue did not open is looked at anew",
         (
             Change(
-                "actors/coordinator/buffer_pool.py",
-                "then, this one too.\n            self._incarnations.pop(index, None)\n",
-                "then, this one too.\n",
+                "topology/slot_table.py",
+                "        self.look_anew(index)\n        self._unopened",
+                "        self._unopened",
             ),
         ),
         tests=(f"{START}::test_the_pool_looks_anew_at_a_buffer_where_something_did_not_open",),

@@ -43,7 +43,7 @@ OUTSIDE = (
         "a note that cannot be read now is not written over",
         (
             Change(
-                "actors/coordinator/registry_witness.py",
+                "topology/registry_witness.py",
                 "            self._unread = True\n",
                 "",
             ),

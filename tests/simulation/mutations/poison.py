@@ -90,9 +90,9 @@ POISON = (
         "a seek back brings parked messages again",
         (
             Change(
-                "actors/consumer/redrive.py",
-                "if sought is not None and self._log.refresh().comes_again(*sought):",
-                "if sought is not None and sought == ():",
+                "processing/redrive.py",
+                "if sought is None or not self._state.comes_again(*sought):",
+                "if sought is None or sought != ():",
             ),
         ),
         tests=_GIVING_UP,

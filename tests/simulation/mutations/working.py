@@ -23,6 +23,19 @@ def _one(
     return Mutation(guard, (Change(file, text, instead),), (seen_by,), settings, note)
 
 
+_SOURCE = "consumer/source_plan.py"
+_READERS = ("tests/simulation/test_sources.py",)
+
+
+def _reader(guard: str, text: str, instead: str) -> Mutation:
+    return Mutation(guard, (Change(_SOURCE, text, instead),), tests=_READERS)
+
+
+def _redriven(guard: str, text: str, instead: str) -> Mutation:
+    change = Change("processing/redrive.py", text, instead)
+    return Mutation(guard, (change,), tests=("tests/simulation/test_quarantine.py",))
+
+
 WORKING = (
     _one(
         "what a pulling caller took is done when it says so, not before",
@@ -179,5 +192,40 @@ WORKING = (
         "        pass\n",
         "ComesToRest",
         *DEADLY,
+    ),
+    _reader(
+        "what a source brings when the lease is over is handed on to nobody",
+        "if not records or is_over:",
+        "if not records:",
+    ),
+    _reader(
+        "every reader of a source says alike whose a record without a key is",
+        'key = b"%d" % record.offset if record.key is None else record.key',
+        'key = b"%d" % len(split) if record.key is None else record.key',
+    ),
+    _reader(
+        "a partition passes what a source has for others",
+        "    if end > at and session.skip(partition, epoch, at, end):",
+        "    if False:",
+    ),
+    _reader(
+        "a source is read from the lowest position that anybody waits for",
+        "min(offset for _, offset in positions.values())",
+        "max(offset for _, offset in positions.values())",
+    ),
+    _redriven(
+        "what waits behind a key is given again before the key flows",
+        "            elif aside.first is None:\n",
+        "            elif aside.first is None or self._failed:\n",
+    ),
+    _redriven(
+        "a new owner parks what a former one has put aside",
+        "return {key for key in self._state.keys if key is not None}",
+        "return set()",
+    ),
+    _redriven(
+        "what was given again and worked is noted at its own place",
+        '{"position": step.entry.position})\n\n    def failed',
+        '{"position": step.entry.offset})\n\n    def failed',
     ),
 )

@@ -20,6 +20,9 @@ from pxrs_ray.files import Files
 logger = logging.getLogger(__name__)
 
 NAME = "registry-high-water.json"
+# The registry's document that says who accepted what it has lost, until a start has gone on with
+# it: one that is cut off is gone on with on another node, which has no note of it.
+ACCEPTING = "accepting"
 RECOVER = "`pxrs recover registry FILE --accept-loss`"
 
 

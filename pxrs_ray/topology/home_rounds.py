@@ -1,0 +1,234 @@
+"""`HomeRounds`: what a coordinator does about homes, round by round. Pure: see
+`pxrs_ray.steps`.
+
+Rules of this file. `pxrs_ray.topology.homes` decides; its decision is made durable, and then
+carried out: in this order, one round after the other. A slot that waits holds up nothing: not the
+start, not the other slots, not the round. While nobody tells which nodes live nothing is decided. A
+slot that moves, or is being placed, is left alone; a round changes no other slot's home than those
+that it has decided about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pxrs_ray.errors import AlreadyExists, DeadlineExceeded, NotFound, UsageError
+from pxrs_ray.steps import Do, Steps
+from pxrs_ray.topology.homes import (
+    Home,
+    Homes,
+    NodeSeen,
+    Settled,
+    Slot,
+    SlotSeen,
+    moved_to,
+    place_to_move_to,
+    settle,
+)
+from pxrs_ray.topology.move_plan import REGISTRY_REMEDY, registry_stays_behind
+from pxrs_ray.topology.slot_table import SlotTable
+
+Change = Callable[[Homes], Homes]
+Seen = Callable[[Slot], SlotSeen]
+
+
+@dataclass(frozen=True, slots=True)
+class LivingNodes(Do[Any]):
+    """Ask which nodes live: a list of `NodeSeen` as far as it is known, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtDisks(Do[Any]):
+    """Have those of these nodes looked at that were not; answers the same nodes, as known then.
+
+    What was seen of the nodes in `again` is not so any more.
+    """
+
+    nodes: tuple[NodeSeen, ...]
+    again: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class KeepHomes(Do[Any]):
+    """Have `HomeRounds.changed(change)` durable, where it is anything, and `kept` after it.
+
+    One after the other: the next change is made of what the last one has left.
+    """
+
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class TellWaits(Do[Any]):
+    """These slots have no host now."""
+
+    waits: Mapping[Slot, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginPlacing(Do[Any]):
+    """Begin to start a slot's buffer at its home, and tell `placed` when that is over."""
+
+    slot: Slot
+    home: Home
+
+
+class HomeRounds:
+    """The homes of one coordinator incarnation's topology.
+
+    `seen` tells what is known of the buffer of a slot now, `wall_ms` the time of day, and
+    `replace_after` after how many milliseconds a host that is away is given up; None means never.
+    """
+
+    def __init__(
+        self,
+        homes: Homes,
+        table: SlotTable,
+        seen: Seen,
+        wall_ms: Callable[[], int],
+        replace_after: Callable[[], int | None],
+    ) -> None:
+        self.homes = homes
+        self.registry_goes = ""
+        self.troubles: dict[Slot, str] = {}
+        self._table = table
+        self._seen, self._wall_ms, self._replace_after = seen, wall_ms, replace_after
+        self._placing: set[Slot] = set()
+        self._moving: set[Slot] = set()
+
+    # --- the document -----------------------------------------------------------------------------
+
+    def changed(self, change: Change) -> Homes | None:
+        """What is to be made durable now; None where that changes nothing."""
+        homes = change(self.homes)
+        return homes if homes != self.homes else None
+
+    def kept(self, homes: Homes) -> None:
+        """It is durable: from now on it may be acted on."""
+        self.homes = homes
+
+    # --- rounds -----------------------------------------------------------------------------------
+
+    def round(self) -> Steps[list[NodeSeen] | None]:
+        """Decide once, and begin what was decided; answers the nodes that live, where known."""
+        told: list[NodeSeen] | None = yield LivingNodes()
+        if told is None:
+            return None
+        nodes, again = told, frozenset(self._table.missed_disks())
+        if any(slot not in self.homes.slots for slot in range(self._table.count)):
+            nodes = yield LookAtDisks(tuple(nodes), again)
+            again = frozenset()
+        found = self._settled(nodes)
+        if found.waits or again or self._has_to_look(nodes):
+            nodes = yield LookAtDisks(tuple(nodes), again)
+            found = self._settled(nodes)
+        yield from self._look_at_registry(nodes)
+        # And no other slot: a move that ends meanwhile has written a home, which holds.
+        before = self.homes.slots
+        new = {s: home for s, home in found.homes.slots.items() if before.get(s) != home}
+        yield KeepHomes(lambda homes: replace(homes, slots={**homes.slots, **new}))
+        yield TellWaits(found.waits)
+        for slot in found.starts:
+            if slot not in self._placing:
+                self._placing.add(slot)
+                yield BeginPlacing(slot, found.homes.slots[slot])
+        return told
+
+    def placed(self, slot: Slot) -> None:
+        """The placing of a slot is over, whatever came of it: a later round sees to the rest."""
+        self._placing.discard(slot)
+
+    def _settled(self, nodes: Iterable[NodeSeen]) -> Settled:
+        slots = range(self._table.count)
+        busy = self._placing | self._moving
+        seen = {slot: self._seen(slot) for slot in slots if slot not in busy}
+        return settle(self.homes, seen, list(nodes), self._wall_ms(), self._replace_after())
+
+    def _has_to_look(self, nodes: Iterable[NodeSeen]) -> bool:
+        """Whether the disks matter: nobody looks at them while everything is where it was.
+
+        A buffer that has its host and does not answer may be one whose disk is elsewhere now.
+        """
+        living = {node.node for node in nodes}
+        for slot in range(self._table.count):
+            home = self.homes.slots.get(slot)
+            if home is None or (self._table.is_missed(slot) and home.node in living):
+                return True
+        return False
+
+    def _look_at_registry(self, nodes: list[NodeSeen]) -> Steps[None]:
+        """Report a registry that is a file on a host that goes: nobody moves it."""
+        home = self.homes.registry
+        going = [n for n in nodes if home is not None and n.node == home.node and n.draining]
+        if not going:
+            self.registry_goes = ""
+            return
+        nodes = yield LookAtDisks(tuple(nodes))  # another node may have the same disk
+        if not registry_stays_behind(self.homes, going[0], nodes):
+            self.registry_goes = ""
+        elif not self.registry_goes:
+            self.registry_goes = (
+                f"the registry is a file on {home}, which is drained, and its coordinator stays "
+                "with it: once the host is gone nothing is committed or taken over until it is "
+                f"back. {REGISTRY_REMEDY}"
+            )
+
+    # --- moving -----------------------------------------------------------------------------------
+
+    def place_for(self, slot: Slot, wanted: str | None) -> Steps[NodeSeen]:
+        """Where a slot that leaves its home goes. Raises NotFound, UsageError, DeadlineExceeded."""
+        nodes: list[NodeSeen] | None = yield LivingNodes()
+        if nodes is None:
+            raise DeadlineExceeded("which nodes live is not known now")
+        nodes = yield LookAtDisks(tuple(nodes))
+        return place_to_move_to(self.homes, slot, nodes, wanted)
+
+    def hold(self, slot: Slot) -> None:
+        """Decide nothing about a slot while it moves. Raises AlreadyExists when it does.
+
+        Not while a round is under way: it may have decided about this slot already.
+        """
+        if slot in self._moving or slot in self._placing:
+            raise AlreadyExists(f"buffer {slot} is being moved, or started, already")
+        self._moving.add(slot)
+
+    def is_moving(self, slot: Slot) -> bool:
+        """Whether somebody brings a slot to another home now."""
+        return slot in self._moving
+
+    def release(self, slot: Slot) -> None:
+        """Decide about it again."""
+        self._moving.discard(slot)
+
+    def moved(self, slot: Slot, node: NodeSeen) -> Steps[Home]:
+        """The logs of a slot are on another disk: have that durable, and answer its home."""
+        yield KeepHomes(lambda homes: moved_to(homes, slot, node))
+        return self.homes.slots[slot]
+
+    def at_home_on(self, nodes: Iterable[str]) -> list[Slot]:
+        """The slots whose home is one of these nodes."""
+        wanted = set(nodes)
+        return [s for s, home in sorted(self.homes.slots.items()) if home.node in wanted]
+
+    # --- giving up --------------------------------------------------------------------------------
+
+    def give_up(self, slot: Slot) -> Steps[Home]:
+        """Accept the loss of what lies on the disk of a slot that waits. Raises UsageError,
+        NotFound."""
+        home = self.check_away(slot)
+        yield KeepHomes(lambda homes: homes.with_given_up(slot))
+        return home
+
+    def check_away(self, slot: Slot) -> Home:
+        """The home of a slot, which is away. Raises UsageError when it is not, NotFound."""
+        home = self.homes.slots.get(slot)
+        if home is None:
+            raise NotFound(f"there is no buffer {slot}: there are {self._table.count}, from 0 on")
+        if home.away_since_ms is None:
+            raise UsageError(
+                f"buffer {slot} is at home on host {home.host}, and nothing of it is to be given "
+                "up: `pxrs accept-loss QUEUE` is for logs that are halted"
+            )
+        return home

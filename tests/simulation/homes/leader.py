@@ -1,0 +1,324 @@
+"""One incarnation of a coordinator, as far as homes, buffers and the registry's witness go.
+
+Rules of this file. `SlotTable`, `HomeRounds`, `move`, `Leaving`, `open_on`, `LogWitness` and
+`RegistryWitness` decide; here their steps are carried, in the order in which `Coordinator` begins
+them. Each call takes its time, may be lost, and ends at its deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pxrs_ray.data.protocol import BufferInfo, QueueSpec
+from pxrs_ray.errors import (
+    BufferAway,
+    DeadlineExceeded,
+    PxrsError,
+    RegistryNotHere,
+    StoreCorrupted,
+    StoreUnavailable,
+)
+from pxrs_ray.log.identity import Identity
+from pxrs_ray.model import (
+    Epoch,
+    Generation,
+    Outcome,
+    PartitionId,
+    Snapshot,
+    Write,
+    WriteKind,
+)
+from pxrs_ray.steps import Steps
+from pxrs_ray.topology.home_rounds import (
+    HomeRounds,
+    KeepHomes,
+)
+from pxrs_ray.topology.homes import DOCUMENT, Slot, homes_from
+from pxrs_ray.topology.openings import (
+    check_may_begin,
+    ids_on_disks,
+    open_on,
+    queues_to_name,
+    with_ids,
+)
+from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness
+from pxrs_ray.topology.slot_table import SlotTable, is_against
+from tests.simulation.homes.leader_calls import (
+    CONFIRM_MS,
+    KNOWN_ENDS,
+    LEASE_MS,
+    MET_MS,
+    PING_MS,
+    ROUND_MS,
+    START_AGAIN_MS,
+)
+from tests.simulation.homes.leader_homes import LeaderHomes
+from tests.simulation.homes.lives import GROUP, PARTITIONS, QUEUE, SLOTS, TOPOLOGY, spec_of
+from tests.simulation.homes.machines import Gone, Node
+from tests.simulation.simulator.world import call
+from tests.simulation.stepping import Ask
+
+if TYPE_CHECKING:
+    from tests.simulation.homes.run import Cluster
+
+
+class Leader(LeaderHomes):
+    """See the rules at the head of this file. `may_begin` says that the topology is deployed."""
+
+    def __init__(self, cluster: Cluster, at: Node, *, may_begin: bool) -> None:
+        super().__init__(cluster, at, may_begin=may_begin)
+        self._do(self._begin())
+
+    # --- starting ---------------------------------------------------------------------------------
+
+    def _begin(self) -> Steps[None]:
+        while True:
+            try:
+                yield from self._start()
+            except (StoreCorrupted, RegistryNotHere) as error:
+                self.halted = error  # it is shown, and asked again
+            except (PxrsError, Gone):
+                self.halted = None
+            else:
+                self.halted, self.starting = None, False
+                return
+            yield Ask(lambda respond: self.after(START_AGAIN_MS, partial(respond, None)))
+
+    def _start(self) -> Steps[None]:
+        self.table = SlotTable(SLOTS, LEASE_MS, self.monotonic_ms())
+        store = self.cluster.store
+        known: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
+        accepted = self.cluster.accepted_on(self.at)
+        if not known and not accepted:
+            places = self.cluster.machines.survey()
+            if places is None:
+                raise DeadlineExceeded("a host does not tell")
+            check_may_begin(TOPOLOGY, places, None, may_begin=self.may_begin)
+        registry_id = yield from self._known(lambda: store().create())
+        files = self.at.disk.note
+        files.make_folder(Path("/data/t"))
+        self.witness = RegistryWitness(Path("/data/t"), registry_id, files=files, strict=True)
+        self.accepts_loss = bool(self.witness.accepted)
+        yield from self._lead(0)
+        documents: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
+        if self.witness.accepted:
+            yield from self._put(ACCEPTING, self.witness.accepted)
+        self.accepts_loss = self.accepts_loss or bool(documents.get(ACCEPTING))
+        if self.accepts_loss:
+            self.cluster.machines.judge.era += 1
+        self.topology_id = documents.get("topology_id", "")
+        if not self.topology_id:
+            self.topology_id = self.witness.topology_id or f"id-{self.world.number()}"
+            yield from self._put("topology_id", self.topology_id)
+            self.cluster.machines.judge.begins(self.topology_id, self.accepts_loss)
+        self.witness.note_topology(self.topology_id)
+        self.table.grants.generation = self.generation
+        if documents.get("known_ends"):
+            self._ends = dict(KNOWN_ENDS.decode_text(documents["known_ends"]))
+        homes = homes_from(documents.get(DOCUMENT, ""))
+        in_memory = False
+        self.homes = HomeRounds(
+            homes,
+            self.table,
+            lambda slot: self.table.seen_at(slot, self.monotonic_ms(), in_memory=in_memory),
+            lambda: self.now().wall_ms,
+            lambda: self.cluster.replace_after_ms,
+        )
+        yield from self._rounds_once()
+        yield Ask(lambda respond: self.after(MET_MS, partial(respond, None)))
+        for slot in self.table.hosted():
+            found = yield from self._ping(slot)
+            if isinstance(found, BufferInfo):
+                self.table.met_at_start(slot, found)
+        yield from self._check_identity()
+        yield from self._confirm()
+        for slot in range(SLOTS):
+            self.every(PING_MS, partial(self._watch, slot, self.table))
+        yield from self._lead_group()
+        yield from self._open_queues()
+        yield from self._check_logs()
+        if self.accepts_loss:
+            yield from self._put(ACCEPTING, "")
+        self.witness.settled()
+        self.accepts_loss = False
+        self.every(ROUND_MS, lambda: self._do(self._rounds_once()))
+        self.every(CONFIRM_MS, lambda: self._do(self._confirm()))
+        self.every(CONFIRM_MS * 3, lambda: self._do(self._keep_ends()))
+        self.every(CONFIRM_MS * 4, self._give_epoch)
+        self.every(CONFIRM_MS * 2, self._see_drains)
+
+    def _lead(self, over: Generation) -> Steps[None]:
+        self.generation = 0
+        store = self.cluster.store
+        while self.generation <= over:
+            led: Snapshot = yield from self._known(lambda: store().lead(TOPOLOGY, 1, self.name))
+            self.generation = led.generation
+
+    def _lead_group(self) -> Steps[None]:
+        """The group's generation, compared with what was noted of it."""
+        store = self.cluster.store
+        over = self.witness.generation(GROUP) if self.witness.accepted else 0
+        while True:
+            led: Snapshot = yield from self._known(
+                lambda: store().lead(GROUP, PARTITIONS, self.name)
+            )
+            if led.generation > over:
+                break
+        self.witness.check(GROUP, led.generation, led.last_version)
+        self._group = led
+        self.witness.note(GROUP, led.generation, led.last_version)
+
+    def _claim(self) -> Identity:
+        return Identity(self.topology_id, self.generation, self.name)
+
+    def _check_identity(self) -> Steps[None]:
+        against = yield from self._belong(adopt=False)
+        if not against:
+            return
+        if not self.accepts_loss:
+            raise StoreCorrupted("logs of another registry, or of a later coordinator")
+        yield from self._lead(max(known.generation for known in against.values()))
+        self.table.grants.generation = self.generation
+        yield from self._belong(adopt=True)
+
+    def _belong(self, *, adopt: bool) -> Steps[dict[Slot, Identity]]:
+        against = {}
+        for slot in self.table.met():
+            try:
+                known = yield from self._ask(slot, "belong", self._claim(), adopt)
+            except (BufferAway, Gone):
+                self.table.look_anew(slot)
+                continue
+            self.table.belongs(slot, known, self._claim(), adopt=adopt)
+            if is_against(known, self._claim()):
+                against[slot] = known
+        return against
+
+    def _open_queues(self) -> Steps[None]:
+        homes = self.homes.homes
+        known: dict[str, str] = {}
+        if self.accepts_loss:
+            places = self.cluster.machines.survey()
+            if places is None:
+                raise DeadlineExceeded("a host does not tell")
+            known = ids_on_disks(places)
+            if not self.cluster.all_are_there():
+                self.cluster.harm("the registry's loss was accepted while its host was away")
+        to_name = queues_to_name([QUEUE], homes, known)
+        if to_name:
+            wanted = {q: known.get(q) or f"q-{self.world.number()}" for q in to_name}
+            yield KeepHomes(lambda homes: with_ids(homes, wanted, known, SLOTS))
+        yield from open_on(self.homes.homes, self.table.hosted(), [self._spec()])
+
+    def _spec(self) -> QueueSpec:
+        known = self.homes.homes.queues.get(QUEUE)
+        return spec_of(known.queue_id if known is not None else "")
+
+    def _watch(self, slot: Slot, table: SlotTable) -> None:
+        if table is self.table:
+            self._do(self._look(slot))
+
+    def _look(self, slot: Slot) -> Steps[None]:
+        info = yield from self._ping(slot)
+        if info is None:
+            return
+        self.table.is_back(slot)
+        if self.starting or not self.table.to_be_opened(slot, info):
+            return
+        try:
+            yield from self._reopen(slot)
+        except (PxrsError, Gone) as error:
+            self.table.look_anew(slot)
+            self.table.look_failed(slot, str(error), is_gone=isinstance(error, Gone))
+
+    def _reopen(self, slot: Slot) -> Steps[None]:
+        known = yield from self._ask(slot, "belong", self._claim(), False)
+        if self.table.belongs(slot, known, self._claim(), adopt=False):
+            yield from self._confirm()
+            yield from self._ping(slot)
+        failed = yield from open_on(self.homes.homes, [slot], [self._spec()])
+        for error in failed:
+            raise error
+        yield from self._check_logs()
+
+    def _check_logs(self) -> Steps[None]:
+        """Ask the logs that are there what they have seen: of these it is known from then on."""
+        asked = dict(self.table._incarnations)
+        yield from self.logs.checking()
+        now = self.table._incarnations
+        self._checked.update({s: life for s, life in asked.items() if now.get(s) == life})
+
+    # --- leading ----------------------------------------------------------------------------------
+
+    def _confirm(self) -> Steps[None]:
+        heard, table = self.table.grants.heard_so_far(), self.table
+        store = self.cluster.store
+        try:
+            found: Snapshot | None = yield Ask(partial(self._store, lambda: store().load(TOPOLOGY)))
+        except StoreUnavailable:
+            pass  # nobody can become newer through it meanwhile
+        else:
+            if found is None or found.generation != self.generation:
+                self.crash()
+                yield Ask(lambda respond: None)
+        table.grants.leading(heard)
+
+    def _keep_ends(self) -> Steps[None]:
+        if self._ends != self._kept_ends:
+            ends = dict(self._ends)
+            yield from self._put("known_ends", KNOWN_ENDS.encode_text(ends))
+            self._kept_ends = ends
+
+    def _give_epoch(self) -> None:
+        met = self.table.met()
+        if self._group is None or not met or self.halted is not None:
+            return
+        partition = self.world.random.randrange(PARTITIONS)
+        if partition % SLOTS in met:
+            self._do(self._raise({partition: self._rows()[partition].epoch}))
+        refused = self.cluster.machines.judge.refused(self._rows())
+        if refused:  # a reader of each says so
+            self.logs.are_refused(refused)
+        self._do(self.logs.granting_anew())
+
+    def _raise(self, above: Mapping[PartitionId, Epoch]) -> Steps[None]:
+        """Give each of these an epoch above, durably; then their logs hear that it is over."""
+        store = self.cluster.store
+        for partition, epoch in above.items():
+            group = self._group
+            assert group is not None
+            row = group.partitions[partition]
+            version = group.last_version + 1
+            write = Write(
+                WriteKind.RESET,
+                partition,
+                None,
+                0,
+                row.epoch,
+                version=version,
+                epoch_to=epoch + 1,
+            )
+            given = write.epoch_after
+            rows = tuple(
+                replace(r, epoch=given) if r.partition == partition else r for r in group.partitions
+            )
+            self._group = replace(group, partitions=rows, last_version=version)
+            outcomes = yield from self._known(
+                lambda w=write, g=group: store().write(GROUP, g.generation, [w])  # type: ignore[misc]
+            )
+            if outcomes != [Outcome.APPLIED]:
+                self.crash()
+                yield Ask(lambda respond: None)
+            slot = partition % SLOTS
+            known = self._checked.get(slot)
+            if known is not None and known == self.table._incarnations.get(slot):
+                self.cluster.machines.judge.gives(partition, given, slot)
+            self.witness.note(GROUP, group.generation, version)
+            buffer = self.table._handles.get(slot)
+            if buffer is not None:
+                epochs = {partition: given}
+                call(self, buffer, lambda _, b=buffer, e=epochs: b.fence(e), lambda _: None)  # type: ignore[misc]

@@ -1,0 +1,188 @@
+"""Guards of homes: where slots are served from, moves between disks, openings, the witnesses."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+_WORLD = "tests/simulation/test_homes.py::test_"
+DIE = f"{_WORLD}buffers_that_die_and_freeze"
+KEPT = f"{_WORLD}every_promise_is_kept"
+MOVES = f"{_WORLD}moves_that_are_cut_off_anywhere"
+DISKS = f"{_WORLD}hosts_that_come_back_with_another_disk"
+LOST = f"{_WORLD}registries_that_come_back_older_or_empty"
+
+HOMES = (
+    Mutation(
+        "a buffer that stopped for a move that was given up goes on",
+        (
+            Change(
+                "topology/move_steps.py",
+                "        yield LetGoOn(slot)  # it begins anew where it was\n",
+                "        pass\n",
+            ),
+        ),
+        tests=(MOVES,),
+    ),
+    Mutation(
+        "a copy is in its place before its home is",
+        (
+            Change(
+                "topology/move_steps.py",
+                "            yield Install(arrival)\n"
+                "        home = yield from rounds.moved(slot, node)\n",
+                "        home = yield from rounds.moved(slot, node)\n"
+                "        if arrival is not None:\n            yield Install(arrival)\n",
+            ),
+        ),
+        tests=(MOVES,),
+    ),
+    Mutation(
+        "a buffer stops before the rest of its logs is copied",
+        (
+            Change(
+                "topology/move_steps.py",
+                "        yield StopBuffer(slot)\n",
+                "",
+            ),
+            Change(
+                "topology/move_steps.py",
+                "            copied += yield CopyRound(arrival, slot, last=True)\n"
+                "            left = yield ListFiles(slot)\n",
+                "            copied += yield CopyRound(arrival, slot)\n",
+            ),
+        ),
+        tests=(MOVES,),
+        note="a copy that is the last one is refused of a buffer that serves: both are gone",
+    ),
+    Mutation(
+        "of two copies the one that was served from last is known without a registry",
+        (Change("topology/move_steps.py", "            yield StepBack(slot)\n", ""),),
+        tests=(LOST,),
+    ),
+    Mutation(
+        "that logs were made is durable before they are served",
+        (
+            Change(
+                "topology/openings.py",
+                "    yield NoteMade(tuple(made))\n",
+                "",
+            ),
+        ),
+        tests=(KEPT,),
+    ),
+    Mutation(
+        "a log that was made is never made again",
+        (
+            Change(
+                "topology/openings.py",
+                "not homes.is_made(s.queue, i)]",
+                "True]",
+            ),
+        ),
+        tests=(KEPT,),
+    ),
+    Mutation(
+        "a buffer that began anew gets its queues again",
+        (
+            Change(
+                "topology/slot_table.py",
+                "if info.problem or info.incarnation == self._incarnations.get(index):",
+                "if info.problem or index in self._incarnations:",
+            ),
+        ),
+        tests=(DIE,),
+    ),
+    Mutation(
+        "a buffer where opening failed is opened when it answers again",
+        (
+            Change(
+                "topology/slot_table.py",
+                'when it answers again."""\n        self._incarnations.pop(index, None)\n',
+                'when it answers again."""\n',
+            ),
+        ),
+        tests=(KEPT,),
+    ),
+    Mutation(
+        "a process that was made for another disk makes way for one of this disk",
+        (
+            Change(
+                "topology/homes.py",
+                "        elif seen[slot].misses_disk and _has_disk(found, living):\n",
+                "        elif False:\n",
+            ),
+            Change(
+                "topology/slot_table.py",
+                "        anew = index in self._elsewhere or self",
+                "        anew = False and self",
+            ),
+        ),
+        tests=(DISKS,),
+        note="the coordinator that changed the home knows it; one that began later sees it",
+    ),
+    Mutation(
+        "logs of another registry get no lease",
+        (
+            Change(
+                "topology/slot_table.py",
+                "        if is_against(known, claim) and not adopt:\n",
+                "        if False:\n",
+            ),
+            Change(
+                "topology/slot_table.py",
+                "    return known.topology_id != claim.topology_id or claim.is_behind(known)\n",
+                "    return False\n",
+            ),
+        ),
+        tests=(LOST,),
+    ),
+    Mutation(
+        "a registry that is not here is begun by nobody but a deployment",
+        (
+            Change(
+                "topology/openings.py",
+                "    check_unknown(topology, places)\n    if not may_begin:\n",
+                "    if False:\n",
+            ),
+        ),
+        tests=(LOST,),
+    ),
+    Mutation(
+        "a log that has seen a higher epoch than its registry stops the group",
+        (
+            Change(
+                "topology/log_witness.py",
+                "e > rows[p].epoch}",
+                "False}",
+            ),
+        ),
+        tests=(LOST,),
+    ),
+    Mutation(
+        "an accepted start that was cut off is gone on with on another node",
+        (
+            Change(
+                "topology/registry_witness.py",
+                'ACCEPTING = "accepting"',
+                'ACCEPTING = ""',
+            ),
+        ),
+        tests=(LOST,),
+    ),
+    Mutation(
+        "a queue whose logs lie on the disks keeps its id when its registry was lost",
+        (
+            Change(
+                "topology/openings.py",
+                "        if known.get(queue):\n            homes = homes.without_queue(queue)\n",
+                "        if False:\n            homes = homes.without_queue(queue)\n",
+            ),
+            Change(
+                "topology/openings.py",
+                "for queue, each in trace.queues.items() if each}",
+                "for queue, each in trace.queues.items() if False}",
+            ),
+        ),
+        tests=(LOST,),
+    ),
+)

@@ -1,0 +1,53 @@
+"""Homes of logs in trouble: nothing is taken for new, served twice, or lost, and all comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.simulation.homes.run import FAULTS, run
+
+RUNS = 25
+ONLY = dict.fromkeys(FAULTS, 0.0)
+
+
+def _failed(weights: Mapping[str, float] | None, runs: int = RUNS) -> list[str]:
+    return [f"seed {seed}: {told}" for seed in range(runs) if (told := run(seed, weights).wrong)]
+
+
+def test_every_promise_is_kept() -> None:
+    assert _failed(None) == []
+
+
+def test_buffers_that_die_and_freeze() -> None:
+    weights = {**ONLY, "buffer_crash": 4.0, "buffer_freeze": 2.0, "host_off": 0.5}
+    assert _failed({**weights, "network": 1.0}, 10) == []
+
+
+def test_moves_that_are_cut_off_anywhere() -> None:
+    weights = {**ONLY, "move": 12.0, "drain": 2.0, "leader_crash": 1.0, "host_off": 0.7}
+    assert _failed({**weights, "buffer_crash": 1.0, "network": 0.5}) == []
+
+
+def test_hosts_that_come_back_with_another_disk() -> None:
+    weights = {**ONLY, "host_off": 5.0, "host_cut": 4.0, "give_up": 3.0, "leader_crash": 1.0}
+    assert _failed(weights) == []
+
+
+def test_registries_that_come_back_older_or_empty() -> None:
+    weights = {**ONLY, "registry_older": 3.0, "registry_lost": 2.0, "leader_crash": 2.0}
+    assert _failed({**weights, "move": 2.0, "host_off": 1.0}) == []
+
+
+def test_a_run_does_what_it_should() -> None:
+    """Nothing would be shown by runs in which nothing moved and nobody sent."""
+    runs = [run(seed) for seed in range(10)]
+    assert sum(one.moves for one in runs) >= 5
+    assert min(one.acknowledged for one in runs) > 50
+    assert len({fault for one in runs for fault in one.faults}) >= len(FAULTS) - 3
+
+
+@pytest.mark.parametrize("seed", [3, 16])
+def test_a_seed_tells_a_run_again(seed: int) -> None:
+    assert run(seed) == run(seed)
