@@ -144,10 +144,6 @@ class TenantProducer(Closing):
     def _name(self) -> str:
         return self._life.name
 
-    @property
-    def _sure_until_s(self) -> float:
-        return self._life.sure_until_s
-
     def send(
         self,
         tenant: str,

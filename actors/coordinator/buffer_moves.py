@@ -30,10 +30,10 @@ from pxrs_ray.topology.home_rounds import KeepHomes
 from pxrs_ray.topology.homes import Home
 from pxrs_ray.topology.move_steps import (
     CopyRound,
+    DrainedSlots,
     EmptyOld,
     EndArrival,
     Install,
-    Leaving,
     LetGoOn,
     ListFiles,
     MakeArrival,
@@ -62,7 +62,7 @@ class BufferMoves:
         self._one_at_a_time = asyncio.Lock()
         self._supervisor = Supervisor("moving buffers")
         self._going: asyncio.Task[None] | None = None
-        self._leaving = Leaving()
+        self._leaving = DrainedSlots()
         self._reports: dict[int, Report] = {}
         # Of the slots that move: the buffer that has stopped.
         self._sources: dict[int, BufferClient] = {}

@@ -28,7 +28,7 @@ from pxrs_ray.actors.coordinator.group_requests import (
     SeekGroup,
 )
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
-from pxrs_ray.actors.coordinator.log_witness import LogWitness
+from pxrs_ray.actors.coordinator.log_witness import LogWitnessCalls
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.new_group import Call, NewGroupCalls, new_group
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
@@ -118,7 +118,7 @@ class GroupController:
         self.host = GroupHost(self.key, store, thread, clock, self, config.history_keep)
         self.follow(config)
         self.replica_set = ConsumerReplicas(spec, self.host, self._keep_replicas)
-        self.logs = LogWitness(spec, self.host, pool, lambda: owner.accepts_loss)
+        self.logs = LogWitnessCalls(spec, self.host, pool, lambda: owner.accepts_loss)
         self.members = MemberApi(self.host, self.replica_set, self.logs)
         self.autoscale = Autoscaler(self.replica_set, self.host, pool)
         self.handlers = RequestHandlers(self, self.replica_set, self.members)

@@ -17,12 +17,12 @@ from pxrs_ray.group.events import Raise
 from pxrs_ray.model import PartitionId
 from pxrs_ray.steps import carry
 from pxrs_ray.topology import log_witness
-from pxrs_ray.topology.log_witness import AskEnds, AskFences, Halt, RaiseEpochs, Recovered
+from pxrs_ray.topology.log_witness import AskEnds, AskFences, HaltGroup, RaiseEpochs, Recovered
 
 logger = logging.getLogger(__name__)
 
 
-class LogWitness:
+class LogWitnessCalls:
     """The logs of one group's queue, as its coordinator's witness."""
 
     def __init__(
@@ -73,6 +73,6 @@ class LogWitness:
             case RaiseEpochs(above, cause):
                 logger.error("group %s is granted anew above epochs %s: %s", group, above, cause)
                 await self._host.submit(Raise(above, cause))
-            case Halt(error):
+            case HaltGroup(error):
                 self._host.halt(error)
         return None

@@ -26,7 +26,7 @@ from pxrs_ray.actors.coordinator.consumer_replica import (
 )
 from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_host import GroupHost
-from pxrs_ray.actors.coordinator.log_witness import LogWitness
+from pxrs_ray.actors.coordinator.log_witness import LogWitnessCalls
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
 from pxrs_ray.group.events import (
@@ -49,7 +49,9 @@ WAIT_PART_MOST = 1 / 3
 class MemberApi:
     """The calls of one group's members, both consumer actors and consumers that pull."""
 
-    def __init__(self, host: GroupHost, replica_set: ConsumerReplicas, logs: LogWitness) -> None:
+    def __init__(
+        self, host: GroupHost, replica_set: ConsumerReplicas, logs: LogWitnessCalls
+    ) -> None:
         self._host = host
         self._replica_set = replica_set
         self._logs = logs

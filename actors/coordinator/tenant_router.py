@@ -30,12 +30,12 @@ from pxrs_ray.tenants.tenant_moves import (
     KeepMoves,
     KeepProducers,
     MakeQueue,
-    Progress,
     ReadProgress,
     Routes,
     StartConsumers,
     StopConsumers,
     TenantMoves,
+    TenantProgress,
 )
 
 logger = logging.getLogger(__name__)
@@ -233,14 +233,14 @@ class TenantRouter:
                 self._topology.begin_producer(queue, producer)
         logger.warning("producer %s of %s was silent, and is fenced", producer, self._queue)
 
-    def _progress_of(self, tenant: str) -> Progress | None:
+    def _progress_of(self, tenant: str) -> TenantProgress | None:
         shared = self._status_of(self._group)
         own = self._status_of(isolated_queue(self._group, tenant))
         rows = shared.partitions
         if any(row.end_offset is None for row in (*rows, *own.partitions)):
             return None
         ends = {row.partition: row.end_offset or 0 for row in rows}
-        return Progress(ends, {row.partition: row.checkpoint for row in rows}, own.lag)
+        return TenantProgress(ends, {row.partition: row.checkpoint for row in rows}, own.lag)
 
     def _is_served(self, tenant: str) -> bool:
         status = self._status_of(isolated_queue(self._group, tenant))

@@ -59,7 +59,7 @@ class MakeQueue(Do[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TenantProgress:
     """How far the work is: the shared logs' ends and checkpoints, then what is unread of a
     tenant's own queue, read in this order."""
 
@@ -69,7 +69,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadProgress(Do["Progress | None"]):
+class ReadProgress(Do["TenantProgress | None"]):
     """Read how far the work is; None where a log does not tell now."""
 
     tenant: str

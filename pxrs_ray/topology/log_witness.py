@@ -60,7 +60,7 @@ class RaiseEpochs(Do[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Halt(Do[Any]):
+class HaltGroup(Do[Any]):
     """The group goes on no more until somebody accepts what the registry has lost."""
 
     error: StoreCorrupted
@@ -90,7 +90,7 @@ class LogWitness:
         if not behind:
             return
         partition, epoch = next(iter(behind.items()))
-        yield Halt(
+        yield HaltGroup(
             StoreCorrupted(
                 f"the log of partition {partition} of {self._queue} has seen epoch {epoch} of "
                 f"group {self._group}, its registry knows {self._rows()[partition].epoch}: the "

@@ -184,7 +184,7 @@ def _copy_while_it_serves(slot: Slot, arrival: Any) -> Steps[int]:
     return copied
 
 
-class Leaving:
+class DrainedSlots:
     """Which slots are to be brought away from nodes that are drained, and when it is tried again.
 
     What is reported of a slot that could not leave is over when its node is drained no more.

@@ -21,10 +21,10 @@ from pxrs_ray.tenants.tenant_moves import (
     KeepMoves,
     KeepProducers,
     MakeQueue,
-    Progress,
     ReadProgress,
     StartConsumers,
     StopConsumers,
+    TenantProgress,
 )
 from tests.simulation.simulator.run import quiet, uncollected
 from tests.simulation.simulator.scenario import Network, Scenario
@@ -127,9 +127,9 @@ class TenantWorld:
         delay_ms = 1 if self.calm or self.dice.random() < 0.7 else self.dice.randint(500, 12_000)
         self.world.at(delay_ms, started)
 
-    def _progress(self, tenant: str) -> Progress:
+    def _progress(self, tenant: str) -> TenantProgress:
         ends, passed = self.logs.ends(SHARED), self.logs.checkpoints(SHARED)
-        return Progress(ends, passed, self.logs.unread(isolated_queue(SHARED, tenant)))
+        return TenantProgress(ends, passed, self.logs.unread(isolated_queue(SHARED, tenant)))
 
     # --- what goes wrong --------------------------------------------------------------------------
 

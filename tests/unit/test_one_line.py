@@ -28,7 +28,7 @@ class FakeBuffer:
         self.line = SimpleNamespace(remote=self._line)
         self.append = SimpleNamespace(remote=lambda *_: SimpleNamespace(future=Future))
 
-    def _line(self) -> Any:
+    def _line(self, elsewhere: bool, much: bool) -> Any:
         self.asked.append(Future())
         return SimpleNamespace(future=lambda: self.asked[-1])
 

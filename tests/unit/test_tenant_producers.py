@@ -70,7 +70,7 @@ class Stage:
         while self.now_s < end_s:
             self.now_s = min(end_s, self.now_s + STEP_S)
             until(lambda: routes.of._leases._seen_s >= self.now_s)
-            until(lambda: heard is None or heard._sure_until_s >= self.now_s + LEASE_S)
+            until(lambda: heard is None or heard._life.sure_until_s >= self.now_s + LEASE_S)
 
     def close(self) -> None:
         self.may_keep.set()

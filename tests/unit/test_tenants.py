@@ -13,7 +13,7 @@ from pxrs_ray.steps import carry
 from pxrs_ray.tenants.migration import Phase, Route, TenantMove
 from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
 from pxrs_ray.tenants.tenant_document import TENANTS, KeptMove
-from pxrs_ray.tenants.tenant_moves import STEP_MOST_S, Progress, ReadProgress, TenantMoves
+from pxrs_ray.tenants.tenant_moves import STEP_MOST_S, ReadProgress, TenantMoves, TenantProgress
 
 DIRECTORY = TenantDirectory(
     services={
@@ -296,7 +296,7 @@ def test_a_tenant_whose_group_does_not_answer_holds_up_no_other() -> None:
         if isinstance(what, ReadProgress):
             if what.tenant == "away":
                 raise NotFound("no such group")
-            return Progress({}, {}, 0)
+            return TenantProgress({}, {}, 0)
         return None
 
     with pytest.raises(NotFound):

@@ -1,6 +1,6 @@
 """One incarnation of a coordinator, as far as homes, buffers and the registry's witness go.
 
-Rules of this file. `SlotTable`, `HomeRounds`, `move`, `Leaving`, `open_on`, `LogWitness` and
+Rules of this file. `SlotTable`, `HomeRounds`, `move`, `DrainedSlots`, `open_on`, `LogWitness` and
 `RegistryWitness` decide; here their steps are carried, in the order in which `Coordinator` begins
 them. Each call takes its time, may be lost, and ends at its deadline.
 """

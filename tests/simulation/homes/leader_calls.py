@@ -27,7 +27,7 @@ from pxrs_ray.topology.home_rounds import (
 from pxrs_ray.topology.homes import NodeSeen, Slot
 from pxrs_ray.topology.log_witness import LogWitness
 from pxrs_ray.topology.move_steps import (
-    Leaving,
+    DrainedSlots,
 )
 from pxrs_ray.topology.registry_witness import RegistryWitness
 from pxrs_ray.topology.slot_table import SlotTable
@@ -61,7 +61,7 @@ class LeaderCalls(Process):
         self._looked: dict[str, NodeSeen] = {}
         self._seen: list[NodeSeen] = []
         self._round, self._writing = Turn(), Turn()
-        self._leaving, self._moves = Leaving(), Turn()
+        self._leaving, self._moves = DrainedSlots(), Turn()
         self._ends: dict[PartitionId, Offset] = {}
         self._kept_ends: dict[PartitionId, Offset] = {}
         self._group: Snapshot | None = None

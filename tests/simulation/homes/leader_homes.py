@@ -27,7 +27,7 @@ from pxrs_ray.topology.home_rounds import (
     TellWaits,
 )
 from pxrs_ray.topology.homes import DOCUMENT, HOMES, Home, NodeSeen, Slot
-from pxrs_ray.topology.log_witness import AskEnds, AskFences, Halt, RaiseEpochs
+from pxrs_ray.topology.log_witness import AskEnds, AskFences, HaltGroup, RaiseEpochs
 from pxrs_ray.topology.move_plan import LITTLE_BYTES, kept_between, plan_leaving
 from pxrs_ray.topology.move_steps import (
     CopyRound,
@@ -110,7 +110,7 @@ class LeaderHomes(LeaderCalls):
                 respond({})
             case RaiseEpochs(above, _):
                 self._do(self._raise(above), respond)
-            case Halt(error):
+            case HaltGroup(error):
                 respond(error)
             case _:
                 self._carry_move(step, respond)
