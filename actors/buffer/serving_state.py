@@ -78,6 +78,7 @@ class ServingState:
         manager = patiently(lambda: LogManager(*args, wall_ms(), files=self._files))
         fence = patiently(lambda: ReadFence(manager.folder / "fence.jsonl", self._files))
         fence.tell_changed = manager.changed.note
+        manager.taken_over = fence.another_wrote
         reader = LogReader(manager, fence, self._counts)
         return Parts(
             manager, fence, reader, Maintenance(manager, fence, self._writer, self._waiting)

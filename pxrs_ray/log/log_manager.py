@@ -13,7 +13,7 @@ this life how far it should reach.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,7 @@ from typing import Any
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import LogAway, LogError, LogReplaced, PxrsError
+from pxrs_ray.errors import LockHeld, LogAway, LogError, LogReplaced, PxrsError
 from pxrs_ray.files import Files
 from pxrs_ray.log.log_changes import Place
 from pxrs_ray.log.log_opening import log_folder
@@ -48,6 +48,9 @@ class _Owed:
 
     end: Offset = 0
     runs: list[Any] = field(default_factory=list)
+
+
+def _nobody() -> None: ...
 
 
 class LogManager(OpenLogs):
@@ -76,13 +79,16 @@ class LogManager(OpenLogs):
         self._suspected_to = 0
         self._retention = RetentionPlan(self.changed, self._logs.get)
         self.files.make_folder(self.folder)
-        self.producers = ProducerFence(self.folder, self.files)
+        # Told that another process had a log until now.
+        self.taken_over: Callable[[], None] = _nobody
         for spec in read_queues(self.files, self.folder):
             self._specs[spec.queue] = spec
             for partition in self._partitions(spec):
                 if spec.queue_id:
                     self._unconfirmed.add((spec.queue, partition))
                 self._open(spec, partition, now_ms)
+        # Once the logs are locked: who had them until then may have written it a moment ago.
+        self.producers = ProducerFence(self.folder, self.files)
         self._share_memory()
 
     def _remember(self, specs: Mapping[str, QueueSpec]) -> None:
@@ -188,9 +194,15 @@ class LogManager(OpenLogs):
             self._broken[place] = kind(f"{folder}: cannot be opened: {error}")
         else:
             self._owed.pop(place, None)
-            self._broken.pop(place, None)
+            if isinstance(self._broken.pop(place, None), LockHeld):
+                self._take_over()
             self._logs[place].tell_changed = partial(self.changed.note, place)
             self.changed.note(place)
+
+    def _take_over(self) -> None:
+        """Another process had a log until now: it may have written what belongs to all of them."""
+        self.producers.read_again()
+        self.taken_over()
 
     def _opened(self, spec: QueueSpec, place: Place, folder: Path, now_ms: int) -> PartitionLog:
         # Nobody is waited for: what another process still holds is due again soon.

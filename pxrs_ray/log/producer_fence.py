@@ -55,9 +55,11 @@ class ProducerFence:
         """Read what `folder` keeps. Raises LogCorrupted."""
         self._path = folder / _NAME
         self._files = files
-        self._known: dict[tuple[str, bytes], Generation] = {}
+        self._known = self._kept()
+
+    def _kept(self) -> dict[tuple[str, bytes], Generation]:
         try:
-            found: list[Generation] = GENERATIONS.decode(files.read_file(self._path))
+            found: list[Generation] = GENERATIONS.decode(self._files.read_file(self._path))
         except FileNotFoundError:
             found = []
         except ValueError as error:
@@ -65,7 +67,17 @@ class ProducerFence:
                 f"{self._path}: not a list of producers ({error}): bring it back from a copy, or "
                 "remove it once no producer with a producer_id of before runs any more"
             ) from error
-        self._known = {(each.queue, _prefix(each.producer)): each for each in found}
+        return {(each.queue, _prefix(each.producer)): each for each in found}
+
+    def read_again(self) -> None:
+        """Take in what another process has written, which had the folder until now."""
+        kept = self._kept()
+        newer = {
+            place: each
+            for place, each in self._known.items()
+            if place not in kept or kept[place].number < each.number
+        }
+        self._known = {**kept, **newer}
 
     def begin(self, queue: str, producer: str, number: int, token: str) -> Generation | None:
         """Begin generation `number`, unless a newer one (or this one, by another) has begun.

@@ -43,8 +43,24 @@ class ReadFence(Closing):
         self._lines = self._size = 0
         self._fd = -1
         self._files.make_folder(path.parent)
+        self._unread = True
+        self._read()
+
+    def another_wrote(self) -> None:
+        """Another process had the logs until now, and may have written the file: it is read again
+        before the next look. From any thread."""
+        self._unread = True
+
+    def _look_again(self) -> None:
         try:
-            data = self._files.read_file(path)
+            self._read()
+        except OSError as error:  # it is tried again at the next look
+            logger.warning("%s cannot be read again: %s", self._path, error)
+
+    def _read(self) -> None:
+        """Take in what the file holds, and have it for ourselves. Raises OSError."""
+        try:
+            data = self._files.read_file(self._path)
         except FileNotFoundError:
             data = b""
         for line in data.splitlines():
@@ -52,12 +68,17 @@ class ReadFence(Closing):
                 queue, group, partition, epoch = LINE.decode(line)
             except ValueError:
                 continue
-            self._epochs[queue, group, partition] = epoch
-            self._of.setdefault((queue, partition), {})[group] = epoch
+            if epoch > self._epochs.get((queue, group, partition), -1):
+                self._epochs[queue, group, partition] = epoch
+                self._of.setdefault((queue, partition), {})[group] = epoch
+                self.tell_changed((queue, partition))
+        self._unread, self.behind = False, True
         self.catch_up()
 
     def check(self, queue: str, group: str, partition: PartitionId, epoch: Epoch) -> None:
         """Let a reader of `epoch` pass, and from now on nobody below. Raises Fenced."""
+        if self._unread:
+            self._look_again()
         current = self._epochs.get((queue, group, partition), -1)
         if epoch < current:
             raise Fenced(
@@ -69,11 +90,15 @@ class ReadFence(Closing):
 
     def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """Refuse everyone below these epochs from now on; never lowers one."""
+        if self._unread:
+            self._look_again()
         places = {(queue, group, partition): epoch for partition, epoch in epochs.items()}
         self._raise({p: e for p, e in places.items() if e > self._epochs.get(p, -1)})
 
     def epochs(self, queue: str, group: str) -> dict[PartitionId, Epoch]:
         """The highest epoch seen of each partition of a group; those never read are left out."""
+        if self._unread:
+            self._look_again()
         return {p[2]: epoch for p, epoch in self._epochs.items() if p[:2] == (queue, group)}
 
     def of_log(self, queue: str, partition: PartitionId) -> dict[str, Epoch]:

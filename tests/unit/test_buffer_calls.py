@@ -36,3 +36,31 @@ def test_who_is_fenced_while_a_file_is_read_for_another_partition_gets_nothing(
     assert isinstance(other, Fetched) and other.partition == 1
     fence.close()
     manager.close()
+
+
+def test_who_takes_a_disk_over_knows_what_was_written_until_the_locks_were_free(
+    tmp_path: Path,
+) -> None:
+    """The former process has the logs, and goes on, while the next one is started."""
+    before = LogManager(tmp_path, 0, 1, NOW_MS)
+    before.open(QueueSpec("q", 2, log_limits()), {}, NOW_MS, make=True)
+    after = LogManager(tmp_path, 0, 1, NOW_MS)
+    fence = ReadFence(after.folder / "fence.jsonl")
+    after.taken_over = fence.another_wrote
+    assert before.producers.begin("q", "p", 7, "token")
+    former = ReadFence(before.folder / "fence.jsonl")
+    former.fence("q", "g", {0: 5})
+    former.close()
+    before.abandon()
+    for place in after.due(10_000):
+        after.mend(place, NOW_MS, 10_000)
+    known = after.producers.begin("q", "p", 6, "another")
+    assert known is not None and known.number == 7
+    with pytest.raises(Fenced):
+        fence.check("q", "g", 0, 4)
+    fence.fence("q", "g", {1: 9})
+    kept = ReadFence(after.folder / "fence.jsonl")
+    assert kept.epochs("q", "g") == {0: 5, 1: 9}, "both lie in the file that has the name"
+    for each in (fence, kept):
+        each.close()
+    after.close()

@@ -176,6 +176,21 @@ BUFFERS = (
         "NothingFails",
         settings=("disk_trouble=20", "log_restart=20", "worn=0"),
     ),
+    Mutation(
+        "who takes a disk over knows what was written until the locks were free",
+        (
+            Change(
+                "log/log_manager.py",
+                "            if isinstance(self._broken.pop(place, None), LockHeld):\n"
+                "                self._take_over()\n",
+                "            self._broken.pop(place, None)\n",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_buffer_calls.py::"
+            "test_who_takes_a_disk_over_knows_what_was_written_until_the_locks_were_free",
+        ),
+    ),
     # The simulator shows it too, once in some thousand runs: that is too rarely for a net.
     Mutation(
         "who was fenced while a file was read gets nothing of it",

@@ -99,6 +99,7 @@ class Life:
         self.files = files
         self.manager = LogManager(DATA, 0, 1, now_ms, files=files)
         self.fence = ReadFence(self.manager.folder / "fence.jsonl", files)
+        self.manager.taken_over = self.fence.another_wrote
         self.upkeep = Upkeep(self.manager, self.fence)
         self.tenure = LeaseTerm(self.incarnation)
         self.counts: Counter[str] = Counter()
