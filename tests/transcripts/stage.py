@@ -360,7 +360,9 @@ def _work(session: ConsumerSession, works: Works, words: Iterable[str]) -> None:
     for word in words:
         partition, end = map(int, word.split("="))
         held = session.holdings[partition]
-        held.fetched = max(held.fetched, end)
+        if end > held.fetched:
+            held.fetched = end
+            session._note_work(partition)  # what drains had been read before that
         works.come(partition, held.epoch, end)
 
 
