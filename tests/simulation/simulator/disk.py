@@ -147,8 +147,15 @@ class SimulatedDisk(Files):
         return bool(rotten)
 
     def kept(self) -> dict[str, dict[str, bytes]]:
-        """All of it, as it is."""
-        return {f: {n: bytes(i.data) for n, i in names.items()} for f, names in self._names.items()}
+        """All of it, as it is but for what is damaged: nobody could mend that in a copy."""
+        sound = {id(inode): bytearray(inode.data) for inode, _, _ in self._rotten}
+        for inode, at, byte in reversed(self._rotten):
+            if at < len(inode.data):
+                sound[id(inode)][at] = byte
+        return {
+            folder: {name: bytes(sound.get(id(i), i.data)) for name, i in names.items()}
+            for folder, names in self._names.items()
+        }
 
     def restore(self, kept: dict[str, dict[str, bytes]]) -> None:
         """Be what was `kept`, and on disk for sure."""
