@@ -47,7 +47,7 @@ class FakeLog:
 
     def handle(self) -> Any:
         """As Ray's handle of the buffer: it carries the calls that come before there is a line."""
-        line = SimpleNamespace(remote=lambda: self._then(self.server.open()))
+        line = SimpleNamespace(remote=lambda elsewhere, much: self._then(self.server.open()))
         append = SimpleNamespace(remote=lambda *given: self._then(self.append(*given)))
         return SimpleNamespace(line=line, append=append)
 
@@ -81,7 +81,9 @@ def until(true: Any) -> None:
 
 def with_a_line(log: FakeLog) -> Producer:
     producer = Producer("t", "q", 1, Partitioner(1), producer_limits(), handles={0: log.handle()})
+    end_s = time.monotonic() + WAIT_S
     while (line := producer._buffers.of(0)._here.socket) is None or not line.welcome:
+        assert time.monotonic() < end_s, "it has no line"
         producer.send(None, b"warm").result(WAIT_S)
     return producer
 
