@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from pxrs_ray.actors.coordinator.group_requests import (
 )
 from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, GetHandler, GetHistory
 from pxrs_ray.clock import wall_ms
-from pxrs_ray.errors import UsageError
+from pxrs_ray.errors import DeadlineExceeded, UsageError
 from pxrs_ray.group.events import Plan
 from pxrs_ray.group.seek_plan import SeekPlan
 from pxrs_ray.model import MemberId, Offset, PartitionId
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
     from pxrs_ray.actors.client.pull_consumer import PullConsumer
     from pxrs_ray.topology.removal import Removal
+
+# For how long a lag is asked for whose buffers do not all answer, and how often.
+LAG_WAIT_S = 30.0
+LAG_LOOK_S = 0.1
 
 # An offset, 'start', 'end', a moment, or how long ago.
 SeekTo = int | str | datetime | timedelta
@@ -191,8 +196,18 @@ class Group:
         return self._coordinator.call(GetGroupStatus(self.name))
 
     def lag(self) -> int:
-        """Messages that the group has not passed yet."""
-        return self.status().lag
+        """Messages that the group has not passed yet.
+
+        A buffer that does not answer is waited for: who waits for a lag of 0 must not be told what
+        the others have. Raises DeadlineExceeded that names it.
+        """
+        end_s = time.monotonic() + LAG_WAIT_S
+        while (status := self.status()).unknown:
+            if time.monotonic() >= end_s:
+                told = "; ".join(report.text for report in status.unknown)
+                raise DeadlineExceeded(f"the lag of {self.name} is not known: {told}")
+            time.sleep(LAG_LOOK_S)
+        return status.lag
 
     def plan(self, consumers: int) -> Plan:
         """What having that many consumers would move, and why."""
