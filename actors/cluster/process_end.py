@@ -25,6 +25,10 @@ _GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 
 KERNEL_TELLS = hasattr(os, "pidfd_open")
 
+# While its parent takes note of it, a moment long, neither place says how a process ended.
+LOOK_AGAIN_S = 0.003
+LOOKS_AGAIN = 5
+
 # No process has this number: its end is never told.
 NO_PROCESS = -1
 
@@ -47,16 +51,23 @@ async def process_end(pid: int) -> AsyncIterator[asyncio.Future[int]]:
         yield ended
         return
 
-    def tell() -> None:
+    looking: list[asyncio.TimerHandle] = []
+
+    def tell(again: int = LOOKS_AGAIN) -> None:
         loop.remove_reader(descriptor)
-        if not ended.done():
-            ended.set_result(how_it_ended(pid, descriptor))
+        status = how_it_ended(pid, descriptor)
+        if not status and again:
+            looking[:] = [loop.call_later(LOOK_AGAIN_S, tell, again - 1)]
+        elif not ended.done():
+            ended.set_result(status)
 
     loop.add_reader(descriptor, tell)
     try:
         yield ended
     finally:
         loop.remove_reader(descriptor)
+        for timer in looking:
+            timer.cancel()
         os.close(descriptor)
 
 

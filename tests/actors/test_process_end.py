@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.actors.cluster import process_end as module
 from pxrs_ray.actors.cluster.process_end import NO_PROCESS, process_end
 from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, first_told
 from pxrs_ray.processing.suspects import EXITED
@@ -100,3 +101,26 @@ def test_nobody_waits_for_ever_for_a_kernel_that_does_not_tell() -> None:
         return await asyncio.wait_for(first_told(run, ended, here=True), 10)
 
     assert asyncio.run(main()) == (PROCESS_DIED, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
+@pytest.mark.parametrize(("unknown", "told"), [(3, 9), (1_000, 0)])
+def test_how_it_ended_is_looked_at_again_while_its_parent_takes_note(
+    monkeypatch: pytest.MonkeyPatch, unknown: int, told: int
+) -> None:
+    """For a moment neither place says it; for ever, where the kernel tells nothing afterwards."""
+    looks = iter([0] * unknown + [9])
+    monkeypatch.setattr(module, "how_it_ended", lambda pid, descriptor: next(looks))
+
+    async def run() -> int:
+        sleeper = child("import time; time.sleep(60)")
+        try:
+            async with process_end(sleeper.pid) as ended:
+                sleeper.kill()
+                return await asyncio.wait_for(ended, 10)
+        finally:
+            sleeper.wait()
+
+    before = open_descriptors()
+    assert asyncio.run(run()) == told
+    assert open_descriptors() == before
