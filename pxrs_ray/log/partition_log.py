@@ -178,6 +178,8 @@ class PartitionLog(RetainedLog):
         """
         absent = self._waiting == NEW and not make
         if absent or expected_end > self._end or self._waiting == POWER:
+            # Until the gap is written down nothing is taken: its offsets would be given out twice.
+            self._waiting = self._waiting or f"it had come to {expected_end}"
             self._lose_to(expected_end, now_ms)
         else:
             self._change()
@@ -196,7 +198,7 @@ class PartitionLog(RetainedLog):
             tail = self._waiting == POWER
             stop = self._disk is not None and not tail and self.limits.on_loss is LossPolicy.STOP
             end = max(expected_end, self._end) + (RESERVE_OFFSETS if tail else LOSS_MARGIN)
-            reason = self._waiting or f"it had come to {expected_end}"
+            reason = self._waiting
             told = replace(self._manifest, gaps=list(self._manifest.gaps))
             note_gap(told, self._end, end, now_ms, reason, stop)
             self._change(gaps=told.gaps, stopped=told.stopped, known_end=end)

@@ -191,6 +191,20 @@ BUFFERS = (
             "test_who_takes_a_disk_over_knows_what_was_written_until_the_locks_were_free",
         ),
     ),
+    Mutation(
+        "a log that is behind gives out no offset while its gap cannot be written",
+        (
+            Change(
+                "log/partition_log.py",
+                'self._waiting = self._waiting or f"it had come to {expected_end}"',
+                "pass",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_log_mends.py::"
+            "test_a_log_that_is_behind_gives_out_no_offset_while_its_gap_cannot_be_written",
+        ),
+    ),
     # The simulator shows it too, once in some thousand runs: that is too rarely for a net.
     Mutation(
         "who was fenced while a file was read gets nothing of it",

@@ -42,14 +42,23 @@ MEMBER = (
         "LeaseBinds",
         *SILENT_MEMBERS,
     ),
-    _one(
+    Mutation(
         "nothing is released when the lease is over",
-        _PROGRESS,
-        "        if is_over:\n            return Rest()\n        return Release(",
-        "        return Release(",
-        "LeaseBinds",
-        *SILENT_MEMBERS,
-        "join=10",
+        (
+            Change(
+                _PROGRESS,
+                "        if is_over:\n            return Rest()\n        return Release(",
+                "        return Release(",
+            ),
+            Change(
+                "group/member_lease.py",
+                "return min(MEMBER_WAIT_S, self.until_s - now_s)",
+                "return MEMBER_WAIT_S",
+            ),
+        ),
+        ("LeaseBinds",),
+        (*SILENT_MEMBERS, "join=10"),
+        note="whoever carries it would be told that there is no time left: both are taken away",
     ),
     _one(
         "nothing is read when the lease is over",
@@ -103,7 +112,7 @@ MEMBER = (
         _MEMBER,
         "self._effects.extend(DropWork(partition) for partition in lost.drop_all())",
         "lost.drop_all()",
-        "LeaseBinds",
+        "NothingLost",
         *FALSE_DEATHS,
     ),
     Mutation(

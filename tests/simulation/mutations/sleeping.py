@@ -39,13 +39,6 @@ SLEEPING = (
         "test_a_buffer_that_has_nothing_is_asked_more_rarely_until_something_comes",
     ),
     _one(
-        "what comes of age between two rounds of retention is in the later one",
-        _PLAN,
-        "        self._take_in_last_round()",
-        "        self._given_ms = now_ms\n        self._take_in_last_round()",
-        f"{_UNIT}test_retention_looks_at_what_changes_or_comes_of_age_and_at_nothing_that_sleeps",
-    ),
-    _one(
         "retention that failed is in the next round",
         _PLAN,
         "log.retain_at_ms(now_ms) if log.retentions != retentions else now_ms",

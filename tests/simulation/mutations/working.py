@@ -185,14 +185,6 @@ WORKING = (
         "consumer_crash=10",
         "death_noticed=1",
     ),
-    _one(
-        "who has been alone lets the others go on",
-        _GATE,
-        "        if self._alone is who:\n            self.closed, self._alone = False, None\n",
-        "        pass\n",
-        "ComesToRest",
-        *DEADLY,
-    ),
     _reader(
         "what a source brings when the lease is over is handed on to nobody",
         "if not records or is_over:",
