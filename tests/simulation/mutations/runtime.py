@@ -75,6 +75,7 @@ RUNTIME = (
             "write_latency_ms=120",
             "write_records_max=1",
             "commit_interval_ms=5",
+            "commit_mode=0",  # one write a message is too slow for it
         ),
     ),
     Mutation(
