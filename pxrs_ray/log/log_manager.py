@@ -88,7 +88,11 @@ class LogManager(OpenLogs):
                     self._unconfirmed.add((spec.queue, partition))
                 self._open(spec, partition, now_ms)
         # Once the logs are locked: who had them until then may have written it a moment ago.
-        self.producers = ProducerFence(self.folder, self.files)
+        try:
+            self.producers = ProducerFence(self.folder, self.files)
+        except BaseException:
+            self.abandon()  # nobody could let go of the locks later
+            raise
         self._share_memory()
 
     def _remember(self, specs: Mapping[str, QueueSpec]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.data.protocol import Fetched, QueueSpec, Refused
-from pxrs_ray.errors import Fenced
+from pxrs_ray.errors import Fenced, LogCorrupted
 from pxrs_ray.log.buffer_calls import read_parts
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.read_fence import ReadFence
@@ -63,4 +63,21 @@ def test_who_takes_a_disk_over_knows_what_was_written_until_the_locks_were_free(
     assert kept.epochs("q", "g") == {0: 5, 1: 9}, "both lie in the file that has the name"
     for each in (fence, kept):
         each.close()
+    after.close()
+
+
+def test_a_start_that_fails_leaves_no_lock_behind(tmp_path: Path) -> None:
+    before = LogManager(tmp_path, 0, 1, NOW_MS)
+    before.open(QueueSpec("q", 1, log_limits()), {}, NOW_MS, make=True)
+    before.producers.begin("q", "p", 7, "token")
+    before.close()
+    kept = before.folder / "producers.json"
+    sound = kept.read_bytes()
+    kept.write_bytes(b"no list of producers")
+    with pytest.raises(LogCorrupted):
+        LogManager(tmp_path, 0, 1, NOW_MS)
+    kept.write_bytes(sound)
+    after = LogManager(tmp_path, 0, 1, NOW_MS)
+    after.open(QueueSpec("q", 1, log_limits()), {}, NOW_MS, make=False)
+    assert after.log("q", 0).state == "open"
     after.close()
