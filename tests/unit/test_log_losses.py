@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.data.log_limits import LossPolicy
-from pxrs_ray.errors import LogLost
+from pxrs_ray.errors import LogError, LogLost
 from pxrs_ray.log.log_opening import LOSS_MARGIN, RESERVE_OFFSETS
 from pxrs_ray.log.segment import segment_paths
+from tests.faults.faulty_files import Fault, FaultyFiles
 from tests.logs import ALWAYS, MEMORY, NOW_MS, SMALL, contents, open_log, put
 
 CONTINUE = replace(SMALL, on_loss=LossPolicy.CONTINUE)
@@ -160,4 +161,28 @@ def test_a_folder_that_was_copied_back_is_read_again(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "copy", tmp_path / "log")
     log = open_log(tmp_path / "log")
     assert list(contents(log).values()) == [b"a", b"b"]
+    log.close()
+
+
+def test_a_log_that_is_behind_gives_out_no_offset_while_its_gap_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    """It was closed well, as an older disk's may be: nothing else tells that it lacks anything."""
+    disk = FaultyFiles()
+    log = open_log(tmp_path, files=disk)
+    put(log, 0, [b"a", b"b"])
+    log.close()
+    log = open_log(tmp_path, files=disk, expected_end=None)
+    assert log.state == "open"
+    disk.put(Fault("ENOSPC", 0, burst=1_000))
+    with pytest.raises(LogError):
+        log.confirm(50, NOW_MS)
+    disk.put(None)
+    assert log.state == "waiting"
+    with pytest.raises(LogError):
+        put(log, 1)
+    log.confirm(50, NOW_MS)
+    log.accept_loss()
+    found = put(log, 1).base_offset
+    assert found is not None and found >= 50
     log.close()

@@ -122,30 +122,6 @@ def test_a_confirmation_that_meets_a_full_disk_leaves_the_log_waiting(tmp_path: 
     log.close()
 
 
-def test_a_log_that_is_behind_gives_out_no_offset_while_its_gap_cannot_be_written(
-    tmp_path: Path,
-) -> None:
-    """It was closed well, as an older disk's may be: nothing else tells that it lacks anything."""
-    disk = FaultyFiles()
-    log = open_log(tmp_path, files=disk)
-    put(log, 0, [b"a", b"b"])
-    log.close()
-    log = open_log(tmp_path, files=disk, expected_end=None)
-    assert log.state == "open"
-    disk.put(Fault("ENOSPC", 0, burst=1_000))
-    with pytest.raises(LogError):
-        log.confirm(50, NOW_MS)
-    disk.put(None)
-    assert log.state == "waiting"
-    with pytest.raises(LogError):
-        put(log, 1)
-    log.confirm(50, NOW_MS)
-    log.accept_loss()
-    found = put(log, 1).base_offset
-    assert found is not None and found >= 50
-    log.close()
-
-
 @pytest.mark.parametrize("limits", [SMALL, ALWAYS], ids=["interval", "always"])
 def test_what_a_failed_sync_left_in_memory_alone_is_written_again(
     tmp_path: Path, limits: LogLimits

@@ -201,7 +201,7 @@ BUFFERS = (
             ),
         ),
         tests=(
-            "tests/unit/test_log_mends.py::"
+            "tests/unit/test_log_losses.py::"
             "test_a_log_that_is_behind_gives_out_no_offset_while_its_gap_cannot_be_written",
         ),
     ),

@@ -62,11 +62,8 @@ DEFECTS = (
         (
             Change(
                 "log/partition_log.py",
-                "        if absent or expected_end > self._end or self._waiting == POWER:\n"
-                "            self._lose_to(",
-                '        waiting, self._waiting = self._waiting, ""\n'
-                "        if absent or expected_end > self._end or waiting == POWER:\n"
-                "            self._lose_to(",
+                "            self._lose_to(expected_end, now_ms)",
+                '            self._waiting = ""\n            self._lose_to(expected_end, now_ms)',
             ),
         ),
         ("OffsetsOnce", "SeenOffsetsOnce"),

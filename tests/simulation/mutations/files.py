@@ -60,10 +60,8 @@ FILES = (
         "test_log_mends.py::test_a_confirmation_that_meets_a_full_disk_leaves_the_log_waiting",
         Change(
             "log/partition_log.py",
-            "        if absent or expected_end > self._end or self._waiting == POWER:\n"
-            "            self._lose_to(",
-            '        self._waiting = ""\n        if absent or expected_end > self._end:\n'
-            "            self._lose_to(",
+            "            self._lose_to(expected_end, now_ms)",
+            '            self._waiting = ""\n            self._lose_to(expected_end, now_ms)',
         ),
     ),
     _noticed(
