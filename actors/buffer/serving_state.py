@@ -76,7 +76,11 @@ class ServingState:
     def _opened(self) -> Parts:
         args = (self._folder, self._index, self._buffers)
         manager = patiently(lambda: LogManager(*args, wall_ms(), files=self._files))
-        fence = patiently(lambda: ReadFence(manager.folder / "fence.jsonl", self._files))
+        try:
+            fence = patiently(lambda: ReadFence(manager.folder / "fence.jsonl", self._files))
+        except BaseException:
+            manager.abandon()  # nobody could let go of the locks later
+            raise
         fence.tell_changed = manager.changed.note
         manager.taken_over = fence.another_wrote
         reader = LogReader(manager, fence, self._counts)
