@@ -26,6 +26,7 @@ from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
+from tests.simulation.mutations.supervising import SUPERVISING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
@@ -60,4 +61,5 @@ MUTATIONS = (
     *MOVING,
     *TOPOLOGIES,
     *SLEEPING,
+    *SUPERVISING,
 )
