@@ -91,16 +91,10 @@ def open_parts(
     # On a disk that is full a log must be open before retention can make room.
     reserve = Reserve(files, folder)
     try:
-        reserve.with_room(lambda: finish_cut(files, folder, lock_fd))
-        found = Manifest.read(files, folder)
-        if found is None:  # its folders may be as new, and names are not synced with files
-            files.sync_folder(folder.parent)
-            files.sync_folder(folder.parent.parent)
+        found = _found(files, folder, log_id)
+        if reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:
+            found = Manifest.read(files, folder)
         manifest = found or Manifest(queue, partition)
-        if log_id and manifest.log_id not in ("", log_id):
-            raise LogReplaced(
-                f"{folder}: another log is here (its id is {manifest.log_id}, not {log_id})"
-            )
         manifest.log_id = log_id or manifest.log_id
         producers = ProducerStates(limits.producers_max, limits.producer_idle_ms)
         waiting, covered = "" if found is not None else NEW, 0
@@ -132,6 +126,17 @@ def open_parts(
             disk.close()
         files.close(lock_fd)
         raise
+
+
+def _found(files: Files, folder: Path, log_id: str) -> Manifest | None:
+    """The manifest that is here. Raises LogReplaced when it is of another log than `log_id`."""
+    found = Manifest.read(files, folder)
+    if found is None:  # its folders may be as new, and names are not synced with files
+        files.sync_folder(folder.parent)
+        files.sync_folder(folder.parent.parent)
+    elif log_id and found.log_id not in ("", log_id):
+        raise LogReplaced(f"{folder}: another log is here (its id is {found.log_id}, not {log_id})")
+    return found
 
 
 def _begin(

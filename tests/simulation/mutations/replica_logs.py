@@ -26,8 +26,8 @@ REPLICA_LOGS = (
     _one(
         "a cut that was begun is finished when the log is opened",
         _OPENING,
-        "        reserve.with_room(lambda: finish_cut(files, folder, lock_fd))\n",
-        "",
+        "if reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:",
+        "if False:",
         f"{_ENDED}[kill]",
     ),
     _one(
