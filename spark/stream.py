@@ -41,6 +41,10 @@ QUERY_ID = "sql.streaming.queryId"
 REPORTS_MAX = 1_000
 NOTHING_KNOWN = FeedState()
 
+# Key, payload, timestamp, headers, scope: as `message_columns` takes them.
+Optional = Expression | None
+Columns = tuple[Optional, Expression | WholeRow, Optional, Optional, Optional]
+
 
 @dataclass(slots=True)
 class StreamFeed:
@@ -105,35 +109,13 @@ def write_stream(
     refuse_stopped(df)
     if not df.isStreaming:
         raise UsageError("this DataFrame does not stream: feed it with write_dataframe")
-    way = chosen_via(df, via)
-    target = Target.of(topology, queue)
     columns = (key, payload, timestamp, headers, scope)
+    way, target = chosen_via(df, via), Target.of(topology, queue)
     message_columns(df, *columns)
     Ledger(target.stream_ledger(), "").open()
-    reports: deque[FeedReport] = deque(maxlen=REPORTS_MAX)
-    failures: list[BaseException] = []
-
-    def take(batch: DataFrame, number: int) -> None:
-        query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        feed = Feed(
-            target,
-            f"stream/{query_id}",
-            epoch=number,
-            ledgered=False,
-            stall_s=stall_s,
-            called=called_columns(columns),
-        )
-        try:
-            messages = message_columns(batch, *columns)
-            reports.append(_write_batch(feed, queue, messages, way, fetch_s_max))
-        except ProducerFenced as error:
-            failures.append(_behind(feed, error))
-            raise failures[-1] from None
-        except PxrsError as error:
-            failures.append(error)
-            raise
-
-    writer = df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint_location)
+    batches = _Batches(target, queue, columns, way, fetch_s_max, stall_s)
+    writer = df.writeStream.foreachBatch(batches.take)
+    writer = writer.option("checkpointLocation", checkpoint_location)
     if name is not None:
         writer = writer.queryName(name)
     timing: dict[str, Any] = (
@@ -141,7 +123,43 @@ def write_stream(
         if trigger_s is None
         else {"processingTime": f"{round(trigger_s * 1_000)} milliseconds"}
     )
-    return StreamFeed(writer.trigger(**timing).start(), reports, failures)
+    return StreamFeed(writer.trigger(**timing).start(), batches.reports, batches.failures)
+
+
+@dataclass(slots=True)
+class _Batches:
+    """Takes one batch of a stream after the other, as Spark calls; keeps what became of them."""
+
+    target: Target
+    queue: str
+    columns: Columns
+    way: str
+    fetch_s_max: float
+    stall_s: float
+    reports: deque[FeedReport] = field(default_factory=lambda: deque(maxlen=REPORTS_MAX))
+    failures: list[BaseException] = field(default_factory=list)
+
+    def take(self, batch: DataFrame, number: int) -> None:
+        """Write a batch. What it raises ends the query."""
+        query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        feed = Feed(
+            self.target,
+            f"stream/{query_id}",
+            epoch=number,
+            ledgered=False,
+            stall_s=self.stall_s,
+            called=called_columns(self.columns),
+        )
+        try:
+            messages = message_columns(batch, *self.columns)
+            report = _write_batch(feed, self.queue, messages, self.way, self.fetch_s_max)
+            self.reports.append(report)
+        except ProducerFenced as error:
+            self.failures.append(_behind(feed, error))
+            raise self.failures[-1] from None
+        except PxrsError as error:
+            self.failures.append(error)
+            raise
 
 
 def _write_batch(

@@ -221,12 +221,9 @@ class Callers:
             try:
                 task = todo.popleft()
             except IndexError:
-                leave_if_child()
-                slot.end()
-                if not self._find_more(slot, quick):
+                if (more := self._more(slot, quick)) is None:
                     return
-                began_s = inf
-                continue
+                task, began_s = more, inf
             at_s = now_s()
             quick = quick + 1 if at_s - began_s < QUICK_S else 0
             began_s, item = at_s, task.items[0]
@@ -249,6 +246,15 @@ class Callers:
             slot.end()
             if not self._call_apart(task, slot):
                 return
+
+    def _more(self, slot: RecordSlot, quick: int) -> Task | None:
+        """What to call after all that was to be done; None: this caller is over."""
+        leave_if_child()
+        slot.end()
+        while self._find_more(slot, quick):
+            with suppress(IndexError):  # another caller took it
+                return self.todo.popleft()
+        return None
 
     def _find_more(self, slot: RecordSlot, quick: int) -> bool:
         """Make a turn; False when there is nothing to call for this caller, which is over then."""

@@ -74,12 +74,9 @@ class LoopCallers(Callers):
             try:
                 task = todo.popleft()
             except IndexError:
-                leave_if_child()
-                slot.end()
-                if not self._find_more(slot, quick):
+                if (more := self._more(slot, quick)) is None:
                     return
-                began_s = inf
-                continue
+                task, began_s = more, inf
             at_s = now_s()
             quick = quick + 1 if at_s - began_s < QUICK_S else 0
             if at_s > turn_end_s:

@@ -224,12 +224,14 @@ class SequentialWorker(Worker):
             if references(message) != OURS_ALONE:
                 message = blank_delivery(batch, self._shared)
         else:
-            order.next_offset = batch.end_offset
-            slot.end()
-            return None
-        order.next_offset = offset
-        slot.end()
-        return offset, error
+            offset = batch.end_offset
+        return self._ran_to(offset, error)
+
+    def _ran_to(self, offset: Offset, error: BaseException | None) -> StoppedAt | None:
+        """Nothing is in hand any more: the run came to its end, or to this message."""
+        self._order.next_offset = offset
+        self._slot.end()
+        return None if offset == self._batch.end_offset else (offset, error)
 
     def _call_each_on_loop(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
         return self._handler.on_loop(self._await_each(cells, batch))
@@ -271,12 +273,8 @@ class SequentialWorker(Worker):
             if references(message) != OURS_ALONE:
                 message = blank_delivery(batch, self._shared)
         else:
-            order.next_offset = batch.end_offset
-            slot.end()
-            return None
-        order.next_offset = offset
-        slot.end()
-        return offset, error
+            offset = batch.end_offset
+        return self._ran_to(offset, error)
 
     # --- a call by itself -------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -141,43 +142,11 @@ class Coordinator(TopologyDocuments, Questions):
                 await within(UNDO_WAIT_S, self._thread.close())
 
     async def _start(self) -> None:
-        config = self._config
         self._watched.begin()
-        self._thread = StoreThread(lambda: open_store_for(config))
-        self._store = await self._thread.open()
-        self._thread.look_by(partial(self._store.documents, config.name))
-        self._nodes = NodeWatch(asked_of(config, make=True))
-        await self._check_begun()
-        registry_id = await self._thread.call_until_known(self._store.create)
-        kept = not config.store_url.startswith("memory:")
-        folder = config.topology_dir
-        self._high_water = await patiently(
-            lambda strict: RegistryWitness(folder, registry_id, kept=kept, strict=strict)
-        )
-        # A registry in memory is another each time: nothing that it knew is missed.
-        self.accepts_loss = not kept or bool(self._high_water.accepted)
-        self._accepted = self._high_water.accepted
-        self.seal, self._seal_problem = await patiently(
-            lambda strict: seal_of(folder, self._seal_key, strict=strict)
-        )
+        await self._open_registry()
         await self._lead()
-        documents = await self._thread.call_until_known(self._store.documents, config.name)
-        await self._note_acceptance(documents.get(ACCEPTING, ""))
-        self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
-        self._high_water.note_topology(self.topology_id)
-        self._deployed = documents.get("deployed", "")
-        self._ends = ends_from(documents.get(ENDS_DOCUMENT, ""))
-        if "config" in documents:
-            self._config = config = decode(documents["config"].encode(), config.store)
-        going = self._ends
-        short = tuple(self._short(name) for name in going.groups)
-        config = without(config, short, tuple(self._short(name) for name in going.queues))
-        await self._keep_config(config)
-        where, lease_s = str(config.topology_dir), config.lease_ttl_seconds
-        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s, config.link_ports)
-        self._pool.grants.generation = self._generation
-        self._pool.confirm = self._confirm_leading
-        self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
+        documents = await self._recover()
+        config, going = self._config, self._ends
         await self._find_homes(documents.get(HOMES_DOCUMENT, ""))
         if going.topology:
             raise NotFound(
@@ -197,7 +166,54 @@ class Coordinator(TopologyDocuments, Questions):
         await self._forget_old_keys()
         await self._try_to_finish()
         await self._settle_acceptance()
-        self.accepts_loss = not kept
+        self.accepts_loss = config.store_url.startswith("memory:")
+        self._keep_watch()
+
+    async def _open_registry(self) -> None:
+        """Open the registry, and what is known of it beside it: its witness, and the seal."""
+        config = self._config
+        self._thread = StoreThread(lambda: open_store_for(config))
+        self._store = await self._thread.open()
+        self._thread.look_by(partial(self._store.documents, config.name))
+        self._nodes = NodeWatch(asked_of(config, make=True))
+        await self._check_begun()
+        registry_id = await self._thread.call_until_known(self._store.create)
+        kept = not config.store_url.startswith("memory:")
+        folder = config.topology_dir
+        self._high_water = await patiently(
+            lambda strict: RegistryWitness(folder, registry_id, kept=kept, strict=strict)
+        )
+        # A registry in memory is another each time: nothing that it knew is missed.
+        self.accepts_loss = not kept or bool(self._high_water.accepted)
+        self._accepted = self._high_water.accepted
+        self.seal, self._seal_problem = await patiently(
+            lambda strict: seal_of(folder, self._seal_key, strict=strict)
+        )
+
+    async def _recover(self) -> Mapping[str, str]:
+        """Go on with the configuration that the registry has, less what is being removed, and
+        with a pool of the buffers that are known; answers the registry's documents."""
+        config = self._config
+        documents = await self._thread.call_until_known(self._store.documents, config.name)
+        await self._note_acceptance(documents.get(ACCEPTING, ""))
+        self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
+        self._high_water.note_topology(self.topology_id)
+        self._deployed = documents.get("deployed", "")
+        self._ends = going = ends_from(documents.get(ENDS_DOCUMENT, ""))
+        if "config" in documents:
+            self._config = config = decode(documents["config"].encode(), config.store)
+        short = tuple(self._short(name) for name in going.groups)
+        config = without(config, short, tuple(self._short(name) for name in going.queues))
+        await self._keep_config(config)
+        where, lease_s = str(config.topology_dir), config.lease_ttl_seconds
+        self._pool = BufferPool(config.name, self._buffer_count, where, lease_s, config.link_ports)
+        self._pool.grants.generation = self._generation
+        self._pool.confirm = self._confirm_leading
+        self._pool.known_ends.read(documents.get(KNOWN_ENDS_DOCUMENT, ""))
+        return documents
+
+    def _keep_watch(self) -> None:
+        """From here on, by itself: what is away comes back, what drains is left, all is told."""
         self._pool.watch(self._reopen)
         self._homing.keep_on()
         self._leave_will(self._pool.met())
@@ -206,9 +222,9 @@ class Coordinator(TopologyDocuments, Questions):
             map, lambda controller: controller.replica_set, self._groups.values()
         )
         self._drains = DrainWatch(replica_sets, self._moving.leave_nodes)
-        metrics = TopologyMetrics(config.name)
+        metrics = TopologyMetrics(self._config.name)
         report = partial(metrics.report_for_ever, self._metric_sources)
-        self._reporting = Supervisor(config.name).keep("metrics", report)
+        self._reporting = Supervisor(self._config.name).keep("metrics", report)
 
     async def _note_acceptance(self, noted: str) -> None:
         """Have it in the registry that its loss was accepted, until a start has gone on with it.

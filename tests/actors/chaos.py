@@ -43,6 +43,7 @@ from tests.simulation import checkers
 from tests.simulation.history import Acknowledged, Ended, HistoryEvent
 
 PARTITIONS = 8
+BUFFERS = 2
 CONSUMERS_MAX = 4
 LEASE_S = 1.5
 REST_S = 120.0
@@ -189,26 +190,28 @@ def stale(notes: list[Note]) -> int:
     return found
 
 
+def _config(folder: Path, name: str, server: Server | None) -> PxrsConfig:
+    return PxrsConfig(
+        name=name,
+        data_dir=folder,
+        store=server.url if server is not None else "",
+        key_prefix=f"/{folder.name}/",
+        buffers=BUFFERS,
+        linger_ms=2,
+        lease_ttl_seconds=LEASE_S,
+        revoke_deadline_ms=3_000,
+        append_timeout_ms=120_000,
+        queues={"q": QueueConfig(partitions=PARTITIONS)},
+        groups={"g": GroupConfig(queue="q", consumers=3, commit_interval_ms=50)},
+    )
+
+
 def run_chaos(
     folder: Path, name: str, seconds: float, seed: int, server: Server | None
 ) -> tuple[Counter[str], list[str]]:
     """Deploy, torture, let it come to rest, and judge; answers what was done and what is wrong."""
     notes = folder / "notes"
     notes.mkdir()
-    group = GroupConfig(queue="q", consumers=3, commit_interval_ms=50)
-    config = PxrsConfig(
-        name=name,
-        data_dir=folder,
-        store=server.url if server is not None else "",
-        key_prefix=f"/{folder.name}/",
-        buffers=2,
-        linger_ms=2,
-        lease_ttl_seconds=LEASE_S,
-        revoke_deadline_ms=3_000,
-        append_timeout_ms=120_000,
-        queues={"q": QueueConfig(partitions=PARTITIONS)},
-        groups={"g": group},
-    )
 
     class Witness(witness.Witness):
         def __init__(self) -> None:
@@ -219,7 +222,7 @@ def run_chaos(
             self.mischief.perhaps(self.notebook)
             super().handle(message)
 
-    topology = deploy(config)
+    topology = deploy(_config(folder, name, server))
     try:
         found = topology.group("g")
         found.start(Witness, consumers=3)
@@ -236,7 +239,7 @@ def run_chaos(
             witness.processed(every),
             witness.stored(changes),
             witness.seen(notes),
-            witness.appended(topology.name, config.buffers or 1, "q", PARTITIONS),
+            witness.appended(topology.name, BUFFERS, "q", PARTITIONS),
         )
         history += _end_of(rest, load)
         wrong = [str(violation) for violation in checkers.check(history, witness.JUDGES)]

@@ -97,13 +97,6 @@ def _os(kernel: Kernel) -> Stand:
             process.descriptors.discard(descriptor)
         os.close(descriptor)
 
-    def of_the_living(call: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*given: Any, **named: Any) -> Any:
-            _refuse_the_dead()
-            return call(*given, **named)
-
-        return made
-
     def exit_now(status: int) -> None:
         process = PROCESS.get()
         if process is None:
@@ -136,8 +129,16 @@ def _os(kernel: Kernel) -> Stand:
         open=own(os.open),
         dup=own(os.dup),
         close=close,
-        **{name: of_the_living(getattr(os, name)) for name in (*changing, "unlink", "rename")},
+        **{name: _of_the_living(getattr(os, name)) for name in (*changing, "unlink", "rename")},
     )
+
+
+def _of_the_living(call: Callable[..., Any]) -> Callable[..., Any]:
+    def made(*given: Any, **named: Any) -> Any:
+        _refuse_the_dead()
+        return call(*given, **named)
+
+    return made
 
 
 def _refuse_the_dead() -> None:

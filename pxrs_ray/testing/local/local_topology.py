@@ -16,9 +16,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+from pxrs_ray.closing import Closing
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.consumer.handler_shape import (
     HandlerShape,
@@ -44,7 +44,7 @@ CALLS_MAX = 100_000
 TOPOLOGY_ID = "test-topology"
 
 
-class TestTopology:
+class TestTopology(Closing):
     """See the rules at the head of this file, and docs/testing.md for what it is good for.
 
     `config` is a PxrsConfig, or the path of a topology file. Its stores, buffers and Ray options
@@ -317,14 +317,3 @@ class TestTopology:
             for queue in self._queues.values():
                 queue.close()
             self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -145,6 +145,10 @@ class Leader(LeaderHomes):
             yield from self._put(ACCEPTING, "")
         self.witness.settled()
         self.accepts_loss = False
+        self._keep_on()
+
+    def _keep_on(self) -> None:
+        """What is done again and again, by a coordinator that has started."""
         self.every(ROUND_MS, lambda: self._do(self._rounds_once()))
         self.every(CONFIRM_MS, lambda: self._do(self._confirm()))
         self.every(CONFIRM_MS * 3, lambda: self._do(self._keep_ends()))

@@ -22,6 +22,7 @@ from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.replica_logs import REPLICA_LOGS
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
@@ -53,6 +54,7 @@ MUTATIONS = (
     *SCALING,
     *BUFFERS,
     *REPLICATING,
+    *REPLICA_LOGS,
     *WORLDS,
     *WORKING,
     *ASKING,
