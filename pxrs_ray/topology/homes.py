@@ -32,7 +32,8 @@ class Home:
 
     `boot` is the start of the machine that it was found on. `away_since_ms` is the wall clock's
     time when the disk was first missing, None while it is there. `given_up` says that an operator
-    has accepted the loss of its logs.
+    has accepted the loss of its logs. `moves` is how many times its logs were moved to another
+    disk, or nearly; while `leaving` they are being moved.
     """
 
     disk: str
@@ -42,6 +43,8 @@ class Home:
     boot: str = ""
     away_since_ms: int | None = None
     given_up: bool = False
+    moves: int = 0
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,8 @@ def homes_from(text: str) -> Homes:
 class NodeSeen:
     """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
     (`unknown`); `slots` are those whose logs lie there, each with the generation of the newest
-    coordinator that its folder has noted. `free_bytes` is what its disk had left when somebody
-    looked."""
+    coordinator that its folder has noted, and `terms` the newest term that it tells of.
+    `free_bytes` is what its disk had left when somebody looked."""
 
     node: str
     host: str
@@ -135,6 +138,7 @@ class NodeSeen:
     slots: Mapping[Slot, Generation] = field(default_factory=dict)
     unknown: bool = False
     free_bytes: int | None = None
+    terms: Mapping[Slot, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,26 @@ def place_to_move_to(
     return named[0]
 
 
+def leaving(homes: Homes, slot: Slot) -> Homes:
+    """The logs of a slot are about to be moved to another disk: durable before they say so.
+
+    So a registry that does not know of it, while they do, is an older one.
+    """
+    home = homes.slots[slot]
+    return homes.with_slot(slot, replace(home, moves=home.moves + 1, leaving=True))
+
+
+def above_terms(homes: Homes, nodes: Iterable[NodeSeen]) -> Homes:
+    """`homes` of a registry that has lost writes, with each term above all that the disks tell of:
+    no term is given to a second home."""
+    for node in nodes:
+        for slot, term in node.terms.items():
+            home = homes.slots.get(slot)
+            if home is not None and term >= home.term:
+                homes = homes.with_slot(slot, replace(home, term=term + 1))
+    return homes
+
+
 def moved_to(homes: Homes, slot: Slot, node: NodeSeen) -> Homes:
     """A slot whose logs are on another disk now is at home there, under the next term."""
     return homes.with_slot(slot, _moved(homes.slots[slot], node))
@@ -238,6 +262,8 @@ def _home_of(
     now_ms: int,
     replace_after_ms: int | None,
 ) -> Home:
+    if home.leaving:  # a move was given up, or cut off: the other copy may have been let to serve
+        home = replace(home, term=home.term + 2, leaving=False)
     here = living.get(home.node)
     if here is not None and here.disk in ("", home.disk) and not (seen.lease_over and seen.runs):
         return _at_home(home)
@@ -263,7 +289,7 @@ def _at_home(home: Home) -> Home:
 
 def _moved(home: Home, node: NodeSeen) -> Home:
     disk = home.disk if node.unknown else node.disk
-    return Home(disk, node.node, node.host, home.term + 1, node.boot)
+    return Home(disk, node.node, node.host, home.term + 1, node.boot, moves=home.moves)
 
 
 def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -> NodeSeen | None:
@@ -300,7 +326,8 @@ def _first_home(slot: Slot, homes: Homes, nodes: Sequence[NodeSeen]) -> Home | N
     place = _emptiest(homes, has or nodes, but=slot)
     if place is None:
         return None
-    return Home(place.disk, place.node, place.host, 1, place.boot)
+    term = 1 + max((node.terms.get(slot, 0) for node in nodes), default=0)
+    return Home(place.disk, place.node, place.host, term, place.boot)
 
 
 def _emptiest(homes: Homes, nodes: Iterable[NodeSeen], but: Slot) -> NodeSeen | None:
