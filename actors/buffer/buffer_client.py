@@ -359,6 +359,12 @@ class BufferClient:
             return self._here_much.line() if much else line
         return (self._much if much else self._small).line() if self._here.elsewhere else None
 
+    def is_connecting(self) -> bool:
+        """Have the connection for what is small made now, and not after some calls; False once it
+        is there, or will not come."""
+        coming = self._here.is_coming()
+        return self._small.is_coming() if self._here.elsewhere else coming
+
     def close(self) -> None:
         """End the connections; calls that are made after this go through Ray."""
         self._closed = True
