@@ -175,9 +175,10 @@ class Bootstrap(GroupCreation):
             if not spec.external and any(ends.values()):
                 lost.append(f"{spec.queue}: {len(ends)} logs that had come to {sum(ends.values())}")
         what = "; ".join(lost) or "nothing that is known of"
+        where = f"on disk {home.disk} of host {home.host}" if home.disk else "nobody knows where"
         return (
-            f"buffer {index} had its logs on disk {home.disk} of host {home.host}: {what}. What "
-            "was not handled yet is gone, and what is kept for replay"
+            f"buffer {index} had its logs {where}: {what}. What was not handled yet is gone, and "
+            "what is kept for replay"
         )
 
     @answers(MoveBuffer)

@@ -32,8 +32,9 @@ class Home:
 
     `boot` is the start of the machine that it was found on. `away_since_ms` is the wall clock's
     time when the disk was first missing, None while it is there. `given_up` says that an operator
-    has accepted the loss of its logs. `moves` is how many times its logs were moved to another
-    disk, or nearly; while `leaving` they are being moved.
+    has accepted the loss of its logs. `moves` is how many times they were moved to another disk, or
+    nearly; while `leaving` they are being moved. A `disk` of '' is not known: the registry was
+    lost, and no disk that is here has these logs.
     """
 
     disk: str
@@ -177,9 +178,14 @@ def settle(
     """Decide where every slot of `seen` is at home now."""
     living = {node.node: node for node in nodes}
     starts, waits = [], {}
+    # A registry that was lost is begun again: logs that are not here are away, and not new.
+    begun_again = not homes.slots and any(node.slots for node in nodes)
     for slot in sorted(seen):
         home = homes.slots.get(slot)
-        if home is None:
+        if home is None and begun_again and not seen[slot].in_memory:
+            lost = Home("", "", "", away_since_ms=now_ms)
+            found = _home_of(slot, lost, seen[slot], homes, living, now_ms, replace_after_ms)
+        elif home is None:
             found = _first_home(slot, homes, nodes)
         else:
             found = _home_of(slot, home, seen[slot], homes, living, now_ms, replace_after_ms)
@@ -264,6 +270,10 @@ def _home_of(
 ) -> Home:
     if home.leaving:  # a move was given up, or cut off: the other copy may have been let to serve
         home = replace(home, term=home.term + 2, leaving=False)
+    if not home.disk:
+        known = [node for node in living.values() if node.disk and slot in node.slots]
+        if known and (found := _first_home(slot, homes, list(living.values()))):
+            return replace(found, term=max(found.term, home.term))
     here = living.get(home.node)
     if here is not None and here.disk in ("", home.disk) and not (seen.lease_over and seen.runs):
         return _at_home(home)
@@ -298,7 +308,7 @@ def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -
     A new node of the same host is taken to have it before anybody has looked: a buffer that does
     not find its disk says so, and serves nothing.
     """
-    others = [node for node in living.values() if node.node != home.node]
+    others = [node for node in living.values() if node.node != home.node and home.disk]
     shown = [
         node
         for node in others
@@ -355,6 +365,11 @@ def is_in_the_way(home: Home, node: str, *, lives: bool, anew: bool) -> bool:
 
 def _told(home: Home, living: Mapping[str, NodeSeen], now_ms: int) -> str:
     away_s = max(0, now_ms - (home.away_since_ms or now_ms)) // 1_000
+    if not home.disk:
+        return (
+            f"waits for the host that has its logs, for {away_s} s: the registry that knew it was "
+            "lost"
+        )
     if any(node.host == home.host and node.disk for node in living.values()):
         return f"waits for disk {home.disk[:SHOWN]} on host {home.host}, away for {away_s} s"
     return f"waits for host {home.host}, away for {away_s} s"

@@ -92,6 +92,28 @@ class Leader(LeaderHomes):
 
     def _start(self) -> Steps[None]:
         self.table = SlotTable(SLOTS, LEASE_MS, self.monotonic_ms())
+        documents = yield from self._open_registry()
+        yield from self._find_homes(documents.get(DOCUMENT, ""))
+        yield from self._rounds_once()
+        yield Ask(lambda respond: self.after(MET_MS, partial(respond, None)))
+        for slot in self.table.hosted():
+            found = yield from self._ping(slot)
+            if isinstance(found, BufferInfo):
+                self.table.met_at_start(slot, found)
+        yield from self._check_identity()
+        yield from self._confirm()
+        for slot in range(SLOTS):
+            self.every(PING_MS, partial(self._watch, slot, self.table))
+        yield from self._lead_group()
+        yield from self._open_queues()
+        yield from self._check_logs()
+        if self.accepts_loss:
+            yield from self._put(ACCEPTING, "")
+        self.witness.settled()
+        self.accepts_loss = False
+        self._keep_on()
+
+    def _open_registry(self) -> Steps[Mapping[str, str]]:
         store = self.cluster.store
         known: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
         accepted = self.cluster.accepted_on(self.at)
@@ -125,7 +147,10 @@ class Leader(LeaderHomes):
         self.table.grants.generation = self.generation
         if documents.get("known_ends"):
             self._ends = dict(KNOWN_ENDS.decode_text(documents["known_ends"]))
-        homes = homes_from(documents.get(DOCUMENT, ""))
+        return documents
+
+    def _find_homes(self, document: str) -> Steps[None]:
+        homes = homes_from(document)
         in_memory = False
         self.homes = HomeRounds(
             homes,
@@ -137,24 +162,6 @@ class Leader(LeaderHomes):
         if self.accepts_loss and homes.slots:
             seen = yield LookAtDisks(tuple((yield LivingNodes())))
             yield KeepHomes(lambda homes: above_terms(homes, seen))
-        yield from self._rounds_once()
-        yield Ask(lambda respond: self.after(MET_MS, partial(respond, None)))
-        for slot in self.table.hosted():
-            found = yield from self._ping(slot)
-            if isinstance(found, BufferInfo):
-                self.table.met_at_start(slot, found)
-        yield from self._check_identity()
-        yield from self._confirm()
-        for slot in range(SLOTS):
-            self.every(PING_MS, partial(self._watch, slot, self.table))
-        yield from self._lead_group()
-        yield from self._open_queues()
-        yield from self._check_logs()
-        if self.accepts_loss:
-            yield from self._put(ACCEPTING, "")
-        self.witness.settled()
-        self.accepts_loss = False
-        self._keep_on()
 
     def _keep_on(self) -> None:
         """What is done again and again, by a coordinator that has started."""
@@ -221,8 +228,6 @@ class Leader(LeaderHomes):
             if places is None:
                 raise DeadlineExceeded("a host does not tell")
             known = ids_on_disks(places)
-            if not self.cluster.all_are_there():
-                self.cluster.harm("the registry's loss was accepted while its host was away")
         to_name = queues_to_name([QUEUE], homes, known)
         if to_name:
             wanted = {q: known.get(q) or f"q-{self.world.number()}" for q in to_name}

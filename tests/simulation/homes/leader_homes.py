@@ -111,6 +111,7 @@ class LeaderHomes(LeaderCalls):
             case RaiseEpochs(above, _):
                 self._do(self._raise(above), respond)
             case HaltGroup(error):
+                self.halted = error  # an operator is asked, as at a start
                 respond(error)
             case _:
                 self._carry_move(step, respond)

@@ -109,8 +109,13 @@ class Cluster:
                 self.machines.buffers[slot].restart()
         disks = {n.disk.disk_id for n in self.machines.nodes if n.told}
         for slot, home in leader.homes.homes.slots.items():
-            if home.away_since_ms is not None and self.all_are_there() and home.disk not in disks:
+            gone = not self._has_logs(slot) if home.disk == "" else home.disk not in disks
+            if home.away_since_ms is not None and self.all_are_there() and gone:
                 leader._do(leader.homes.give_up(slot))
+
+    def _has_logs(self, slot: int) -> bool:
+        traces = [n.disk.traces() for n in self.machines.nodes if n.told]
+        return any(trace.slot == slot for each in traces for trace in each)
 
     def _accept(self, leader: Leader) -> None:
         """An operator goes on with what the registry holds, as the error says."""
@@ -199,6 +204,7 @@ class Chaos:
             if kind == "older":
                 disk.restore(self._kept.get(disk.disk_id, kept))
                 self.cluster.harm("its disk is older")
+                machines.judge.a_disk_is_older = True
             elif kind == "empty":
                 there = machines.new_disk()
                 self.cluster.harm("its disk is empty")

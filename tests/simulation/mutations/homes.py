@@ -176,6 +176,17 @@ HOMES = (
         tests=(IDENTITY,),
     ),
     Mutation(
+        "logs that are away when a registry is begun again are not new",
+        (
+            Change(
+                "topology/homes.py",
+                "        if home is None and begun_again and not",
+                "        if home is None and False and not",
+            ),
+        ),
+        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+    ),
+    Mutation(
         "a registry's loss is accepted as it was shown, and no other",
         (
             Change(
