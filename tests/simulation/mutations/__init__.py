@@ -22,10 +22,12 @@ from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.replica_logs import REPLICA_LOGS
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
+from tests.simulation.mutations.supervising import SUPERVISING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
@@ -52,6 +54,7 @@ MUTATIONS = (
     *SCALING,
     *BUFFERS,
     *REPLICATING,
+    *REPLICA_LOGS,
     *WORLDS,
     *WORKING,
     *ASKING,
@@ -60,4 +63,5 @@ MUTATIONS = (
     *MOVING,
     *TOPOLOGIES,
     *SLEEPING,
+    *SUPERVISING,
 )
