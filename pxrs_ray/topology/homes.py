@@ -182,13 +182,14 @@ def settle(
     begun_again = not homes.slots and any(node.slots for node in nodes)
     for slot in sorted(seen):
         home = homes.slots.get(slot)
+        known = home
         if home is None and begun_again and not seen[slot].in_memory:
-            lost = Home("", "", "", away_since_ms=now_ms)
-            found = _home_of(slot, lost, seen[slot], homes, living, now_ms, replace_after_ms)
-        elif home is None:
-            found = _first_home(slot, homes, nodes)
-        else:
-            found = _home_of(slot, home, seen[slot], homes, living, now_ms, replace_after_ms)
+            known = Home("", "", "", away_since_ms=now_ms)
+        found = (
+            _first_home(slot, homes, nodes)
+            if known is None
+            else _home_of(slot, known, seen[slot], homes, living, now_ms, replace_after_ms)
+        )
         if found is None:
             waits[slot] = "no node has a disk for it"
             continue
@@ -271,8 +272,10 @@ def _home_of(
     if home.leaving:  # a move was given up, or cut off: the other copy may have been let to serve
         home = replace(home, term=home.term + 2, leaving=False)
     if not home.disk:
-        known = [node for node in living.values() if node.disk and slot in node.slots]
-        if known and (found := _first_home(slot, homes, list(living.values()))):
+        nodes = list(living.values())
+        has = any(node.disk and slot in node.slots for node in nodes)
+        found = _first_home(slot, homes, nodes) if has else None
+        if found is not None:
             return replace(found, term=max(found.term, home.term))
     here = living.get(home.node)
     if here is not None and here.disk in ("", home.disk) and not (seen.lease_over and seen.runs):
