@@ -269,9 +269,10 @@ class BufferClient:
         """See `Buffer.slot_files`."""
         return self._through_ray("slot_files", self.handle.slot_files)
 
-    def step_back(self, generation: int) -> BufferReply[None]:
+    def step_back(self, generation: int, left_for: int, moves: int) -> BufferReply[None]:
         """See `Buffer.step_back`."""
-        return self._through_ray("step_back", self.handle.step_back, generation)
+        step_back = self.handle.step_back
+        return self._through_ray("step_back", step_back, generation, left_for, moves)
 
     def read_piece(self, piece: Piece) -> BufferReply[Bytes]:
         """See `Buffer.read_piece`."""
@@ -357,6 +358,12 @@ class BufferClient:
         if line is not None:
             return self._here_much.line() if much else line
         return (self._much if much else self._small).line() if self._here.elsewhere else None
+
+    def is_connecting(self) -> bool:
+        """Have the connection for what is small made now, and not after some calls; False once it
+        is there, or will not come."""
+        coming = self._here.is_coming()
+        return self._small.is_coming() if self._here.elsewhere else coming
 
     def close(self) -> None:
         """End the connections; calls that are made after this go through Ray."""

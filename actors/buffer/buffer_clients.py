@@ -7,8 +7,9 @@ gone. A name that nobody has is a buffer that is away: it is being started, or m
 from __future__ import annotations
 
 import threading
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pxrs_ray.actors import names
@@ -19,6 +20,10 @@ from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.actors.cluster.ray_errors import is_away
 from pxrs_ray.errors import BufferAway
+
+# For how long a caller waits for its connections before the first call, and how often it looks.
+CONNECT_WAIT_S = 0.25
+CONNECT_LOOK_S = 0.001
 
 
 class BufferClients:
@@ -53,6 +58,23 @@ class BufferClients:
         made = BufferClient(handle, None if self._closed else self._hears)
         with self._lock:
             return self._clients.setdefault(index, made)
+
+    def connect(self, indexes: Iterable[int], wait_s: float = CONNECT_WAIT_S) -> None:
+        """Have the connections to these buffers made before the first call.
+
+        Returns also when that takes longer than `wait_s`: it goes on then beside the calls.
+        """
+        end_s = time.monotonic() + wait_s
+        while indexes := [index for index in indexes if self._is_connecting(index)]:
+            if time.monotonic() >= end_s:
+                return
+            time.sleep(CONNECT_LOOK_S)
+
+    def _is_connecting(self, index: int) -> bool:
+        try:
+            return self.of(index).is_connecting()
+        except BufferAway:
+            return False
 
     def failed(self, index: int, error: BaseException) -> None:
         """A call to a buffer has failed: find it anew, if it may be another actor now."""

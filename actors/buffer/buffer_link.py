@@ -14,6 +14,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -68,8 +69,17 @@ class BufferLink:
         self._closed = False
         self._plan = LinkPlan(rests=not way.is_here)
 
+    def is_coming(self) -> bool:
+        """Have a connection made before there are calls for it: whether there will be one soon."""
+        if self._line(self._plan.wanted) is not None:
+            return False
+        return self._plan.asking or self.socket is not None
+
     def line(self) -> SocketClient | None:
         """The connection, once there is one; until then calls go through Ray."""
+        return self._line(self._plan.called)
+
+    def _line(self, ask_now: Callable[[float], bool]) -> SocketClient | None:
         line = self.socket
         if line is not None and not line.broken:
             if line.welcome:
@@ -84,7 +94,7 @@ class BufferLink:
                 self._rest_after(line)
             if self.socket is not None:  # one was made meanwhile
                 return None
-            if not self._plan.called(time.monotonic()):
+            if not ask_now(time.monotonic()):
                 return None
         try:
             self._ask().future().add_done_callback(self._told)

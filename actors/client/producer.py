@@ -79,6 +79,10 @@ class Producer(Closing):
         )
         self._thread.start()
 
+    def connect(self) -> None:
+        """Connect to the buffers; otherwise the first messages take longer than all others."""
+        self._buffers.connect(range(self._sender.buffers))
+
     # ---- sending
 
     def send(

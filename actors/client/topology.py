@@ -150,7 +150,11 @@ class Topology:
         declared = config.resolved_queue(queue)
         given = replace(producer_limits(config, declared), **limits)
         partitioner = declared.spread().partitioner()
-        return Producer(self.name, spec.queue, buffers, partitioner, given, producer_id=identity)
+        producer = Producer(
+            self.name, spec.queue, buffers, partitioner, given, producer_id=identity
+        )
+        producer.connect()
+        return producer
 
     def group(self, name: str, queue: str | None = None, **options: Any) -> Group:
         """The group of that name; made, reading `queue` with these options, if there is none.

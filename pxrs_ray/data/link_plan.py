@@ -41,10 +41,21 @@ class LinkPlan:
         self._ask_at_s = 0.0
         self._backoff = Backoff(PAUSE_FIRST_S, PAUSE_MOST_S)
 
+    @property
+    def asking(self) -> bool:
+        """Whether the buffer was asked, and the connection is not there yet."""
+        return self._asking
+
     def called(self, now_s: float) -> bool:
         """A call is made, and there is no connection: whether the buffer is asked for one now."""
         self._calls += 1
-        if self._asking or self._calls <= CALLS_BEFORE_A_LINK or now_s < self._ask_at_s:
+        if self._calls <= CALLS_BEFORE_A_LINK:
+            return False
+        return self.wanted(now_s)
+
+    def wanted(self, now_s: float) -> bool:
+        """Many calls will be made: whether the buffer is asked for a connection now."""
+        if self._asking or now_s < self._ask_at_s:
             return False
         self._asking = True
         return True

@@ -44,7 +44,7 @@ class Sender:
     """See the rules at the head of this file. Not thread-safe."""
 
     def __init__(self, buffers: int, limits: SenderLimits) -> None:
-        self._buffers = buffers
+        self.buffers = buffers
         self._limits = limits
         self._lanes: dict[PartitionId, Lane] = {}
         self._calls: dict[int, set[Call]] = {index: set() for index in range(buffers)}
@@ -60,7 +60,7 @@ class Sender:
 
     def buffer_of(self, partition: PartitionId) -> int:
         """Which buffer holds the partition."""
-        return partition % self._buffers
+        return partition % self.buffers
 
     def gathers(self, buffer: int) -> bool:
         """Whether the buffer will answer a call soon: what is small can gather until then."""

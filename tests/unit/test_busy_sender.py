@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.buffer.buffer_clients import CONNECT_WAIT_S
 from pxrs_ray.actors.buffer.socket_server import SocketServer
 from pxrs_ray.actors.client.producer import Producer
 from pxrs_ray.data.frame import unpack_header
@@ -86,6 +87,28 @@ def with_a_line(log: FakeLog) -> Producer:
         assert time.monotonic() < end_s, "it has no line"
         producer.send(None, b"warm").result(WAIT_S)
     return producer
+
+
+def test_who_connects_first_sends_nothing_through_ray(log: FakeLog) -> None:
+    handle = log.handle()
+    del handle.append
+    with Producer("t", "q", 1, Partitioner(1), producer_limits(), handles={0: handle}) as producer:
+        producer.connect()
+        assert producer.send(None, b"first").result(WAIT_S).offset == 0
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_to_connect_takes_no_time_where_there_is_nothing_to_wait_for(answers: bool) -> None:
+    said: Future[None] = Future()
+    if answers:
+        said.set_result(None)
+    line = SimpleNamespace(remote=lambda *given: SimpleNamespace(future=lambda: said))
+    handle = SimpleNamespace(line=line)
+    with Producer("t", "q", 1, Partitioner(1), producer_limits(), handles={0: handle}) as producer:
+        began_s = time.monotonic()
+        producer.connect()
+        passed_s = time.monotonic() - began_s
+    assert passed_s < CONNECT_WAIT_S if answers else CONNECT_WAIT_S <= passed_s < WAIT_S
 
 
 def test_sends_take_the_answers_when_the_producers_thread_gets_no_turn(log: FakeLog) -> None:

@@ -25,10 +25,12 @@ from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.replica_logs import REPLICA_LOGS
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
+from tests.simulation.mutations.supervising import SUPERVISING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
@@ -55,6 +57,7 @@ _ALL = (
     *SCALING,
     *BUFFERS,
     *REPLICATING,
+    *REPLICA_LOGS,
     *WORLDS,
     *WORKING,
     *ASKING,
@@ -63,6 +66,7 @@ _ALL = (
     *MOVING,
     *TOPOLOGIES,
     *SLEEPING,
+    *SUPERVISING,
 )
 
 MUTATIONS = tuple(
