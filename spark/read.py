@@ -157,8 +157,8 @@ def _from_files(share: Share) -> Iterator[Batch]:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
-        base = check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
-        for found in scan(files, fd, path, FILE_HEADER_BYTES, size, base):
+        head = check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
+        for found in scan(files, fd, path, FILE_HEADER_BYTES, size, head.base_offset):
             if isinstance(found, Damage):
                 if share.last:
                     return

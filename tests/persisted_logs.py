@@ -11,6 +11,7 @@ from pxrs_ray.data.frame import KNOWN_FLAGS, FrameHeader, Mark
 from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.log.index import SparseIndex
 from pxrs_ray.log.producer_state import ANSWERS_MAX, Answer, KnownProducer, ProducersSnapshot
+from pxrs_ray.log.segment import SegmentHead
 
 BOUNDS = st.integers(1, 1 << 62)
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -49,7 +50,9 @@ _MARKS = st.none() | st.builds(Mark, U32, st.integers(0, (1 << 16) - 2))
 
 LOG_STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "log: lock (synced offset)": NUMBERS,
-    "log: *.seg, its header": st.tuples(NUMBERS, NUMBERS),
+    "log: cut": NUMBERS,
+    "log: *.seg, its header": st.builds(SegmentHead, NUMBERS, NUMBERS, st.just(0))
+    | st.builds(SegmentHead, NUMBERS, st.just(0), st.integers(1, (1 << 63) - 1)),
     "log: *.idx": _indexes(),
     "log: frame header": st.builds(
         FrameHeader,

@@ -38,6 +38,8 @@ REASONS = {
         (
             "EpochTable.epochs_in",
             "Placement.in_sync",
+            "ReplicaLog",
+            "ReplicaLog.append_replicated",
             "SlotFollower",
             "SlotLeader",
             "SlotLeader.is_asking",

@@ -112,7 +112,8 @@ def frames(folder: Path) -> Iterator[tuple[FrameSummary, Batch] | Damage]:
         fd = files.open_to_read(path)
         try:
             size = files.length(fd)
-            offset = max(offset, check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path))
+            head = check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
+            offset = max(offset, head.base_offset)
             for found in scan(files, fd, path, FILE_HEADER_BYTES, size, offset):
                 if isinstance(found, Damage):
                     yield found

@@ -3,7 +3,8 @@
 Rules of this file. What is missing becomes a recorded gap, and the offsets go on above it, by a
 margin: readers may have been further than any file says. A log of another id is not touched. A log
 whose folder says too little (no manifest; or an unclean end with unsynced messages, and another
-start of the machine since) waits until `PartitionLog.confirm` says how far it should reach.
+start of the machine since) waits until `PartitionLog.confirm` says how far it should reach. A cut
+that was begun is finished first.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from pxrs_ray.data.protocol import Gap
 from pxrs_ray.errors import LogCorrupted, LogReplaced, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_reserve import Reserve
+from pxrs_ray.log.log_cut import FLOOR, SNAPSHOT, finish_cut, snapshot_end
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.producer_state import ProducerStates
 from pxrs_ray.log.segmented_log import DiskLog
 from pxrs_ray.log.synced_mark import Synced, read_note, write_note
 from pxrs_ray.model import Offset, PartitionId
 
-SNAPSHOT = "producers.snap"
 LOCK = "lock"
 RESERVE_OFFSETS = 1_000_000
 # How much further a log may have come than anybody else had noted of it, at most: a day of fifty
@@ -91,6 +92,8 @@ def open_parts(
     reserve = Reserve(files, folder)
     try:
         found = _found(files, folder, log_id)
+        if reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:
+            found = Manifest.read(files, folder)
         manifest = found or Manifest(queue, partition)
         manifest.log_id = log_id or manifest.log_id
         producers = ProducerStates(limits.producers_max, limits.producer_idle_ms)
@@ -107,12 +110,12 @@ def open_parts(
             noted = max(manifest.known_end, read_note(files, lock_fd))
             disk = DiskLog(folder, limits, files, Synced(noted, restarted))
             end = _agree(disk, manifest, noted, limits, now_ms)
-            covered = _restore_producers(disk, producers, files, folder, end, now_ms)
+            covered = restore_producers(disk, producers, files, folder, end, now_ms)
             # After a power cut the system's memory is new: what is read is on disk.
             sure = restarted or (found is not None and manifest.clean)
             _begin(disk, reserve, end, None if sure else noted, now_ms)
             write_note(files, lock_fd, end)
-            _drop_again(disk, manifest)
+            _drop_again(disk, manifest.start_offset, files, folder)
         manifest.known_end = end
         manifest.durability, manifest.boot_id, manifest.clean = limits.durability, boot, False
         if not waiting:
@@ -168,14 +171,22 @@ def _agree(
     return end
 
 
-def _drop_again(disk: DiskLog, manifest: Manifest) -> None:
-    """Delete what was dropped before the crash, after the manifest had been told."""
-    dropped = sum(1 for s in disk.segments[:-1] if s.end_offset <= manifest.start_offset)
+def _drop_again(disk: DiskLog, start: Offset, files: Files, folder: Path) -> None:
+    """Delete what was dropped before the crash, after the manifest had been told.
+
+    Where the log may still be cut, what is known of producers at its floor needs frames above that,
+    and one segment tells of which leader epoch the last is that cannot be cut.
+    """
+    if disk.segments and disk.segments[0].end_offset <= start:
+        floor = snapshot_end(files, folder / FLOOR, start)
+        start = start if floor is None else floor
+    dropped = sum(1 for s in disk.segments[:-1] if s.end_offset <= start)
+    dropped -= 1 if dropped and disk.epoch else 0
     with contextlib.suppress(OSError):
         disk.drop(dropped)
 
 
-def _restore_producers(
+def restore_producers(
     disk: DiskLog,
     producers: ProducerStates,
     files: Files,
@@ -188,10 +199,12 @@ def _restore_producers(
     Answers up to where the snapshot holds what dropped frames knew.
     """
     since = 0
-    try:
-        since = producers.restore(files.read_file(folder / SNAPSHOT), end)
-    except (FileNotFoundError, LogCorrupted):
-        pass  # the frames tell it all
+    for name in (SNAPSHOT, FLOOR):
+        try:
+            since = producers.restore(files.read_file(folder / name), end)
+            break
+        except (FileNotFoundError, LogCorrupted):
+            pass  # the frames tell it all
     for header in disk.frames_from(since):
         producers.record(header, now_ms)
     return since

@@ -68,6 +68,13 @@ class MemoryTail:
                 del column[: self._head]
             self._head = 0
 
+    def cut(self, offset: Offset) -> None:
+        """Drop the frames that end above `offset`."""
+        while len(self) and self._ends[-1] > offset:
+            self.bytes -= len(self._frames[-1])
+            for column in (self._frames, self._bases, self._ends, self._maxima_ms):
+                column.pop()
+
     def read(
         self, offset: Offset, end_max: Offset, records_max: int, bytes_max: int
     ) -> tuple[list[bytes], Offset]:

@@ -146,15 +146,17 @@ class PartitionLog(RetainedLog):
             if self._closed:
                 return
             # Before the sync: what is appended while it runs may not be on disk when it returns.
-            held, end = self._disk.hold(), self._end
+            disk, end = self._disk, self._end
+            held = disk.hold()
         try:
-            self._disk.sync(held.fd)
+            disk.sync(held.fd)
         except OSError as error:
             self._fail("sync failed", error)
         finally:
-            self._disk.release(held)
+            disk.release(held)
         with self._lock:
-            if end > self._durable and not self._closed:
+            # Another disk: the log was cut meanwhile, perhaps below `end`.
+            if end > self._durable and disk is self._disk and not self._closed:
                 self._durable = end
                 self._changed()
                 write_note(self._files, self._lock_fd, end)

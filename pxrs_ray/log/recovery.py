@@ -21,7 +21,8 @@ from pxrs_ray.log.segment import (
     FILE_HEADER_BYTES,
     INDEX_SUFFIX,
     Segment,
-    check_file_header,
+    SegmentHead,
+    read_file_header,
     segment_paths,
 )
 from pxrs_ray.log.synced_mark import Synced
@@ -89,18 +90,10 @@ def _remove_unborn(files: Files, paths: list[Path]) -> None:
     """Drop a last file whose header never got to disk: it cannot hold a frame."""
     while paths and files.size_of(paths[-1]) <= FILE_HEADER_BYTES:
         try:
-            _base_offset(files, paths[-1])
+            read_file_header(files, paths[-1])
             return
         except LogCorrupted:
             files.unlink(paths.pop())
-
-
-def _base_offset(files: Files, path: Path) -> Offset:
-    fd = files.open_to_read(path)
-    try:
-        return check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
-    finally:
-        files.close(fd)
 
 
 def _from_index(files: Files, path: Path, interval_bytes: int) -> Segment | None:
@@ -112,23 +105,27 @@ def _from_index(files: Files, path: Path, interval_bytes: int) -> Segment | None
         return None
     if index.size != files.size_of(path):
         return None
-    return Segment(path, _base_offset(files, path), index)
+    return _segment(path, read_file_header(files, path), index)
+
+
+def _segment(path: Path, head: SegmentHead, index: SparseIndex) -> Segment:
+    return Segment(path, head.base_offset, index, head.epoch)
 
 
 def _from_scan(files: Files, path: Path, interval_bytes: int) -> tuple[Segment, Damage | None]:
     """A segment by reading all of it, up to its end or its first damage."""
-    base_offset = _base_offset(files, path)
-    index = SparseIndex(interval_bytes, FILE_HEADER_BYTES, base_offset)
+    head = read_file_header(files, path)
+    index = SparseIndex(interval_bytes, FILE_HEADER_BYTES, head.base_offset)
     fd = files.open_to_read(path)
     try:
         size = files.length(fd)
-        for found in scan(files, fd, path, FILE_HEADER_BYTES, size, base_offset):
+        for found in scan(files, fd, path, FILE_HEADER_BYTES, size, head.base_offset):
             if isinstance(found, Damage):
-                return Segment(path, base_offset, index), found
+                return _segment(path, head, index), found
             index.add(found[0])
     finally:
         files.close(fd)
-    return Segment(path, base_offset, index), None
+    return _segment(path, head, index), None
 
 
 def _cut_tail(

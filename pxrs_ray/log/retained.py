@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from pxrs_ray.errors import LogAway, LogError, PartitionFull, RetentionBlocked
-from pxrs_ray.log.log_opening import SNAPSHOT
+from pxrs_ray.log.log_cut import SNAPSHOT
 from pxrs_ray.log.log_view import LogView
 from pxrs_ray.log.producer_state import STEP_MS_MAX
 from pxrs_ray.log.retention import Part, droppable
@@ -40,12 +40,12 @@ class RetainedLog(LogView):
     def _failure(self, what: str, error: BaseException) -> LogAway:
         return LogAway(f"{self.folder}: {what} ({error}); the log is opened anew")
 
-    def _roll(self, base_offset: Offset, now_ms: int) -> None:
+    def _roll(self, base_offset: Offset, now_ms: int, epoch: int | None = None) -> None:
         """Go on in a new segment, if need be in the place of the reserve. Raises DiskFull."""
         assert self._disk is not None
         disk = self._disk
         try:
-            self._reserve.with_room(lambda: disk.roll(base_offset, now_ms))
+            self._reserve.with_room(lambda: disk.roll(base_offset, now_ms, epoch))
         except OSError as error:
             self._fail("cannot be written", error)
 
@@ -143,13 +143,21 @@ class RetainedLog(LogView):
             if count < len(parts) or not parts:
                 return dropped
 
+    def _may_go_to(self) -> Offset:
+        """Up to where frames are not needed any more to know what a cut would roll back."""
+        return self._end
+
     def _parts(self) -> list[Part]:
         """The oldest parts that retention may judge: sealed segments, or some frames."""
         if self._disk is None:
             with self._lock:
                 return [Part(*part) for part in self._hot.parts(_PARTS_MAX)]
-        sealed = self._disk.segments[:-1][:_PARTS_MAX]
-        return [Part(s.end_offset, s.size, s.index.timestamp_max_ms) for s in sealed]
+        sealed, end = self._disk.segments[:-1][:_PARTS_MAX], self._may_go_to()
+        return [
+            Part(s.end_offset, s.size, s.index.timestamp_max_ms)
+            for s in sealed
+            if s.end_offset <= end
+        ]
 
     def _roll_if_done(self, passed: Offset | None, room_bytes: int, now_ms: int) -> None:
         """Seal the active segment where only that keeps retention from dropping it."""
@@ -207,7 +215,7 @@ class RetainedLog(LogView):
         if self._disk is None:
             return
         sealed = self._disk.segments[:-1]
-        count = sum(1 for segment in sealed if segment.end_offset <= offset)
+        count = sum(1 for segment in sealed if segment.end_offset <= min(offset, self._may_go_to()))
         try:
             if count and sealed[count - 1].end_offset > self._covered:
                 self._reserve.with_room(self._cover)

@@ -3,7 +3,8 @@
 Rules of this file. A segment is a small header and then frames, back to back. Its index counts
 what is in the log; bytes behind `size` are not. Every read verifies checksums and names file,
 position and offset of what fails. Reading opens the file anew, so that any number of segments
-costs no descriptors.
+costs no descriptors. All frames of a segment are of one leader epoch; that of logs without replicas
+is 0, and then the header is as it was before there were any.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -26,45 +28,59 @@ from pxrs_ray.model import Offset
 SUFFIX = ".seg"
 INDEX_SUFFIX = ".idx"
 _MAGIC = b"PXSEGM"
-_VERSION = 1
-# magic, version, reserved, base offset, created
+_CREATED, _OF_EPOCH = 1, 2
+# magic, version, reserved, base offset, and by version: when it was created, or its leader epoch
 _FIELDS = struct.Struct("<6sBBQQ")
 FILE_HEADER_BYTES = _FIELDS.size + 8
 
 
-def pack_file_header(base_offset: Offset, created_ms: int) -> bytes:
-    """What a segment file begins with."""
-    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, base_offset, created_ms)
+class SegmentHead(NamedTuple):
+    """What a segment file begins with. When one of a leader epoch was created is not told."""
+
+    base_offset: Offset
+    created_ms: int = 0
+    epoch: int = 0
+
+
+def pack_file_header(head: SegmentHead) -> bytes:
+    """The bytes of it."""
+    tail = (_OF_EPOCH, head.epoch) if head.epoch else (_CREATED, head.created_ms)
+    fields = _FIELDS.pack(_MAGIC, tail[0], 0, head.base_offset, tail[1])
     return fields + xxh3_64_intdigest(fields).to_bytes(8, "little")
 
 
-def _decode_file_header(data: bytes) -> tuple[Offset, int]:
+def _decode_file_header(data: bytes) -> SegmentHead:
     try:
-        base_offset = check_file_header(data, Path())
+        return check_file_header(data, Path())
     except LogCorrupted as error:
         raise ValueError(str(error)) from error
-    return base_offset, int(_FIELDS.unpack(data[: _FIELDS.size])[4])
 
 
-FILE_HEADER: Codec[tuple[Offset, int]] = register(
-    Codec(
-        "log: *.seg, its header",
-        tuple[Offset, int],
-        lambda header: pack_file_header(*header),
-        _decode_file_header,
-    )
+FILE_HEADER: Codec[SegmentHead] = register(
+    Codec("log: *.seg, its header", SegmentHead, pack_file_header, _decode_file_header)
 )
 
 
-def check_file_header(data: bytes, path: Path) -> Offset:
-    """Read a segment's base offset. Raises LogCorrupted when it is no segment we can read."""
+def check_file_header(data: bytes, path: Path) -> SegmentHead:
+    """Read a segment's header. Raises LogCorrupted when it is no segment we can read."""
     fields, checksum = data[: _FIELDS.size], data[_FIELDS.size : FILE_HEADER_BYTES]
     if checksum != xxh3_64_intdigest(fields).to_bytes(8, "little"):
         raise LogCorrupted(f"{path}: damaged at position 0: the segment header is not whole")
-    magic, version, _, base_offset, _ = _FIELDS.unpack(fields)
-    if magic != _MAGIC or version != _VERSION:
-        raise LogCorrupted(f"{path}: segment version {version} is not {_VERSION}")
-    return int(base_offset)
+    magic, version, _, base_offset, last = _FIELDS.unpack(fields)
+    if magic != _MAGIC or version not in (_CREATED, _OF_EPOCH):
+        raise LogCorrupted(f"{path}: segment version {version} is above {_OF_EPOCH}")
+    if version == _CREATED:
+        return SegmentHead(int(base_offset), created_ms=int(last))
+    return SegmentHead(int(base_offset), epoch=int(last))
+
+
+def read_file_header(files: Files, path: Path) -> SegmentHead:
+    """The header of a segment file. Raises LogCorrupted, OSError."""
+    fd = files.open_to_read(path)
+    try:
+        return check_file_header(files.read(fd, FILE_HEADER_BYTES, 0), path)
+    finally:
+        files.close(fd)
 
 
 def segment_path(folder: Path, base_offset: Offset) -> Path:
@@ -84,6 +100,7 @@ class Segment:
     path: Path
     base_offset: Offset
     index: SparseIndex
+    epoch: int = 0
 
     @property
     def size(self) -> int:

@@ -2,7 +2,8 @@
 
 Rules of this file. One writer, any number of readers: the list of segments is replaced, never
 changed, and an index only grows by what is already written. A segment is synced before its
-successor gets a frame, so only the last one can be torn. Nothing here knows producers or groups.
+successor gets a frame, so only the last one can be torn. A new leader epoch begins a new segment.
+Nothing here knows producers or groups.
 Whatever raises OSError may have left the files in any state: the log must be opened anew.
 """
 
@@ -23,6 +24,7 @@ from pxrs_ray.log.recovery import Cut, recover
 from pxrs_ray.log.segment import (
     FILE_HEADER_BYTES,
     Segment,
+    SegmentHead,
     pack_file_header,
     segment_path,
 )
@@ -89,6 +91,19 @@ class DiskLog:
         """The segment that is written."""
         return self.segments[-1]
 
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of what is appended."""
+        return self.segments[-1].epoch if self.segments else 0
+
+    def epochs(self) -> list[tuple[int, Offset]]:
+        """The leader epochs of what is here, each with the offset from which on it holds."""
+        found: list[tuple[int, Offset]] = []
+        for segment in self.segments:
+            if not found or segment.epoch != found[-1][0]:
+                found.append((segment.epoch, segment.base_offset))
+        return found
+
     def append(self, header: FrameHeader, frame: bytes, now_ms: int) -> None:
         """Write a frame at the end; whole, or not at all. Raises DiskFull."""
         size = self.active.size
@@ -99,14 +114,17 @@ class DiskLog:
         self.active.index.add(header)
         self.size_bytes += len(frame)
 
-    def roll(self, base_offset: Offset, now_ms: int) -> None:
-        """Seal the active segment and go on in a new one. Raises DiskFull, and stays then."""
+    def roll(self, base_offset: Offset, now_ms: int, epoch: int | None = None) -> None:
+        """Seal the active segment and go on in a new one, of a higher leader `epoch` where one is
+        named. Raises DiskFull, and stays then.
+        """
+        epoch = self.epoch if epoch is None else epoch
         if self._active is not None:
             self.sync(self._active.fd)
         path = segment_path(self._folder, base_offset)
         fd = self._files.create(path)
         try:
-            self._files.write(fd, [pack_file_header(base_offset, now_ms)], 0)
+            self._files.write(fd, [pack_file_header(SegmentHead(base_offset, now_ms, epoch))], 0)
             self._files.truncate(fd, FILE_HEADER_BYTES)
             self._files.sync(fd)
             self._files.sync_folder(self._folder)
@@ -120,7 +138,7 @@ class DiskLog:
         self._let_go(Active(fd))
         self._write_index()
         kept = [s for s in self.segments if s.path != path]
-        self.segments = [*kept, Segment(path, base_offset, index)]
+        self.segments = [*kept, Segment(path, base_offset, index, epoch)]
         self.size_bytes = sum(segment.size for segment in self.segments)
 
     def _write_index(self) -> None:

@@ -66,7 +66,8 @@ def _of_group(event: Decided) -> str:
         signs.append("seeking")
     if event.target_before and event.target != event.target_before:
         signs.append("moving")
-    return " ".join([*signs, f"{min(len(event.records), MANY)} records"])
+    signs.append(f"{min(len(event.records), MANY)} records")
+    return " ".join(signs)
 
 
 def _of_member(event: Obeyed) -> str:

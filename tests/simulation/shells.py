@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
+    "tests.simulation.consumers_world",
     "tests.simulation.homes.run",
     "tests.simulation.link_world",
     "tests.simulation.node_world",
@@ -69,6 +70,8 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/source_fetcher.py": ("consumer/source_plan.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
+    "coordinator/consumer_replicas.py": ("group/replica_count.py",),
+    "coordinator/consumer_supervisor.py": ("group/replica_lives.py", "group/replica_life.py"),
     "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
     "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
@@ -86,13 +89,11 @@ DECIDE: Mapping[str, str] = {
     "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
     "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
     # In no simulation of this folder.
     "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "coordinator/commands.py": "whose command waits while the registry is away",
-    "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
     "coordinator/known_ends.py": "when the ends of logs are kept",
@@ -100,7 +101,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 15
+DECIDE_MAX = 13
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -9,6 +9,8 @@ the handlers `Processed`, the end of the test `Ended`, and what is missing is no
 
 from __future__ import annotations
 
+from functools import cache
+
 from tests.simulation.checkers.base import Checker as Checker
 from tests.simulation.checkers.base import Violation as Violation
 from tests.simulation.checkers.durability import DurableReplies, LiveRecordsTaken, StoreRefuses
@@ -29,7 +31,7 @@ from tests.simulation.checkers.outage import OutageMovesNobody, RefusalsHold
 from tests.simulation.checkers.ownership import CheckpointsHold, ConsumerObeys, OneOwner, OneReader
 from tests.simulation.checkers.pauses import PausesWhenAway
 from tests.simulation.checkers.rest import ComesToRest, NothingFails
-from tests.simulation.history import History
+from tests.simulation.history import History, HistoryEvent
 
 CHECKERS: tuple[type[Checker], ...] = (
     NothingFails,
@@ -64,15 +66,24 @@ CHECKERS: tuple[type[Checker], ...] = (
 )
 
 
+@cache
+def _watchers(
+    kind: type[HistoryEvent], checkers: tuple[type[Checker], ...]
+) -> tuple[str, tuple[int, ...]]:
+    """The method that gets this kind of event, and which of the checkers have it."""
+    method = f"on_{kind.__name__.lower()}"
+    return method, tuple(n for n, checker in enumerate(checkers) if hasattr(checker, method))
+
+
 def check(
     history: History, checkers: tuple[type[Checker], ...] = CHECKERS
 ) -> tuple[Violation, ...]:
     """Everything that `checkers` find wrong with `history`, in the order in which it happened."""
     running = [checker() for checker in checkers]
     watchers = {
-        kind: [getattr(one, method) for one in running if hasattr(one, method)]
+        kind: [getattr(running[number], method) for number in numbers]
         for kind in {type(event) for event in history}
-        for method in [f"on_{kind.__name__.lower()}"]
+        for method, numbers in [_watchers(kind, checkers)]
     }
     for event in history:
         for watcher in watchers[type(event)]:

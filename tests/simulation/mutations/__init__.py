@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.simulation.mutations.asking import ASKING
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
@@ -12,6 +14,7 @@ from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.feeding import FEEDING
+from tests.simulation.mutations.first_seeds import FIRST_SEEDS
 from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
@@ -22,17 +25,19 @@ from tests.simulation.mutations.others import OTHERS
 from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
+from tests.simulation.mutations.replica_logs import REPLICA_LOGS
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
+from tests.simulation.mutations.supervising import SUPERVISING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
 from tests.simulation.mutations.worlds import WORLDS
 
-MUTATIONS = (
+_ALL = (
     *CORE,
     *OTHERS,
     *DATA,
@@ -52,6 +57,7 @@ MUTATIONS = (
     *SCALING,
     *BUFFERS,
     *REPLICATING,
+    *REPLICA_LOGS,
     *WORLDS,
     *WORKING,
     *ASKING,
@@ -60,4 +66,9 @@ MUTATIONS = (
     *MOVING,
     *TOPOLOGIES,
     *SLEEPING,
+    *SUPERVISING,
+)
+
+MUTATIONS = tuple(
+    replace(mutation, first_seed=FIRST_SEEDS.get(mutation.guard, 0)) for mutation in _ALL
 )
