@@ -201,6 +201,7 @@ class NodeWatch:
             disk=looked.disk,
             boot=looked.boot,
             slots=slots,
+            terms=looked.terms,
             unknown=False,
             free_bytes=looked.free_bytes,
         )

@@ -30,7 +30,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.group.events import Join
 from pxrs_ray.model import Member
-from pxrs_ray.topology.registry_witness import accept_loss
+from pxrs_ray.topology.registry_witness import ShownRegistry, accept_loss
 from pxrs_ray.topology.seal import KEY_FILE, KEYS_MAX
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 from tests.settings import log_limits
@@ -283,7 +283,7 @@ def test_a_group_that_an_accepted_registry_does_not_know_can_be_made_again(
         _lose_registry(tmp_path)
         with pytest.raises(StoreCorrupted, match="accept-loss"):
             await made(tmp_path).ping()
-        accept_loss(first._config.topology_dir, "me")
+        accept_loss(first._config.topology_dir, "me", ShownRegistry())
         second = made(tmp_path)
         assert await second.group("g", "a", {}) == "g"
         await second.shutdown()

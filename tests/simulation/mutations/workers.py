@@ -146,7 +146,6 @@ WORKERS = (
         ),
         seen_by=("NothingFails",),
         settings=("lanes=4", "consumer_crash=10"),
-        first_seed=55,
     ),
     Mutation(
         "a pack leaves room for a gap map that it inherits",
