@@ -31,6 +31,7 @@ from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
+from tests.simulation.mutations.starting import STARTING
 from tests.simulation.mutations.supervising import SUPERVISING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
@@ -69,6 +70,7 @@ _ALL = (
     *SLEEPING,
     *SUPERVISING,
     *CALLING,
+    *STARTING,
 )
 
 MUTATIONS = tuple(
