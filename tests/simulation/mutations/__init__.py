@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.simulation.mutations.asking import ASKING
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
 from tests.simulation.mutations.buffers import BUFFERS
+from tests.simulation.mutations.calling import CALLING
 from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.defects import DEFECTS
 from tests.simulation.mutations.feeding import FEEDING
+from tests.simulation.mutations.first_seeds import FIRST_SEEDS
 from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
@@ -34,7 +38,7 @@ from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
 from tests.simulation.mutations.worlds import WORLDS
 
-MUTATIONS = (
+_ALL = (
     *CORE,
     *OTHERS,
     *DATA,
@@ -64,4 +68,9 @@ MUTATIONS = (
     *TOPOLOGIES,
     *SLEEPING,
     *SUPERVISING,
+    *CALLING,
+)
+
+MUTATIONS = tuple(
+    replace(mutation, first_seed=FIRST_SEEDS.get(mutation.guard, 0)) for mutation in _ALL
 )
