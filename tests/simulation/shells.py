@@ -48,8 +48,11 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
+    "consumer/callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "consumer/loop_callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
+    "consumer/parallel_worker.py": ("processing/call_turns.py", "processing/key_ordered.py"),
     "consumer/redrive.py": ("processing/redrive.py",),
     "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),
     "coordinator/bootstrap.py": (
@@ -85,11 +88,6 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
 }
 
 DECIDE: Mapping[str, str] = {
-    # Imitated in the simulator.
-    "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    # In no simulation of this folder.
     "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
@@ -101,7 +99,7 @@ DECIDE: Mapping[str, str] = {
     "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 13
+DECIDE_MAX = 10
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -8,6 +8,7 @@ from tests.simulation.mutations.asking import ASKING
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
 from tests.simulation.mutations.buffers import BUFFERS
+from tests.simulation.mutations.calling import CALLING
 from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
@@ -67,6 +68,7 @@ _ALL = (
     *TOPOLOGIES,
     *SLEEPING,
     *SUPERVISING,
+    *CALLING,
 )
 
 MUTATIONS = tuple(

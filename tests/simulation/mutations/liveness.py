@@ -74,7 +74,7 @@ LIVENESS = (
         (
             Change(
                 "actors/coordinator/consumer_supervisor.py",
-                "for replica in (*self.replicas.values(), *self._leaving)",
+                "for replica in (*self.replicas.values(), *self.lives.leaving)",
                 "for replica in self.replicas.values()",
             ),
         ),
