@@ -14,6 +14,7 @@ from collections.abc import Mapping
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
     "tests.simulation.consumers_world",
+    "tests.simulation.ends_world",
     "tests.simulation.homes.run",
     "tests.simulation.link_world",
     "tests.simulation.node_world",
@@ -69,6 +70,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
         "topology/home_rounds.py",
         "topology/homes.py",
     ),
+    "coordinator/known_ends.py": ("topology/ends_heard.py",),
     "coordinator/log_witness.py": ("topology/log_witness.py",),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/source_fetcher.py": ("consumer/source_plan.py",),
@@ -96,11 +98,10 @@ DECIDE: Mapping[str, str] = {
     "consumer/quarantine_log.py": "when what is put aside is durable",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/known_ends.py": "when the ends of logs are kept",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 8
+DECIDE_MAX = 7
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
