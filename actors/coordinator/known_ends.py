@@ -1,4 +1,4 @@
-"""`KnownEnds`: has the registry keep what `EndsHeard` says, whenever it is due."""
+"""`KnownEnds`: has the registry keep what `KeptEnds` says, whenever it is due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.topology.ends_heard import EndsHeard
+from pxrs_ray.topology.kept_ends import KeptEnds
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ LOOK_PAUSE_S = 1.0
 Put = Callable[[str, str], Awaitable[None]]
 
 
-class KnownEnds(EndsHeard):
+class KnownEnds(KeptEnds):
     """The ends of all logs of a topology. For one event loop, and one save at a time."""
 
     async def save(self, put: Put, now_ms: int) -> None:

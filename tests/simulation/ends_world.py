@@ -1,6 +1,6 @@
 """A small world of known ends: logs that grow, pings that tell of it, a registry that keeps it.
 
-`EndsHeard` decides as it ships, in one coordinator after the other; here pings and the registry's
+`KeptEnds` decides as it ships, in one coordinator after the other; here pings and the registry's
 writes are carried, late or not at all. `Ends.live` judges what the registry holds: a coordinator
 that finds logs lost goes on above that.
 """
@@ -11,7 +11,7 @@ import random
 from functools import partial
 
 from pxrs_ray.model import Offset, PartitionId
-from pxrs_ray.topology.ends_heard import FAR_OFFSETS, KEEP_EVERY_MS, KNOWN_ENDS, EndsHeard
+from pxrs_ray.topology.kept_ends import FAR_OFFSETS, KEEP_EVERY_MS, KNOWN_ENDS, KeptEnds
 from tests.simulation.simulator.scenario import Scenario
 from tests.simulation.simulator.world import Process, World
 
@@ -41,7 +41,7 @@ class Keeper(Process):
     def __init__(self, ends: Ends) -> None:
         super().__init__(ends.world, "coordinator")
         self._world_ends = ends
-        self.heard = EndsHeard()
+        self.heard = KeptEnds()
         self.heard.read(ends.document)
         self.after(1, self._ping)
         self.after(LOOK_MS, self._look)

@@ -70,7 +70,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
         "topology/home_rounds.py",
         "topology/homes.py",
     ),
-    "coordinator/known_ends.py": ("topology/ends_heard.py",),
+    "coordinator/known_ends.py": ("topology/kept_ends.py",),
     "coordinator/log_witness.py": ("topology/log_witness.py",),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/source_fetcher.py": ("consumer/source_plan.py",),

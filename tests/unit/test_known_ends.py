@@ -8,7 +8,7 @@ import pytest
 
 from pxrs_ray.actors.coordinator.known_ends import DOCUMENT, KnownEnds
 from pxrs_ray.log.log_opening import LOSS_MARGIN
-from pxrs_ray.topology.ends_heard import FAR_OFFSETS, KEEP_EVERY_MS
+from pxrs_ray.topology.kept_ends import FAR_OFFSETS, KEEP_EVERY_MS
 
 
 class Kept:

@@ -11,7 +11,7 @@ _WORLD = (
 
 
 def _guard(guard: str, text: str, instead: str) -> Mutation:
-    return Mutation(guard, (Change("topology/ends_heard.py", text, instead),), tests=(_WORLD,))
+    return Mutation(guard, (Change("topology/kept_ends.py", text, instead),), tests=(_WORLD,))
 
 
 ENDS = (

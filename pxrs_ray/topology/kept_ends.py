@@ -1,4 +1,4 @@
-"""`EndsHeard`: the last known end of each log, and when it is to be kept in the registry. Pure.
+"""`KeptEnds`: the last known end of each log, and when it is to be kept in the registry. Pure.
 
 Rules of this file. A checkpoint says only how far a reader had come. If a log is lost, offsets that
 nobody has read yet would be given out a second time. So the ends that buffers report with each ping
@@ -22,7 +22,7 @@ KEEP_EVERY_MS = 10_000
 KNOWN_ENDS = json_codec("registry: known ends", dict[str, list[Offset]])
 
 
-class EndsHeard:
+class KeptEnds:
     """See the rules at the head of this file. `saving` and `kept` tell it that they are kept."""
 
     def __init__(self) -> None:
