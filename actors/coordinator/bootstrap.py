@@ -35,6 +35,7 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.model import Generation
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.topology.disk_survey import SurveyedNode
@@ -46,6 +47,7 @@ from pxrs_ray.topology.openings import (
     OpenAll,
     check_may_begin,
     ids_on_disks,
+    newest_on_disks,
     open_on,
     queues_to_name,
 )
@@ -65,6 +67,7 @@ class Bootstrap(GroupCreation):
     _homing: HomeController
     _moving: BufferMoves
     _may_begin: bool
+    _leads_over: Generation
 
     async def _check_begun(self) -> None:
         """Raise RegistryNotHere unless the registry knows the topology, or may be begun."""
@@ -74,10 +77,12 @@ class Bootstrap(GroupCreation):
                 return
         except RegistryNotHere:
             pass  # no registry at all
-        in_memory = self._config.store_url.startswith(IN_MEMORY)
-        if in_memory or may_begin_again(noted_in(self._config.topology_dir)):
+        if self._config.store_url.startswith(IN_MEMORY):
             return
         places = await self._all_places()
+        if may_begin_again(noted_in(self._config.topology_dir)):
+            self._leads_over = newest_on_disks(places)
+            return
         self._shown = ShownRegistry()
         check_may_begin(name, places, self._here(places), may_begin=self._may_begin)
 

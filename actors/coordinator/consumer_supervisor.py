@@ -258,13 +258,13 @@ class ConsumerSupervisor:
         try:
             replica.handle = await asyncio.shield(making)
         except asyncio.CancelledError:
-            making.add_done_callback(self._end_unwanted)
+            making.add_done_callback(partial(self._end_unwanted, actor))
             raise
 
-    def _end_unwanted(self, made: asyncio.Future[Any]) -> None:
+    def _end_unwanted(self, actor: str, made: asyncio.Future[Any]) -> None:
         """It was made after nobody waited for it any more."""
         if not made.cancelled() and made.exception() is None:
-            self._supervisor.once("the end of a consumer", gcs.kill(made.result()))
+            self._supervisor.once(f"the end of {actor}", gcs.kill(made.result()))
 
     async def _come_up(self, replica: ConsumerReplica, wait_s: float | None) -> Came:
         if replica.ready is None:

@@ -101,6 +101,7 @@ class Coordinator(TopologyDocuments, Questions):
         self._may_begin = False
         self._deployed = self._accepted = ""
         self._shown = ShownRegistry()
+        self._leads_over = 0
         self.accepts_loss = False
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
         self._handlers = RequestHandlers(self)
@@ -146,7 +147,7 @@ class Coordinator(TopologyDocuments, Questions):
     async def _start(self) -> None:
         self._watched.begin()
         await self._open_registry()
-        await self._lead()
+        await self._lead(self._leads_over)
         self._shown = replace(self._shown, generation=self._generation)
         documents = await self._recover()
         config, going = self._config, self._ends

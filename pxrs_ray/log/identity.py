@@ -14,6 +14,9 @@ from pxrs_ray.model import Generation
 NAME = "identity.json"
 LEFT = "left-{}.json"
 
+Age = tuple[int, Generation]
+"""A term, and within that a coordinator's generation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -44,6 +47,11 @@ class Identity:
             or known.term > self.term
             or known.moves > self.moves
         )
+
+    @property
+    def age(self) -> Age:
+        """Of two copies of a slot's logs, the one that was served from last has the higher one."""
+        return self.term, self.generation
 
     @property
     def newest_term(self) -> int:

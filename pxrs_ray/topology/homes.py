@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import NotFound, StoreSchemaError, UsageError
-from pxrs_ray.model import Generation
+from pxrs_ray.log.identity import Age
 
 DOCUMENT = "homes"
 FORM = 1
@@ -126,8 +126,8 @@ def homes_from(text: str) -> Homes:
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
     """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
-    (`unknown`); `slots` are those whose logs lie there, each with the generation of the newest
-    coordinator that its folder has noted, and `terms` the newest term that it tells of.
+    (`unknown`); `slots` are those whose logs lie there, each with the age of that copy, and
+    `terms` are the newest that it tells of, also of logs that have left.
     `free_bytes` is what its disk had left when somebody looked."""
 
     node: str
@@ -136,7 +136,7 @@ class NodeSeen:
     boot: str = ""
     cpus: float = 1.0
     draining: bool = False
-    slots: Mapping[Slot, Generation] = field(default_factory=dict)
+    slots: Mapping[Slot, Age] = field(default_factory=dict)
     unknown: bool = False
     free_bytes: int | None = None
     terms: Mapping[Slot, int] = field(default_factory=dict)
@@ -333,7 +333,7 @@ def _first_home(slot: Slot, homes: Homes, nodes: Sequence[NodeSeen]) -> Home | N
     A move that was cut off leaves a copy; what was served from last is known to a newer one.
     """
     newest = max(
-        (node.slots[slot] for node in nodes if slot in node.slots and node.disk), default=0
+        (node.slots[slot] for node in nodes if slot in node.slots and node.disk), default=None
     )
     has = [node for node in nodes if node.disk and node.slots.get(slot) == newest]
     place = _emptiest(homes, has or nodes, but=slot)

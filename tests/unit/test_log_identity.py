@@ -122,13 +122,13 @@ def test_a_process_that_goes_by_a_later_grant_speaks_against_who_claims_it(
 def test_logs_that_are_nowhere_are_waited_for_when_the_registry_was_lost() -> None:
     """They are not new: another slot's logs tell that the topology had some."""
     first, other = (NodeSeen(f"n{n}", f"h{n}", f"d{n}", f"b{n}") for n in (1, 2))
-    first = replace(first, slots={0: 4}, terms={0: 1})
+    first = replace(first, slots={0: (1, 4)}, terms={0: 1})
     found = settle(Homes(), {0: SlotSeen(), 1: SlotSeen()}, [first], 5_000)
     assert found.starts == (0,)
     assert "registry that knew it was lost" in found.waits[1]
     again = settle(found.homes, {1: SlotSeen(lease_over=True)}, [first, NodeSeen("n3", "h3")], 0)
     assert again.homes.slots[1] == found.homes.slots[1], "no disk is its disk"
-    back = replace(other, slots={1: 3}, terms={1: 6})
+    back = replace(other, slots={1: (6, 3)}, terms={1: 6})
     home = settle(found.homes, {1: SlotSeen()}, [first, back], 6_000).homes.slots[1]
     assert (home.disk, home.term, home.away_since_ms) == ("d2", 7, None)
     given_up = found.homes.with_given_up(1)

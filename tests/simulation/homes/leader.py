@@ -43,6 +43,7 @@ from pxrs_ray.topology.homes import DOCUMENT, Slot, above_terms, homes_from
 from pxrs_ray.topology.openings import (
     check_may_begin,
     ids_on_disks,
+    newest_on_disks,
     open_on,
     queues_to_name,
     with_ids,
@@ -117,10 +118,13 @@ class Leader(LeaderHomes):
         store = self.cluster.store
         known: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
         accepted = self.cluster.accepted_on(self.at)
-        if not known and not accepted:
+        over = 0
+        if not known:
             places = self.cluster.machines.survey()
             if places is None:
                 raise DeadlineExceeded("a host does not tell")
+            over = newest_on_disks(places)
+        if not known and not accepted:
             self.shown = ShownRegistry()
             check_may_begin(TOPOLOGY, places, None, may_begin=self.may_begin)
         registry_id = yield from self._known(lambda: store().create())
@@ -128,7 +132,7 @@ class Leader(LeaderHomes):
         files.make_folder(Path("/data/t"))
         self.witness = RegistryWitness(Path("/data/t"), registry_id, files=files, strict=True)
         self.shown = ShownRegistry(registry_id)
-        yield from self._lead(0)
+        yield from self._lead(over)
         self.shown = ShownRegistry(registry_id, self.generation)
         documents: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
         self.witness.led(self.generation, knows=bool(documents) and not documents.get(ACCEPTING))

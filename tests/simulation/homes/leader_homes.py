@@ -128,7 +128,7 @@ class LeaderHomes(LeaderCalls):
                     there.seen(),
                     disk=looked.disk,
                     boot=looked.boot,
-                    slots={trace.slot: trace.identity.generation for trace in looked.traces},
+                    slots={trace.slot: trace.identity.age for trace in looked.traces},
                     terms=looked.terms,
                     unknown=False,
                 )

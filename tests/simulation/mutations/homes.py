@@ -176,6 +176,17 @@ HOMES = (
         tests=(IDENTITY,),
     ),
     Mutation(
+        "who begins a lost registry again leads above all that the disks tell of",
+        (
+            Change(
+                "topology/openings.py",
+                "    return max((trace.identity.generation for trace in traces), default=0)\n",
+                "    return 0\n",
+            ),
+        ),
+        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+    ),
+    Mutation(
         "logs that are away when a registry is begun again are not new",
         (
             Change(
