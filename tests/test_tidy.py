@@ -309,6 +309,12 @@ def test_importing_the_core_loads_neither_ray_nor_spark_nor_drivers() -> None:
     assert not every & {*RAY, *SPARK, *SHELL, *FEED, "pandas"}
 
 
+@pytest.mark.parametrize("room", ["buffer.buffer_actor", "consumer.consumer_actor"])
+def test_a_process_that_starts_loads_no_arrow_functions(room: str) -> None:
+    """Arrow makes a wrapper for each when they are loaded, and whoever takes over waits for it."""
+    assert "pyarrow.compute" not in loaded_after(f"import pxrs_ray.actors.{room}")
+
+
 @pytest.mark.parametrize("name", ["actors", "spark"])
 def test_the_links_lead_to_the_folders_at_the_root(name: str) -> None:
     link = ROOT / "pxrs_ray" / name

@@ -2,7 +2,9 @@
 
 Rules of this file. Nobody has to receive an answer but who wants it: the thread that waits here
 only learns that there is one. So a thread that is busy between its calls can `take` the answers
-itself, and waits for no other thread to get its turn. While there is no socket, a queue wakes.
+itself, and waits for no other thread to get its turn. Where it does, the one that waits here is not
+woken by each answer: it would find it taken, and its turns would cost who took it more than the
+answers do. While there is no socket, a queue wakes.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ from typing import Protocol
 
 # What may have come on a line before its end, in pieces of what is received at once.
 ENDS_AFTER = 16
+# After so many answers in a row that others took, the thread that waits leaves the next ones to
+# them. It looks every `REST_S` whether one lies there that nobody takes.
+OTHERS_TAKE = 8
+REST_S = 0.002
 
 
 class AnswerSource(Protocol):
@@ -28,8 +34,9 @@ class AnswerSource(Protocol):
     def fileno(self) -> int:
         """Its socket."""
 
-    def receive(self) -> None:
-        """Take in what has come, and give what waits to go; waits for nothing."""
+    def receive(self) -> bool:
+        """Take in what has come, and give what waits to go; waits for nothing. Whether something
+        had come."""
 
 
 class AnswerPoll:
@@ -40,6 +47,9 @@ class AnswerPoll:
         self._lock = threading.Lock()
         self._wakes: queues.SimpleQueue[None] = queues.SimpleQueue()
         self._epoll: select.epoll | None = None
+        # Hears of wakes alone.
+        self._rests: select.epoll | None = None
+        self._others_took = 0
         self._event = -1
         self._lines: dict[int, AnswerSource] = {}
 
@@ -50,6 +60,8 @@ class AnswerPoll:
                 self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
                 self._epoll = select.epoll()
                 self._epoll.register(self._event, select.EPOLLIN)
+                self._rests = select.epoll()
+                self._rests.register(self._event, select.EPOLLIN)
                 self._wakes.put(None)
             self._lines[line.fileno()] = line
             self._epoll.register(line.fileno(), select.EPOLLIN)
@@ -83,16 +95,27 @@ class AnswerPoll:
             except queues.Empty:
                 pass
             return []
+        if self._others_took >= OTHERS_TAKE and self._awaits():
+            assert self._rests is not None, "there are both or none"
+            self._rests.poll(min(timeout_s, REST_S))
+            timeout_s = 0.0
         ready = self._epoll.poll(timeout_s)
         if any(at == self._event for at, _ in ready):
             os.eventfd_read(self._event)
         return [self._lines[at] for at, _ in ready if at in self._lines]
 
-    def take(self, ready: Collection[AnswerSource] = ()) -> None:
-        """Take in what has come on every line that awaits an answer, and on those `ready`."""
+    def _awaits(self) -> bool:
+        return any(line.awaits for line in list(self._lines.values()))
+
+    def take(self, ready: Collection[AnswerSource] | None = None) -> None:
+        """Take in what has come on every line that awaits an answer, and on those `ready`, which
+        the thread that waits here gives, and nobody else."""
+        came = False
         for line in list(self._lines.values()):
-            if line.awaits or line in ready:
-                line.receive()
+            if line.awaits or (ready is not None and line in ready):
+                came |= line.receive()
+        if came:
+            self._others_took = self._others_took + 1 if ready is None else 0
 
     def close(self) -> None:
         """Once nobody waits any more, and every line was told to end."""
@@ -101,6 +124,7 @@ class AnswerPoll:
         with self._lock:
             epoll, self._epoll = self._epoll, None
             self._lines.clear()
-            if epoll is not None:
+            if epoll is not None and self._rests is not None:
+                self._rests.close()
                 epoll.close()
                 os.close(self._event)

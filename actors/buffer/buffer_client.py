@@ -269,9 +269,10 @@ class BufferClient:
         """See `Buffer.slot_files`."""
         return self._through_ray("slot_files", self.handle.slot_files)
 
-    def step_back(self, generation: int) -> BufferReply[None]:
+    def step_back(self, generation: int, left_for: int, moves: int) -> BufferReply[None]:
         """See `Buffer.step_back`."""
-        return self._through_ray("step_back", self.handle.step_back, generation)
+        step_back = self.handle.step_back
+        return self._through_ray("step_back", step_back, generation, left_for, moves)
 
     def read_piece(self, piece: Piece) -> BufferReply[Bytes]:
         """See `Buffer.read_piece`."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pxrs_ray.actors.buffer.serving_state import ServingState
 from pxrs_ray.errors import LeaseOver, LogAway
 from pxrs_ray.log.held_calls import wake
-from pxrs_ray.log.identity import Identity, read_identity, step_back, write_identity
+from pxrs_ray.log.identity import Identity, belong, step_back
 from pxrs_ray.model import Epoch, Generation, PartitionId
 
 
@@ -23,26 +23,16 @@ class LogOwnership(ServingState):
     """The ownership part of `Buffer`. See the rules at the head of this file."""
 
     async def belong(self, claim: Identity, adopt: bool) -> Identity:
-        """Note whose logs these are, and who leads; with `adopt` in place of what is noted.
-
-        Answers what was noted before, and `claim` where nothing was. A claim of another topology,
-        or of a leader that is not above the one that is noted, changes nothing without `adopt`.
-        Raises LeaseOver of one that is closed: its logs may be on their way to another disk, and
-        what comes late must not change which copy is the newer one.
+        """See `identity.belong`. Raises LeaseOver of one that is closed: its logs may be on their
+        way to another disk, and what comes late must not change which copy is the newer one.
         """
         if self.closed:
             raise LeaseOver(f"buffer {self._index} is closed")
-        folder, files = self._manager.folder, self._manager.files
-        files.make_folder(folder)
-        known = read_identity(files, folder)
-        foreign = known is not None and known.topology_id != claim.topology_id
-        if known != claim and (adopt or known is None or not (foreign or claim.is_behind(known))):
-            write_identity(files, folder, claim)
-        return known or claim
+        return belong(self._manager.files, self._manager.folder, claim, adopt=adopt)
 
-    async def step_back(self, generation: Generation) -> None:
+    async def step_back(self, generation: Generation, left_for: int, moves: int) -> None:
         """These logs are closed, and are copied to another disk; see `identity.step_back`."""
-        step_back(self._manager.files, self._manager.folder, generation)
+        step_back(self._manager.files, self._manager.folder, generation, left_for, moves)
 
     async def fence(self, queue: str, group: str, epochs: Mapping[PartitionId, Epoch]) -> None:
         """From now on refuse readers of `group` below these epochs, waiting ones included."""

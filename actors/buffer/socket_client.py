@@ -161,25 +161,26 @@ class SocketClient:
             if not self.broken and self._writes_asked:
                 self._send()
 
-    def receive(self) -> None:
+    def receive(self) -> bool:
         """Take in what has come, and give what waits to go; waits for nothing. For one thread at a
-        time."""
+        time. Whether something had come."""
         self._has_room()
         try:
             data = self._socket.recv(self._receive_bytes, socket.MSG_DONTWAIT)
             if data:
                 self._life.heard(time.monotonic())
                 self._take(self._opened(data))
-                return
+                return True
         except BlockingIOError:
             if isinstance(self._hears, AnswerPoll):
                 self._check_life()
-            return
+            return False
         except OSError:
             pass  # the calls hear what it means
         except BaseException:  # whatever it is, the calls under way are answered
             logger.exception("a line got what is no answer")
         self._end()
+        return True
 
     def _opened(self, data: bytes) -> bytes:
         if self._tls is None:

@@ -350,7 +350,7 @@ class Producer(Closing):
         nearest = min((moment for moment in moments if moment is not None), default=soonest)
         return max(0, nearest - monotonic_ms()) / 1_000
 
-    def _take_answers(self, ready: Collection[AnswerSource] = ()) -> bool:
+    def _take_answers(self, ready: Collection[AnswerSource] | None = None) -> bool:
         """With the lock held: tell the `Sender` what was answered, if anything was."""
         self._taking = True
         try:

@@ -195,12 +195,13 @@ class NodeWatch:
         looked: Any = self._looked.get(node.node)
         if looked is None:
             return node
-        slots = {trace.slot: trace.identity.generation for trace in looked.traces}
+        slots = {trace.slot: trace.identity.age for trace in looked.traces}
         return replace(
             node,
             disk=looked.disk,
             boot=looked.boot,
             slots=slots,
+            terms=looked.terms,
             unknown=False,
             free_bytes=looked.free_bytes,
         )

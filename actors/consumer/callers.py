@@ -5,23 +5,20 @@ from `todo`, makes the call, and puts into `ended` how that went: two deques, an
 lock for a call that is nothing special. When there is nothing to take it makes a turn of the
 worker, which hears what ended and says what may begin next; when there is nothing then either, it
 is over. So a thread that makes short calls makes one after the other, and hands nothing to another.
-
-Short calls gain nothing from many threads, and all of a process would wait for theirs: while calls
-are short there is one caller, and more is taken than there are slots. Calls that take long are made
-by as many callers as there are slots. A call that takes too long is left alone: an async one is
-cancelled, a thread is left to itself, and its caller is not counted any more.
+`CallTurns` says how many callers there are, which of them goes on, and what becomes of a call that
+takes too long (an async one is cancelled, a thread is left to itself); `call_apart`, what a special
+one goes through.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 from pxrs_ray.actors.cluster.thread_pool import ThreadPool
 from pxrs_ray.actors.consumer.call_record import RecordSlot
@@ -30,21 +27,27 @@ from pxrs_ray.actors.consumer.worker import WorkerCallbacks
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext, delivery_of
 from pxrs_ray.model import Grant
+from pxrs_ray.processing.call_apart import (
+    AwaitLease,
+    AwaitPause,
+    CallIt,
+    LeavePlace,
+    NoteBegin,
+    NoteWait,
+    PutAside,
+    TakePlace,
+    Went,
+    call_apart,
+)
+from pxrs_ray.processing.call_turns import CallTurns, Told
 from pxrs_ray.processing.scheduler import Task, Work
+from pxrs_ray.steps import Do, carry_now
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 
 # A call that takes less waits for nothing: beside it no other would come further.
 QUICK_S = 0.000_03
-# After so many of them, one after the other, calls are short.
-QUICK_ENOUGH = 32
-# How much more than there are slots is taken while calls are short.
-AHEAD_MAX = 64
-
-# How a call ended that was never begun: the worker had to stop first.
-NOT_BEGUN = "not begun"
-
-Ended = tuple[Task, str | None]
+WELL = Went()
 
 
 class CallersWork(Protocol):
@@ -68,7 +71,7 @@ class Callers:
     worker's; the rest is for callers."""
 
     # Whether one caller does as much as many while calls are short.
-    _one_is_enough = True
+    one_is_enough = True
 
     def __init__(
         self,
@@ -79,22 +82,10 @@ class Callers:
         callbacks: WorkerCallbacks,
         stopping: threading.Event,
         lock: threading.Condition,
-        *,
-        slots: int,
-        timeout_ms: int | None,
-        timed: bool,
+        turns: CallTurns,
     ) -> None:
-        self.todo: deque[Task] = deque()
-        self.ended: deque[Ended] = deque()
-        # Callers that are there, those whose calls are left alone not counted.
-        self.active = 0
-        self.left_alone = 0
-        self.slots = slots
-        # How many calls in a row were short.
-        self.quick = 0
-        # The slot of the caller that goes on where one is enough.
-        self._busiest: RecordSlot | None = None
-        self.pool = ThreadPool(f"pxrs-call-{grant.partition}", 2 * slots + 1)
+        self._turns = turns
+        self.pool = ThreadPool(f"pxrs-call-{grant.partition}", 2 * turns.slots + 1)
         self._work, self._handler = work, handler
         self._record, self._lease = callbacks.in_hand, callbacks.lease
         self._new_slot = partial(callbacks.in_hand.slot, grant.partition, grant.epoch)
@@ -102,79 +93,28 @@ class Callers:
         self._stopping, self._lock = stopping, lock
         self._shared = shared
         self._first = replace(shared, attempt=1)
-        # `timed`: a call may be left alone, so its begin and its end are noted under the lock.
-        self._timed, self._timeout_ms = timed, timeout_ms
-        self._calling: set[Task] = set()
+        # A call may be left alone, so its begin and its end are noted under the lock.
+        self._timed = turns.timed
         self._began_s = monotonic()
 
     # --- with the lock held -----------------------------------------------------------------------
 
-    @property
-    def are_quick(self) -> bool:
-        """Whether calls are short."""
-        return self.quick >= QUICK_ENOUGH
-
-    @property
-    def next_unless_full(self) -> Task | None:
-        """What a caller would take next, where there might be more callers: if that stays what it
-        is, the calls that are under way are long ones."""
-        if not (self._one_is_enough and self.are_quick and self.active < self.slots):
-            return None
-        try:
-            return self.todo[0]
-        except IndexError:
-            return None
-
-    def engage_all(self) -> None:
-        """Calls have become long: have as many callers as there are slots."""
-        self.quick, self._busiest = 0, None
-        self.engage()
-
-    @property
-    def ahead(self) -> int:
-        """How much more than there are slots may be taken."""
-        return min(self.quick, AHEAD_MAX)
-
     def engage(self, free: int = 0) -> None:
         """Have as many callers as there is work for, beside `free` ones that look for some."""
-        most = 1 if self.are_quick and self._one_is_enough else self.slots
-        for _ in range(min(len(self.todo) - free, most - self.active)):
-            self.active += 1
+        turns = self._turns
+        for _ in range(turns.callers_wanted(free)):
+            turns.active += 1
             try:
                 self._start()
             except Exception as error:  # noqa: BLE001 - no thread left, the handler's loop closed
-                self.active -= 1
-                if not self.active:
-                    self._fail_all(told(error))
+                turns.no_caller(told(error))
                 return
 
     def _start(self) -> None:
         self.pool.submit(self._run)
 
-    def _fail_all(self, error: str) -> None:
-        while self.todo:
-            self.ended.append((self.todo.popleft(), error))
-
-    def drop(self) -> int:
-        """Forget what was not begun; answers how much that was."""
-        dropped = 0
-        while self.todo:
-            self.todo.popleft()
-            dropped += 1
-        return dropped
-
-    def is_begun(self, task: Task) -> bool:
-        """Whether the task's call is under way."""
-        return task in self._calling if self._timed else task not in self.todo
-
-    def leave_alone(self, task: Task) -> None:
-        """Do not wait for the task's call any more, if it was begun."""
-        if task in self._calling:
-            self.active -= 1
-            self.left_alone += 1
-            return
-        with suppress(ValueError):  # a caller has it in hand, and will see that it is over
-            self.todo.remove(task)
+    def cancel(self, task: Task) -> None:
+        """Nobody waits for the task's call any more: a thread is left to itself."""
 
     def close(self) -> None:
         """Nobody calls any more. Of calls that were left to themselves the slots stay theirs."""
@@ -203,7 +143,7 @@ class Callers:
     def _failed(self, error: BaseException) -> None:
         leave_if_child(error)
         with self._lock:
-            self.active -= 1
+            self._turns.active -= 1
         self._work.fail(error)
 
     def _call_each(self, slot: RecordSlot) -> None:
@@ -213,10 +153,11 @@ class Callers:
         lease's end, our own, and the gate of those in hand. `_call_apart` does the same for one
         message, and all that the others need.
         """
-        todo, ended, lease, record = self.todo, self.ended, self._lease, self._record
+        todo, ended = self._turns.todo, self._turns.ended
+        lease, record = self._lease, self._record
         words, at, now_s, call = slot.words, slot.at, monotonic, self._handler.call
         is_stopping, timed, delivery = self._stopping.is_set, self._timed, self._delivery
-        quick, began_s, handle = self.quick, inf, Work.HANDLE
+        quick, began_s, handle = self._turns.quick, inf, Work.HANDLE
         while True:
             try:
                 task = todo.popleft()
@@ -253,30 +194,21 @@ class Callers:
         slot.end()
         while self._find_more(slot, quick):
             with suppress(IndexError):  # another caller took it
-                return self.todo.popleft()
+                return self._turns.todo.popleft()
         return None
 
     def _find_more(self, slot: RecordSlot, quick: int) -> bool:
         """Make a turn; False when there is nothing to call for this caller, which is over then."""
+        turns = self._turns
         with self._lock:
-            self.quick = quick
+            turns.quick = quick
             self._work.turn(free=1)
-            if self.todo and not self._is_too_many(slot):
+            if turns.goes_on(slot):
                 return True
-            self.active -= 1
             # The worker may have to end, or to watch those that are left at what is to be done.
-            if self.todo or self._stopping.is_set():
+            if turns.todo or self._stopping.is_set():
                 self._lock.notify_all()
             return False
-
-    def _is_too_many(self, slot: RecordSlot) -> bool:
-        """Whether calls are short, and another caller makes turns too. One that makes none does not
-        count: its call is long."""
-        if not (self._one_is_enough and self.are_quick):
-            return False
-        if self._busiest is None or self.active == 1:
-            self._busiest = slot
-        return self._busiest is not slot
 
     def _shared_at(self, attempt: int) -> DeliveryContext:
         return replace(self._shared, attempt=attempt)
@@ -286,44 +218,65 @@ class Callers:
     def _call_apart(self, task: Task, slot: RecordSlot) -> bool:
         """What needs more than a call: it may take too long, may kill, may not begin now, or is to
         be put aside. False when it was left alone: then this caller is over."""
-        if task.work is not Work.HANDLE:
-            try:
-                self._work.put_aside(task)
-            except BaseException as error:  # noqa: BLE001 - it is told, and tried again
-                leave_if_child(error)
-                return self._over(task, told(error))
-            return self._over(task, None)
-        while self._may_call(task, slot):
+        if self._timed and self._may_at_once(task, slot, monotonic()):
             raised = self._outcome(task)
             slot.end()
-            # Where our time was over it begins again when we hold a lease, or never.
             if raised is None or not self._work.is_void(raised):
                 return self._over(task, None if raised is None else told(raised))
-        slot.end()
-        return self._over(task, NOT_BEGUN)
+        return self._over(task, carry_now(call_apart(task), partial(self._step, task, slot)))
 
-    def _may_call(self, task: Task, slot: RecordSlot) -> bool:
-        """Whether the call begins now; its time begins with it, and until then it is not late."""
-        if task.due_ms is not None:
-            with self._lock:
-                task.due_ms = None
-        offset, suspect, may_begin = task.item.offset, task.item.suspect, self._lease.may_begin
-        if suspect is not None:
-            pause_s = self._began_s + suspect.pause_ms / 1_000 - monotonic()
-            self._stopping.wait(max(0.0, pause_s))
-        begun = may_begin(self._stopping)
-        begun = begun and slot.begin(offset, offset + 1, self._stopping, suspect)
-        return begun and may_begin(self._stopping) and (not self._timed or self._begin_timed(task))
+    def _may_at_once(self, task: Task, slot: RecordSlot, at_s: float) -> bool:
+        """Whether the call begins at this moment, and nothing is special about it."""
+        if task.work is not Work.HANDLE or task.item.suspect is not None:
+            return False
+        if at_s > self._lease.begin_until_s or self._stopping.is_set():
+            return False
+        # As `RecordSlot.begin` does for one message.
+        slot.words[slot.at] = task.item.offset
+        return not self._record.closed and (not self._timed or self._begin_timed(task))
+
+    def _step(self, task: Task, slot: RecordSlot, step: Do[Any]) -> Any:
+        match step:
+            case NoteWait():
+                if task.due_ms is not None:
+                    with self._lock:
+                        task.due_ms = None
+                return None
+            case AwaitLease():
+                return self._lease.may_begin(self._stopping)
+            case TakePlace():
+                offset = task.item.offset
+                return slot.begin(offset, offset + 1, self._stopping, task.item.suspect)
+            case NoteBegin():
+                return not self._timed or self._begin_timed(task)
+            case CallIt():
+                raised = self._outcome(task)
+                slot.end()
+                return WELL if raised is None else self._went(raised)
+            case LeavePlace():
+                return slot.end()
+            case AwaitPause(pause_ms):
+                pause_s = self._began_s + pause_ms / 1_000 - monotonic()
+                return self._stopping.wait(max(0.0, pause_s))
+            case PutAside():
+                return self._put_aside(task)
+        raise AssertionError(step)
+
+    def _went(self, raised: BaseException) -> Went:
+        return Went(told(raised), void=self._work.is_void(raised))
+
+    def _put_aside(self, task: Task) -> Went:
+        try:
+            self._work.put_aside(task)
+        except BaseException as error:  # noqa: BLE001 - it is told, and tried again
+            leave_if_child(error)
+            return Went(told(error))
+        return WELL
 
     def _begin_timed(self, task: Task) -> bool:
         """Note that the call begins; False when it was left alone before it could."""
         with self._lock:
-            if task.over:
-                return False
-            self._calling.add(task)
-            if self._timeout_ms is not None:
-                task.due_ms = monotonic_ms() + self._timeout_ms
-            return True
+            return self._turns.begins(task, monotonic_ms())
 
     def _outcome(self, task: Task) -> BaseException | None:
         try:
@@ -341,12 +294,7 @@ class Callers:
     def _over(self, task: Task, error: str | None) -> bool:
         """Tell how it went; False when nobody waited for it any more."""
         with self._lock:
-            begun = task in self._calling
-            self._calling.discard(task)
-            if task.over and not begun:
-                return True
-            self.ended.append((task, error))
-            if not task.over:
+            if self._turns.is_over(task, error) is Told.GO_ON:
                 return True
             self._work.turn()
             return False

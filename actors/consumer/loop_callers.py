@@ -17,7 +17,7 @@ from typing import Any
 
 from pxrs_ray.actors.consumer.call_record import RecordSlot
 from pxrs_ray.actors.consumer.callers import QUICK_S, Callers
-from pxrs_ray.processing.scheduler import Task, Work
+from pxrs_ray.processing.scheduler import Task
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import as_ordinary
@@ -30,7 +30,7 @@ class LoopCallers(Callers):
     """See the rules at the head of this file, and `Callers`."""
 
     # A coroutine costs next to nothing, and short calls may wait too.
-    _one_is_enough = False
+    one_is_enough = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -40,9 +40,8 @@ class LoopCallers(Callers):
     def _start(self) -> None:
         self._handler.begin_on_loop(self._run_on_loop())
 
-    def leave_alone(self, task: Task) -> None:
-        """Do not wait for the task's call any more: cancel it, if it was begun."""
-        super().leave_alone(task)
+    def cancel(self, task: Task) -> None:
+        """Nobody waits for the task's call any more: cancel it, if it was begun."""
         cancel = self._cancels.pop(task, None)
         if cancel is not None:
             cancel()
@@ -68,7 +67,8 @@ class LoopCallers(Callers):
 
     async def _await_each(self, slot: RecordSlot) -> None:
         """As `Callers._call_each`, with calls that are awaited."""
-        todo, now_s, quick, began_s = self.todo, monotonic, self.quick, inf
+        todo, now_s, began_s = self._turns.todo, monotonic, inf
+        quick = self._turns.quick
         turn_end_s = now_s() + LOOP_TURN_S
         while True:
             try:
@@ -84,7 +84,7 @@ class LoopCallers(Callers):
                 at_s = now_s()
                 turn_end_s = at_s + LOOP_TURN_S
             began_s = at_s
-            if self._may_await(task, slot, at_s):
+            if self._may_at_once(task, slot, at_s):
                 error = await self._awaited(task)
                 if error is None or not self._work.is_void(error):
                     if not self._told(task, None if error is None else told(error)):
@@ -94,16 +94,6 @@ class LoopCallers(Callers):
             slot.end()
             if self._handed_over(task):
                 return
-
-    def _may_await(self, task: Task, slot: RecordSlot, at_s: float) -> bool:
-        """Whether the call begins at this moment, and nothing is special about it."""
-        if task.work is not Work.HANDLE or task.item.suspect is not None:
-            return False
-        if at_s > self._lease.begin_until_s or self._stopping.is_set():
-            return False
-        # As `RecordSlot.begin` does for one message.
-        slot.words[slot.at] = task.item.offset
-        return not self._record.closed and (not self._timed or self._begin_timed(task))
 
     async def _awaited(self, task: Task) -> BaseException | None:
         caller = asyncio.current_task() if self._timed else None
@@ -123,7 +113,7 @@ class LoopCallers(Callers):
     def _told(self, task: Task, error: str | None) -> bool:
         if self._timed:
             return self._over(task, error)
-        self.ended.append((task, error))
+        self._turns.ended.append((task, error))
         return True
 
     # --- threads in their place -------------------------------------------------------------------
@@ -149,7 +139,7 @@ class LoopCallers(Callers):
 
     def _go_on_with_loop(self) -> None:
         with self._lock:
-            self.active -= 1
+            self._turns.active -= 1
             try:
                 self._work.turn()
             except BaseException as error:  # noqa: BLE001 - a fault of ours, which ends the worker

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
-from pxrs_ray.actors.consumer.callers import NOT_BEGUN, Callers
+from pxrs_ray.actors.consumer.callers import Callers
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.loop_callers import LoopCallers
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
@@ -36,6 +36,7 @@ from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import HandlerTimeout, PxrsError
 from pxrs_ray.model import Grant, Offset, Progress
+from pxrs_ray.processing.call_turns import CallTurns, Heard
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Item, Task, Work, WorkScheduler
@@ -45,8 +46,6 @@ logger = logging.getLogger(__name__)
 STOPPING_LOOK_S = 0.1
 # So many messages become objects at a time.
 PART_RECORDS = 256
-# While calls are short, it is looked so often whether they still are.
-WATCH_S = 0.01
 
 
 class ParallelWorker(Worker):
@@ -68,21 +67,17 @@ class ParallelWorker(Worker):
         self._sought = grant.sought
         self._config = config
         self._tenant_header = tenant_header(config.processing)
-        timeout_ms = handler_timeout_ms(config.processing)
         make = LoopCallers if handler.is_async else Callers
-        self._callers = make(
-            self,
-            grant,
-            shared,
-            handler,
-            callbacks,
-            self._stopping,
-            self._wake,
+        self._turns = turns = CallTurns(
+            scheduler,
             slots=calls_at_once(config.processing),
-            timeout_ms=timeout_ms,
+            timeout_ms=handler_timeout_ms(config.processing),
             timed=may_leave_calls_alone(config.processing),
+            one_is_enough=make.one_is_enough,
         )
-        self._timeout_ms = timeout_ms
+        self._callers = make(
+            self, grant, shared, handler, callbacks, self._stopping, self._wake, turns
+        )
         self._redriver = None
         if quarantine is not None:
             slot = callbacks.in_hand.slot(self.partition, self.epoch, redriven=True)
@@ -99,17 +94,13 @@ class ParallelWorker(Worker):
         self._redriving = 0
         # The batch of which a part was offered, and where the next part begins.
         self._offering: tuple[Batch, int] | None = None
-        # What was taken, and is not over.
-        self._busy = 0
-        self._untold = 0
         # Until when the worker's own thread does not look by itself.
         self._asleep_until_ms: float = -inf
-        self._watched: Task | None = None
 
     def progress(self) -> Progress:
         """How far it is; what is done above the checkpoint is in the detail."""
         with self._wake:
-            self._settle(monotonic_ms())
+            self._say(self._turns.settle(monotonic_ms(), self._commit_records))
             return self._scheduler.progress()
 
     def redrive(self) -> None:
@@ -160,11 +151,11 @@ class ParallelWorker(Worker):
             return
 
     def _work_on(self) -> None:
-        callers = self._callers
+        callers, turns = self._callers, self._turns
         try:
             if self._redriver is not None:
                 self._load_quarantine(self._redriver)
-            while not self._stopping.is_set() or callers.active > 0 or self._redriving:
+            while not self._stopping.is_set() or turns.active > 0 or self._redriving:
                 with self._wake:
                     self._wait()
                     self.turn()
@@ -172,7 +163,7 @@ class ParallelWorker(Worker):
             # After a fault too: whoever begins again must not meet a call that still runs.
             self._stopping.set()
             with self._wake:
-                while callers.active > 0 or self._redriving:
+                while turns.active > 0 or self._redriving:
                     self._wake.wait()
             callers.close()
 
@@ -180,95 +171,59 @@ class ParallelWorker(Worker):
         """With `_wake` held: return when there is something to do that no caller does."""
         while True:
             if self._stopping.is_set():
-                if self._callers.active > 0 or self._redriving:
+                if self._turns.active > 0 or self._redriving:
                     self._wake.wait(STOPPING_LOOK_S)
                 return
-            if self._callers.ended and not self._callers.active:
+            if self._turns.is_left_to_us(has_more=bool(self._queue or self._offering)):
                 return
-            if (self._queue or self._offering) and self._scheduler.has_room():
+            now_ms = monotonic_ms()
+            due_ms = self._turns.due_ms(now_ms)
+            if due_ms <= now_ms:
                 return
-            left_ms = self._due_ms() - monotonic_ms()
-            if left_ms <= 0:
-                return
-            self._asleep_until_ms = monotonic_ms() + left_ms
-            self._wake.wait(None if left_ms == inf else left_ms / 1_000)
+            self._asleep_until_ms = due_ms
+            self._wake.wait(None if due_ms == inf else (due_ms - now_ms) / 1_000)
             self._asleep_until_ms = -inf
-            self._watch()
-
-    def _due_ms(self) -> float:
-        """When the worker's own thread has to look, although nobody wakes it."""
-        callers, moments = self._callers, [inf]
-        if callers.left_alone < callers.slots:
-            due_ms = self._scheduler.due_ms()
-            moments += [due_ms] if due_ms is not None else []
-        if callers.active and self._timeout_ms is not None:
-            # A call that begins meanwhile is late no sooner.
-            moments.append(monotonic_ms() + self._timeout_ms)
-        if callers.next_unless_full is not None:
-            moments.append(monotonic_ms() + WATCH_S * 1_000)
-        return min(moments)
-
-    def _watch(self) -> None:
-        """With `_wake` held: where nothing more is taken, the calls have become long."""
-        next_one = self._callers.next_unless_full
-        if next_one is not None and next_one is self._watched:
-            self._callers.engage_all()
-        self._watched = next_one
+            if self._turns.have_become_long():
+                self._callers.engage()
 
     # --- a turn: with `_wake` held ----------------------------------------------------------------
 
     def turn(self, free: int = 0) -> None:
         """With `_wake` held: tell the scheduler everything, and take what may begin. `free` callers
         look for something to call."""
-        now_ms, callers = monotonic_ms(), self._callers
-        self._settle(now_ms)
-        for task in self._scheduler.expire(now_ms):
-            self._is_late(task)
-        stopped_by = self._scheduler.stopped_by
+        now_ms, turns = monotonic_ms(), self._turns
+        self._say(turns.hear(now_ms, self._commit_records))
+        stopped_by = turns.stopped_by
         if stopped_by is not None and self.failed is None:
             self._fail(stopped_by)
         if self._stopping.is_set():
-            self._busy -= callers.drop()
+            turns.drop()
             return
         self._offer()
-        if callers.left_alone < callers.slots:
-            tasks = self._scheduler.take(now_ms, callers.slots + callers.ahead - self._busy)
-            self._busy += len(tasks)
-            if self._timeout_ms is not None:
-                for task in tasks:
-                    # Its time begins when its call does.
-                    task.due_ms = None
-            callers.todo.extend(tasks)
-        callers.engage(free)
-        if self._due_ms() < self._asleep_until_ms:
+        turns.take(now_ms)
+        self._callers.engage(free)
+        if turns.due_ms(now_ms) < self._asleep_until_ms:
             self._wake.notify_all()
 
-    def _settle(self, now_ms: int) -> None:
-        """Tell the scheduler what has ended."""
-        ended, scheduler = self._callers.ended, self._scheduler
-        while ended:
-            task, error = ended.popleft()
-            if error is not None or task.over:
-                self._ended_badly(task, error, now_ms)
-                continue
-            self._busy -= 1
-            self._untold += len(task.items)
-            scheduler.ended(task, None, now_ms)
-        if self._untold >= self._commit_records:
-            self._untold %= self._commit_records
-            self._callbacks.checkpoint_soon()
-
-    def _ended_badly(self, task: Task, error: str | None, now_ms: int) -> None:
-        if task.over:
-            self._callers.left_alone -= 1
+    def _say(self, heard: Heard) -> None:
+        """Say and do what follows from what was heard."""
+        for task in heard.too_late:
             logger.warning("%s has ended, too late", self._context(task))
-            return
-        self._busy -= 1
-        if error is NOT_BEGUN:
-            return
-        self._scheduler.ended(task, error, now_ms)
-        level = logging.WARNING if task.work is Work.HANDLE else logging.ERROR
-        logger.log(level, "%s: %s failed: %s", self._context(task), task.work.value, error)
+        for task, error in heard.failed:
+            level = logging.WARNING if task.work is Work.HANDLE else logging.ERROR
+            logger.log(level, "%s: %s failed: %s", self._context(task), task.work.value, error)
+        if heard.commits:
+            self._callbacks.checkpoint_soon()
+        for task, begun in heard.late:
+            if begun:  # where the scheduler goes on waiting for it, that is told
+                told = task.item.error or "it is still waited for"
+                logger.error("%s: handle takes too long: %s", self._context(task), told)
+        for task in heard.left:
+            self._callers.cancel(task)
+            if self._turns.halts and self.failed is None:
+                count = self._turns.left_alone
+                text = repr(HandlerTimeout(f"{count} calls of the handler never returned"))
+                self.failed = Failure(self._context(task), text, FailurePolicy.STOP)
 
     def _offer(self) -> None:
         """Offer what the scheduler has room for; gaps are passed on the way."""
@@ -285,20 +240,6 @@ class ParallelWorker(Worker):
             end = at + PART_RECORDS
             self._offering = (batch, end) if end < len(batch) else None
             self._scheduler.offer(items_of(batch.slice(at, end), self._tenant_header))
-
-    def _is_late(self, task: Task) -> None:
-        """A call has taken too long. Where the scheduler goes on waiting for it, that is logged."""
-        callers = self._callers
-        if callers.is_begun(task):
-            told = task.item.error or "it is still waited for"
-            logger.error("%s: handle takes too long: %s", self._context(task), told)
-        if not task.over:
-            return
-        self._busy -= 1
-        callers.leave_alone(task)
-        if callers.left_alone >= callers.slots and self.failed is None:
-            text = repr(HandlerTimeout(f"{callers.left_alone} calls of the handler never returned"))
-            self.failed = Failure(self._context(task), text, FailurePolicy.STOP)
 
     def _fail(self, item: Item) -> None:
         context = replace(context_at(self._shared, item.offset), attempt=item.attempts)

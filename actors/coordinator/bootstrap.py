@@ -35,10 +35,11 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.model import Generation
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.topology.disk_survey import SurveyedNode
-from pxrs_ray.topology.homes import NodeSeen, RegistryHome, homes_from
+from pxrs_ray.topology.homes import NodeSeen, RegistryHome, above_terms, homes_from
 from pxrs_ray.topology.move_plan import Leaving
 from pxrs_ray.topology.move_steps import Moved
 from pxrs_ray.topology.openings import (
@@ -46,10 +47,11 @@ from pxrs_ray.topology.openings import (
     OpenAll,
     check_may_begin,
     ids_on_disks,
+    newest_on_disks,
     open_on,
     queues_to_name,
 )
-from pxrs_ray.topology.registry_witness import who_accepted
+from pxrs_ray.topology.registry_witness import ShownRegistry, may_begin_again, noted_in
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class Bootstrap(GroupCreation):
     _homing: HomeController
     _moving: BufferMoves
     _may_begin: bool
+    _leads_over: Generation
 
     async def _check_begun(self) -> None:
         """Raise RegistryNotHere unless the registry knows the topology, or may be begun."""
@@ -74,9 +77,13 @@ class Bootstrap(GroupCreation):
                 return
         except RegistryNotHere:
             pass  # no registry at all
-        if self._config.store_url.startswith(IN_MEMORY) or who_accepted(self._config.topology_dir):
+        if self._config.store_url.startswith(IN_MEMORY):
             return
         places = await self._all_places()
+        if may_begin_again(noted_in(self._config.topology_dir)):
+            self._leads_over = newest_on_disks(places)
+            return
+        self._shown = ShownRegistry()
         check_may_begin(name, places, self._here(places), may_begin=self._may_begin)
 
     def _here(self, places: list[SurveyedNode]) -> RegistryHome | None:
@@ -127,6 +134,9 @@ class Bootstrap(GroupCreation):
         )
         self._moving = BufferMoves(self._homing, self._pool, str(self._config.topology_dir))
         await self._note_registry_home()
+        if self.accepts_loss and self._homing.homes.slots:
+            seen = await self._nodes.looked(await self._living())
+            await self._homing.keep(lambda homes: above_terms(homes, seen))
         await self._homing.begin()
 
     async def _note_registry_home(self) -> None:
@@ -170,9 +180,10 @@ class Bootstrap(GroupCreation):
             if not spec.external and any(ends.values()):
                 lost.append(f"{spec.queue}: {len(ends)} logs that had come to {sum(ends.values())}")
         what = "; ".join(lost) or "nothing that is known of"
+        where = f"on disk {home.disk} of host {home.host}" if home.disk else "nobody knows where"
         return (
-            f"buffer {index} had its logs on disk {home.disk} of host {home.host}: {what}. What "
-            "was not handled yet is gone, and what is kept for replay"
+            f"buffer {index} had its logs {where}: {what}. What was not handled yet is gone, and "
+            "what is kept for replay"
         )
 
     @answers(MoveBuffer)

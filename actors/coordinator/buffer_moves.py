@@ -87,6 +87,7 @@ class BufferMoves:
                 self._reports[slot] = Report(Kind.BUFFER_CANNOT_MOVE, why, slot)
                 raise
             finally:
+                self._sources.pop(slot, None)
                 self._homing.release(slot)
             self._reports.pop(slot, None)
             logger.warning("buffer %d has moved: %s", slot, moved)
@@ -103,8 +104,9 @@ class BufferMoves:
             case StopBuffer(slot):
                 self._sources[slot] = self._pool.hold(slot)
                 await _answer(self._sources[slot].stop(), STOP_WAIT_S, "closing its logs")
-            case StepBack(slot):
-                stepped = self._sources[slot].step_back(self._pool.grants.generation)
+            case StepBack(slot, left_for, moves):
+                now = self._pool.grants.generation
+                stepped = self._sources[slot].step_back(now, left_for, moves)
                 await _answer(stepped, STOP_WAIT_S, "letting its logs step back")
             case ListFiles(slot):
                 listed = self._sources[slot].slot_files()
@@ -120,10 +122,8 @@ class BufferMoves:
     async def _end_of_move(self, step: Any) -> None:
         match step:
             case LetGoOn(slot):
-                self._sources.pop(slot, None)
                 self._pool.release(slot)
             case PlaceAnew(slot, home):
-                self._sources.pop(slot, None)
                 self._pool.forget_actor(slot)
                 await self._pool.place(slot, home)
                 await self._pool.until_met(slot, BACK_WAIT_S)

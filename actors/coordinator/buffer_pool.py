@@ -25,7 +25,6 @@ from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, is_asked_for, within
-from pxrs_ray.topology.slot_table import is_against
 
 logger = logging.getLogger(__name__)
 
@@ -302,19 +301,23 @@ class BufferPool(BufferCalls):
 
         Those that come back are asked then.
         """
-        known = await self._of_met(lambda i: self._ask(i, lambda to: to.belong(claim, adopt)))
+        known = await self._of_met(lambda i: self._claim_on(i, claim, adopt=adopt))
         for index, noted in known.items():
             self.belongs(index, noted, claim, adopt=adopt)
-        return {index: noted for index, noted in known.items() if is_against(noted, claim)}
+        return {i: noted for i, noted in known.items() if self.is_against(i, noted, claim)}
 
     async def belong_on(self, index: int, claim: Identity, *, adopt: bool) -> None:
         """The same of one buffer that has started anew, which may serve then.
 
         What is wrong is a problem of it.
         """
-        known = await self._ask(index, lambda to: to.belong(claim, adopt))
+        known = await self._claim_on(index, claim, adopt=adopt)
         if self.belongs(index, known, claim, adopt=adopt):
             await self.grant(index)
+
+    async def _claim_on(self, index: int, claim: Identity, *, adopt: bool) -> Identity:
+        mine = self.claim_at(index, claim)
+        return await self._ask(index, lambda to: to.belong(mine, adopt))
 
     def leave(self, will: RecoveryPlan, indexes: Iterable[int]) -> None:
         """Let these buffers know what another coordinator is made of."""

@@ -26,8 +26,6 @@ READ_WAIT_S = 1.0
 # Ray sees the connections of a process end before the kernel says how it ended.
 END_TOLD_WAIT_S = 0.5
 
-
-UNSEEN = Death()
 PROCESS_DIED = "its process died"
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,55 +21,37 @@ from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.group.incarnations import next_above
+from pxrs_ray.group.replica_life import ReplicaLife
 from pxrs_ray.model import Incarnation, Member, MemberId
-from pxrs_ray.supervision.restart_rules import FaultsInARow, RestartRules
 from pxrs_ray.supervision.supervisor import within
 
 INFO_WAIT_S = 0.5
-QUICK_DEATH_S = 3.0
 
 
 @dataclass(slots=True)
-class ConsumerReplica:
-    """One wanted consumer. `state` is starting, pending, running, silent, leaving or failed."""
+class ConsumerReplica(ReplicaLife):
+    """One wanted consumer, with what belongs to its process."""
 
-    member: MemberId
-    incarnation: Incarnation = 0
-    actor: str = ""
-    state: str = "starting"
-    reason: str = ""
     pid: int = 0
     node: str = ""
     handle: Any = None
-    born_s: float = 0.0
-    quick_deaths: int = 0
+    # Answers when its process is up.
+    ready: asyncio.Future[Any] | None = None
     # What it is known to work by; None is not known.
     config: GroupConfig | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    faults: FaultsInARow = field(default_factory=lambda: FaultsInARow(RestartRules()))
+    # Its end as the kernel tells it, and what was opened to hear of it.
+    ended: asyncio.Future[int] | None = None
+    opened: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def as_member(self, config: GroupConfig) -> Member:
         """The member as its group should know it; its actor's name is what it will show."""
         return joining_member(self.member, self.incarnation, self.actor, config)
 
-    def note_end(self) -> None:
-        """Its process is known to have ended; one that fails to start stays failed.
-
-        The core answers a death by a dismissal: that of one that runs is of one that is silent.
-        """
-        if self.state == "running":
-            self.state = "starting"
-
-    def count_death(self) -> None:
-        """It has died now: count how often it did soon after its start."""
-        is_quick = time.monotonic() - self.born_s < QUICK_DEATH_S
-        self.quick_deaths = self.quick_deaths + 1 if is_quick else 0
-
     def is_made(self, spec: ConsumerSpec) -> None:
         """A new process comes for it, made of `spec`."""
-        self.incarnation, self.actor, self.config = spec.incarnation, spec.actor, spec.group.config
-        self.state, self.reason, self.born_s = "starting", "", time.monotonic()
-        self.pid, self.node = 0, ""
+        self.is_new(spec.incarnation, spec.actor, time.monotonic())
+        self.config, self.pid, self.node, self.ready = spec.group.config, 0, "", None
 
 
 def token_label(token: str) -> str:
@@ -119,13 +101,13 @@ def next_incarnation(
     return next_above(given, member, max(host.core.newest_incarnation(member), lost))
 
 
-def is_member(host: GroupHost, replica: ConsumerReplica) -> bool:
-    """Whether the group has this very incarnation for a member now."""
-    known = host.core.state.members.get(replica.member)
-    return known is not None and known.member.incarnation == replica.incarnation
+def member_is(host: GroupHost, member: MemberId) -> Incarnation | None:
+    """As which incarnation it is a member now."""
+    known = host.core.state.members.get(member)
+    return known.member.incarnation if known is not None else None
 
 
 async def until_left(host: GroupHost, replica: ConsumerReplica) -> None:
     """Return when it is no member any more."""
-    while is_member(host, replica):
+    while member_is(host, replica.member) == replica.incarnation:
         await host.change()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -44,7 +43,21 @@ from pxrs_ray.config.diff import differences
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
 from pxrs_ray.group.events import Configure, Plan
 from pxrs_ray.group.incarnations import forget
+from pxrs_ray.group.replica_count import (
+    BeginAnew,
+    CountConsumers,
+    EndAll,
+    EndSome,
+    Owed,
+    StartMore,
+    Unkept,
+    new_names,
+    scale,
+    start,
+    who_goes_first,
+)
 from pxrs_ray.model import Incarnation, Member, MemberId
+from pxrs_ray.steps import Do, carry
 from pxrs_ray.store.rules import check_member
 from pxrs_ray.supervision.supervisor import Supervisor
 
@@ -63,8 +76,8 @@ class ConsumerReplicas:
         self._given_options: dict[str, Any] = {}
         self._changing = asyncio.Lock()
         self._saving = asyncio.Lock()
-        self._stale = False
-        self._owed: dict[str, frozenset[Effect]] = {}
+        self._unkept = Unkept()
+        self._owed: Owed[Effect] = Owed()
         self._keeping: asyncio.Task[None] | None = None
         self._loops = Supervisor(f"group {spec.group}")
 
@@ -85,14 +98,25 @@ class ConsumerReplicas:
         async with self._changing:
             self._given_options.update(ray_options)
             spec = replace(self.spec, config=self._with_given(self.spec.config))
-            if self.supervisor is not None and self.supervisor.replicas:
-                if self.supervisor.handler == handler and spec == self.spec:
-                    await self._scale(self.supervisor, consumers)
-                    return
-                await self.supervisor.stop("replaced by another handler")
-            self.spec = spec
-            self.supervisor = self._new_supervisor(handler)
-            await self.supervisor.add(self._new_names(consumers))
+            known = self.supervisor.handler if self.supervisor is not None else None
+            steps = start(consumers, is_same=known == handler and spec == self.spec)
+            await carry(steps, partial(self._do, spec, handler))
+
+    async def _do(self, spec: GroupSpec, handler: HandlerRef | None, what: Do[Any]) -> Any:
+        match what:
+            case CountConsumers():
+                return len(self.replicas)
+            case StartMore(count):
+                await self._running().add(self._new_names(count))
+            case EndSome(count):
+                await self._running().remove(self._least_loaded(count), "scaled in")
+            case EndAll(cause):
+                await self._running().stop(cause)
+            case BeginAnew():
+                assert handler is not None
+                self.spec = spec
+                self.supervisor = self._new_supervisor(handler)
+        return None
 
     async def scale(self, choose: Callable[[], int]) -> None:
         """Have exactly as many consumers as `choose` says; those on draining nodes go first, then
@@ -101,15 +125,11 @@ class ConsumerReplicas:
         `choose` is asked when this change's turn has come, and not where it is refused.
         """
         async with self._changing:
-            supervisor = self._running()
-            await self._scale(supervisor, choose())
+            self._running()
+            await self._scale(choose())
 
-    async def _scale(self, supervisor: ConsumerSupervisor, consumers: int) -> None:
-        missing = consumers - len(supervisor.replicas)
-        if missing > 0:
-            await supervisor.add(self._new_names(missing))
-        elif missing < 0:
-            await supervisor.remove(self._least_loaded(-missing), "scaled in")
+    async def _scale(self, consumers: int) -> None:
+        await carry(scale(consumers), partial(self._do, self.spec, None))
 
     @answers_for_group(StopGroup)
     async def stop(self) -> None:
@@ -172,13 +192,13 @@ class ConsumerReplicas:
             wanted = self._with_given(config)
             found = differences(self.spec.config, wanted)
             # Cut off, or refused by a handler, it is owed to the next call.
-            self._owed |= {one.option: frozenset(one.changes) for one in found}
+            self._owed.add((one.option, one.changes) for one in found)
             self.spec = replace(self.spec, config=wanted)
-            await self._carry_out(self._owed, wanted)
-            self._owed.clear()
+            await self._carry_out(wanted)
+            self._owed.paid()
 
-    async def _carry_out(self, owed: Mapping[str, frozenset[Effect]], config: GroupConfig) -> None:
-        who = frozenset[Effect]().union(*owed.values())
+    async def _carry_out(self, config: GroupConfig) -> None:
+        who = self._owed.who()
         if Effect.COORDINATOR in who:
             members = self._host.core.state.members
             await self._host.submit(
@@ -200,8 +220,8 @@ class ConsumerReplicas:
         if who & OF_CONSUMERS:
             for member in await take_over(supervisor.replicas.values(), config):
                 await supervisor.replace([member], "replaced for another configuration")
-        if "consumers" in owed:
-            await self._scale(supervisor, config.consumers)
+        if "consumers" in self._owed.by_option:
+            await self._scale(config.consumers)
 
     @answers_for_group(PlanScale)
     async def plan(self, consumers: int) -> Plan:
@@ -239,32 +259,23 @@ class ConsumerReplicas:
 
     def _new_names(self, count: int) -> list[MemberId]:
         taken = self.replicas.keys() | self._host.core.state.members.keys()
-        free = (f"{self.spec.group}-{n}" for n in range(CONSUMERS_MAX * 2))
-        fresh = (name for name in free if name not in taken)
-        return [next(fresh) for _ in range(count)]
+        return new_names(self.spec.group, count, taken)
 
     def _least_loaded(self, count: int) -> list[MemberId]:
-        """Which go first: those on the node that is drained soonest, then those that own least."""
-        owned = self._host.core.state.owned
-        here = ray.get_runtime_context().get_node_id()
-        on_node = Counter(replica.node for replica in self.replicas.values())
-
-        def cost(name: MemberId) -> tuple[bool, int, str, int]:
-            node = self.replicas[name].node
-            return (node == here, on_node[node], node, len(owned.get(name, ())))
-
-        newest_first = sorted(self.replicas, reverse=True)
-        return sorted(newest_first, key=cost)[: max(0, count)]
+        """Which go first."""
+        owned = {name: len(parts) for name, parts in self._host.core.state.owned.items()}
+        nodes = {name: replica.node for name, replica in self.replicas.items()}
+        return who_goes_first(nodes, owned, ray.get_runtime_context().get_node_id(), count)
 
     # --- keeping ----------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        self._stale = True
+        self._unkept.changed()
         if self._keeping is None or self._keeping.done():
             self._keeping = self._loops.keep("keeping the replicas", self._save_until_kept)
 
     async def _save_until_kept(self) -> None:
-        while self._stale:
+        while self._unkept.is_stale:
             await self.save()
 
     async def save(self) -> None:
@@ -281,11 +292,11 @@ class ConsumerReplicas:
                     for replica in self.replicas.values()
                 },
             )
-            self._stale = False  # what changes from here on is not in this document
+            self._unkept.saving()
             try:
                 await self._keep(document.to_text())
             except BaseException:
-                self._stale = True
+                self._unkept.failed()
                 raise
 
     async def restore(self, kept: ReplicasDocument) -> None:

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -51,7 +52,7 @@ from pxrs_ray.model import Outcome
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
-from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness
+from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness, ShownRegistry
 from pxrs_ray.topology.seal import Seal, new_key, seal_of
 from pxrs_ray.topology.tombstones import DOCUMENT as ENDS_DOCUMENT
 from pxrs_ray.topology.tombstones import Tombstones, ends_from
@@ -99,6 +100,8 @@ class Coordinator(TopologyDocuments, Questions):
         self._half_applied = False
         self._may_begin = False
         self._deployed = self._accepted = ""
+        self._shown = ShownRegistry()
+        self._leads_over = 0
         self.accepts_loss = False
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
         self._handlers = RequestHandlers(self)
@@ -144,7 +147,8 @@ class Coordinator(TopologyDocuments, Questions):
     async def _start(self) -> None:
         self._watched.begin()
         await self._open_registry()
-        await self._lead()
+        await self._lead(self._leads_over)
+        self._shown = replace(self._shown, generation=self._generation)
         documents = await self._recover()
         config, going = self._config, self._ends
         await self._find_homes(documents.get(HOMES_DOCUMENT, ""))
@@ -178,14 +182,12 @@ class Coordinator(TopologyDocuments, Questions):
         self._nodes = NodeWatch(asked_of(config, make=True))
         await self._check_begun()
         registry_id = await self._thread.call_until_known(self._store.create)
+        self._shown = ShownRegistry(registry_id)
         kept = not config.store_url.startswith("memory:")
         folder = config.topology_dir
         self._high_water = await patiently(
             lambda strict: RegistryWitness(folder, registry_id, kept=kept, strict=strict)
         )
-        # A registry in memory is another each time: nothing that it knew is missed.
-        self.accepts_loss = not kept or bool(self._high_water.accepted)
-        self._accepted = self._high_water.accepted
         self.seal, self._seal_problem = await patiently(
             lambda strict: seal_of(folder, self._seal_key, strict=strict)
         )
@@ -195,7 +197,7 @@ class Coordinator(TopologyDocuments, Questions):
         with a pool of the buffers that are known; answers the registry's documents."""
         config = self._config
         documents = await self._thread.call_until_known(self._store.documents, config.name)
-        await self._note_acceptance(documents.get(ACCEPTING, ""))
+        await self._note_acceptance(documents)
         self.topology_id = documents.get("topology_id", "") or await self._make_topology_id()
         self._high_water.note_topology(self.topology_id)
         self._deployed = documents.get("deployed", "")
@@ -226,13 +228,17 @@ class Coordinator(TopologyDocuments, Questions):
         report = partial(metrics.report_for_ever, self._metric_sources)
         self._reporting = Supervisor(self._config.name).keep("metrics", report)
 
-    async def _note_acceptance(self, noted: str) -> None:
+    async def _note_acceptance(self, documents: Mapping[str, str]) -> None:
         """Have it in the registry that its loss was accepted, until a start has gone on with it.
 
-        One that was cut off may have been on another node, which had the note.
+        One that was cut off may have been on another node, which had the note. A registry in memory
+        is another each time: nothing that it knew is missed. Raises StoreCorrupted.
         """
-        self._accepted = self._accepted or noted
-        self.accepts_loss = self.accepts_loss or bool(self._accepted)
+        noted = documents.get(ACCEPTING, "")
+        self._high_water.led(self._generation, knows=bool(documents) and not noted)
+        self._accepted = self._high_water.accepted or noted
+        in_memory = self._config.store_url.startswith("memory:")
+        self.accepts_loss = in_memory or bool(self._accepted)
         if self._accepted:
             await self._put_document(ACCEPTING, self._accepted)
 

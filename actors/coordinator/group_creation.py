@@ -13,6 +13,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from pxrs_ray.actors.coordinator.topology_requests import (
 )
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import AlreadyExists, DiskFull, StoreCorrupted
+from pxrs_ray.errors import AlreadyExists, DiskFull, RegistryNotHere, StoreCorrupted
 from pxrs_ray.group.custom_assignor import check_assignor
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.model import Generation, Offset, PartitionId
@@ -39,6 +40,7 @@ from pxrs_ray.topology.log_witness import Recovered
 from pxrs_ray.topology.registry_witness import (
     RECOVER,
     RegistryWitness,
+    ShownRegistry,
     accept_loss,
     who_accepted,
 )
@@ -58,6 +60,7 @@ class GroupCreation(ABC):
 
     topology_id: str
     accepts_loss: bool
+    _shown: ShownRegistry
     seal: Seal
     _config: PxrsConfig
     _groups: dict[str, GroupController]
@@ -218,7 +221,9 @@ class GroupCreation(ABC):
             return
         if not self.accepts_loss:
             raise StoreCorrupted(self._told_against(against))
-        await self._lead(max(known.generation for known in against.values()))
+        # Also above whom a process goes by whose folder has not noted it.
+        noted = max(known.generation for known in against.values())
+        await self._lead(max(noted, self._pool.newest_heard()))
         self._pool.grants.generation = self._generation
         await self._pool.belong(self._claim(), adopt=True)
 
@@ -236,22 +241,30 @@ class GroupCreation(ABC):
                 f"{FOREIGN_REMEDY}"
             )
         newest = max(known.generation for known in against.values())
+        told = (
+            f"buffers {indexes} have belonged to coordinator {newest}, and it makes this one "
+            f"coordinator {self._generation}"
+        )
+        if newest < self._generation:
+            told = f"the logs of buffers {indexes} were moved since, or served under a later term"
         return (
-            f"the registry of topology {self._config.name} went back: buffers {indexes} have "
-            f"belonged to coordinator {newest}, and it makes this one coordinator "
-            f"{self._generation}; it has lost accepted writes{where}. Restore it, or run {RECOVER} "
-            "to go on with what it holds (messages are delivered again from the older checkpoints)"
+            f"the registry of topology {self._config.name} went back: {told}; it has lost accepted "
+            f"writes{where}. Restore it, or run {RECOVER} to go on with what it holds (messages "
+            "are delivered again from the older checkpoints)"
         )
 
     @answers(RecoverRegistry)
     async def recover_registry(self, who: str) -> dict[str, Recovered]:
         """Go on with a registry that has lost accepted writes; answers what that means, by group.
 
-        `who` names this very request: made again, it is not carried out again.
+        `who` names this very request: made again, it is not carried out again. Nothing is accepted
+        before it is known what the registry holds: raises StoreUnavailable, DeadlineExceeded.
         """
         folder = self._config.topology_dir
         if who not in (self._accepted, who_accepted(folder)):
-            accept_loss(folder, who)
+            with suppress(StoreCorrupted, RegistryNotHere):
+                await self._ready()
+            accept_loss(folder, who, self._shown)
             logger.error("%s accepts what the registry of %s lost", who, self._config.name)
             os._exit(1)  # the next incarnation begins with it, from nothing
         await self._ready()

@@ -19,13 +19,24 @@ from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
 
 @dataclass(slots=True)
 class PullPosition:
-    """How far the caller is with one partition: committed to, and taken."""
+    """How far the caller is with one partition: committed to, and taken.
+
+    `given` is where the last batch of it ends: between there and `taken` the log has nothing.
+    """
 
     grant: Grant
     done: Offset
     taken: Offset
+    given: Offset
     queued_bytes: int = 0
     draining: bool = False
+
+    def reach(self, offset: Offset) -> None:
+        """What is before `offset` is done, as far as it was taken; so is a gap right behind it."""
+        if offset >= self.given:
+            self.done = self.taken
+        else:
+            self.done = max(self.done, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +71,10 @@ class PulledPositions:
             if position is None or position.draining:
                 continue
             if isinstance(batch, int):
-                position.done = batch if position.done == position.taken else position.done
                 position.taken = batch
+                position.reach(position.done)
                 continue
-            position.taken = batch.end_offset
+            position.taken = position.given = batch.end_offset
             was_full = position.queued_bytes >= bytes_max
             position.queued_bytes -= size_bytes
             return Taken(batch, position.grant, was_full)
@@ -81,7 +92,7 @@ class PulledPositions:
         for partition, offset in offsets.items():
             found = self._positions.get(partition)
             if found is not None:
-                found.done = min(max(found.done, offset), found.taken)
+                found.reach(offset)
 
     def taken(self) -> dict[PartitionId, Offset]:
         """The next offset that the caller will be given of each partition."""
@@ -91,13 +102,14 @@ class PulledPositions:
         """The caller takes nothing more; what it took and is not done is nobody's work any more."""
         self._closed = True
         for position in self._positions.values():
-            position.taken = position.done
+            position.taken = position.given = position.done
 
     # --- the member -------------------------------------------------------------------------------
 
     def begin(self, grant: Grant) -> None:
         """A partition is ours."""
-        self._positions[grant.partition] = PullPosition(grant, grant.checkpoint, grant.checkpoint)
+        at = grant.checkpoint
+        self._positions[grant.partition] = PullPosition(grant, at, at, at)
 
     def put(self, partition: PartitionId, epoch: Epoch, batch: Batch, size_bytes: int) -> bool:
         """Messages came; False when nobody here wants them."""

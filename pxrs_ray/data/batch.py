@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from pxrs_ray.data.frame import (
@@ -107,7 +106,7 @@ class Batch:
         flags, arrays = 0, [key_column, payload_column]
         if timestamps_ms is not None:
             flags |= HAS_TIMESTAMPS
-            arrays.append(pc.fill_null(timestamp_column(timestamps_ms), timestamp_ms))
+            arrays.append(timestamp_column(timestamps_ms).fill_null(timestamp_ms))
         if headers is not None:
             flags |= HAS_HEADERS
             arrays.append(header_column(headers))
@@ -154,8 +153,8 @@ class Batch:
         """Encode as a frame without a base offset: its packed header, and its body."""
         low = high = self.timestamp_fixed_ms
         if self.flags & HAS_TIMESTAMPS and len(self):
-            bounds = pc.min_max(self.columns.column(2))
-            low, high = bounds["min"].as_py(), bounds["max"].as_py()
+            times = self.columns.column(2).to_numpy()
+            low, high = int(times.min()), int(times.max())
         if self.plain_rows is not None and options is None:
             body = pa.py_buffer(body_of(self.plain_rows))
         else:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pxrs_ray.data.frame import HAS_HEADERS, HAS_IDS, HEADERS_TYPE
 from pxrs_ray.errors import MessageTooLarge, UsageError
@@ -220,6 +219,8 @@ def row_sizes(batch: Batch) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _lengths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    import pyarrow.compute as pc  # here: only who sends columns needs it, and it takes its time
+
     lengths: np.ndarray[Any, np.dtype[np.int64]] = pc.fill_null(
         pc.binary_length(column), 0
     ).to_numpy()

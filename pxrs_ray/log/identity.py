@@ -12,6 +12,10 @@ from pxrs_ray.files import Files
 from pxrs_ray.model import Generation
 
 NAME = "identity.json"
+LEFT = "left-{}.json"
+
+Age = tuple[int, Generation]
+"""A term, and within that a coordinator's generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,9 @@ class Identity:
 
     `generation` is the highest of a coordinator that it belonged to; `leader` distinguishes that
     coordinator from another with the same number. `registry_disk` and `registry_host` are the home
-    of a registry that is on a disk; '' when they are not known.
+    of a registry that is on a disk; '' when they are not known. `term` is the highest that these
+    logs were let to serve under, `moves` how many times they had been moved. Logs that were copied
+    to another home know of that move, and by `left_for` of that home's term.
     """
 
     topology_id: str
@@ -28,13 +34,29 @@ class Identity:
     leader: str = ""
     registry_disk: str = ""
     registry_host: str = ""
+    term: int = 0
+    moves: int = 0
+    left_for: int = 0
 
     def is_behind(self, known: Identity) -> bool:
-        """Whether `known`, which was noted here, comes from a later leader than this."""
+        """Whether `known`, which was noted here, tells more than the registry of this knows: it
+        comes from a later leader, or from a later home of these logs."""
         return known.topology_id == self.topology_id and (
             known.generation > self.generation
             or (known.generation == self.generation > 0 and known.leader != self.leader)
+            or known.term > self.term
+            or known.moves > self.moves
         )
+
+    @property
+    def age(self) -> Age:
+        """Of two copies of a slot's logs, the one that was served from last has the higher one."""
+        return self.term, self.generation
+
+    @property
+    def newest_term(self) -> int:
+        """The highest term that these logs can tell of."""
+        return max(self.term, self.left_for)
 
 
 IDENTITY = json_codec("log: identity.json", Identity)
@@ -59,14 +81,74 @@ def write_identity(files: Files, folder: Path, identity: Identity) -> None:
     files.replace(folder / NAME, IDENTITY.encode(identity), sync=True)
 
 
-def step_back(files: Files, folder: Path, generation: Generation) -> None:
+def step_back(
+    files: Files, folder: Path, generation: Generation, left_for: int, moves: int
+) -> None:
     """Have it noted in `folder`, whose logs are closed and about to be copied, that they belonged
-    to the coordinator before `generation`.
+    to the coordinator before `generation`, and left for a home of the term `left_for`, by the move
+    that makes it `moves`.
 
     Whichever of the two copies is served from next notes the coordinator that lets it: so of two
     copies, the one that was served from last is the one that knows the newer coordinator, also
-    where both were served under one. Done twice it changes nothing. Raises OSError, DiskFull.
+    where both were served under one. And a registry that knows nothing of that move is an older
+    one: it would have this copy served. Done twice it changes nothing. Raises OSError, DiskFull.
     """
     known = read_identity(files, folder)
-    if known is not None and known.generation == generation > 0:
-        write_identity(files, folder, replace(known, generation=generation - 1))
+    if known is None:
+        return
+    before = generation - 1 if known.generation == generation > 0 else known.generation
+    left = replace(known, generation=before, moves=moves, left_for=left_for)
+    write_identity(files, folder, left)
+
+
+def belong(files: Files, folder: Path, claim: Identity, *, adopt: bool) -> Identity:
+    """Note in `folder` whose logs these are, and who leads; with `adopt` in place of what is noted.
+
+    Answers what was noted before, and `claim` where nothing was. A claim of another topology, or of
+    one that is behind what is noted, changes nothing without `adopt`. Logs that were moved away,
+    and removed, have left a note: so nobody takes for new what an older registry looks for here.
+    Raises LogCorrupted, OSError, DiskFull.
+    """
+    files.make_folder(folder)
+    known = read_identity(files, folder)
+    if known is None and not adopt:
+        left = read_left(files, folder)
+        if left is not None and claim.is_behind(left):
+            return left
+    foreign = known is not None and known.topology_id != claim.topology_id
+    if known != claim and (adopt or known is None or not (foreign or claim.is_behind(known))):
+        write_identity(files, folder, claim)
+    return known or claim
+
+
+def note_left(files: Files, folder: Path) -> None:
+    """Note beside `folder`, whose logs are about to be removed, for which home they left, durably.
+
+    Raises LogCorrupted, OSError, DiskFull.
+    """
+    known = read_identity(files, folder)
+    if known is not None and known.left_for > known.term:
+        files.replace(_left(folder), IDENTITY.encode(known), sync=True)
+
+
+def read_left(files: Files, folder: Path) -> Identity | None:
+    """For which home the logs left that lay in `folder`; None where nothing tells, or makes no
+    sense."""
+    try:
+        found: Identity = IDENTITY.decode(files.read_file(_left(folder)))
+    except (FileNotFoundError, ValueError):
+        return None
+    return found
+
+
+def newest_term(files: Files, folder: Path) -> int:
+    """The highest term that `folder` tells of, or what is noted beside it; 0 where nothing is.
+
+    Raises LogCorrupted.
+    """
+    known = (read_identity(files, folder), read_left(files, folder))
+    return max((each.newest_term for each in known if each is not None), default=0)
+
+
+def _left(folder: Path) -> Path:
+    return folder.parent / LEFT.format(folder.name)

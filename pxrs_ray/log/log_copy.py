@@ -23,6 +23,7 @@ from xxhash import xxh3_64_intdigest
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_reserve import NAME as RESERVE
+from pxrs_ray.log.identity import note_left
 
 PIECE_BYTES = 4 << 20
 SEGMENT = ".seg"
@@ -210,15 +211,16 @@ class Arriving:
 def remove_slot(
     files: Files, folder: Path, index: int, buffers: int, left: Iterable[FileState]
 ) -> None:
-    """Remove the logs of a slot that has another home now. Raises OSError; may be cut off.
+    """Remove the logs of a slot that has another home now; a note of where they went stays.
 
     `left` is what it left when it went. A folder with anything else in it stays: the slot may have
-    come back before this was carried out.
+    come back before this was carried out. Raises OSError, DiskFull, LogCorrupted; may be cut off.
     """
     known = frozenset(left)
     for place in reversed(slot_folders(folder, index, buffers)):  # what it remembers goes first
         there = _files_in(files, folder, place)
         if there and known.issuperset(there):
+            note_left(files, place)
             files.remove_folder(place)
 
 

@@ -23,7 +23,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import PartitionId, Strategy
@@ -159,8 +158,10 @@ class Partitioner:
         if not isinstance(scopes, pa.Array | pa.ChunkedArray):
             scopes = pa.array(scopes, pa.large_string())
         scopes = scopes.cast(pa.large_string())
-        distinct = pc.unique(scopes)
+        distinct = scopes.unique()
         windows = [self.window(scope) for scope in distinct.to_pylist()]
+        import pyarrow.compute as pc  # here: only batches whose rows differ need it
+
         which = pc.index_in(scopes, distinct).to_numpy()
         firsts, sizes = np.array(windows, np.int64).reshape(-1, 2).T
         return firsts[which], sizes[which]

@@ -17,7 +17,7 @@ from pathlib import Path
 from pxrs_ray.errors import RegistryNotHere, StoreCorrupted, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import make_disk_id, read_disk_id
-from pxrs_ray.log.identity import Identity, read_identity
+from pxrs_ray.log.identity import Identity, newest_term, read_identity
 from pxrs_ray.log.queues_file import read_queues
 from pxrs_ray.model import Generation
 from pxrs_ray.supervision.restart_rules import told
@@ -74,7 +74,8 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one node's disk holds; `problem` says why it says nothing, or not all."""
+    """What one node's disk holds; `problem` says why it says nothing, or not all. `terms` are the
+    newest that it tells of, by slot: of logs that were moved away and removed too."""
 
     disk: str = ""
     boot: str = ""
@@ -82,6 +83,7 @@ class Looked:
     traces: tuple[DiskTrace, ...] = ()
     problem: str = ""
     free_bytes: int | None = None
+    terms: dict[Slot, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def look_here(asked: Asked) -> Looked:
     boot, disk = "", ""
     registry: Registry | None = None
     traces: tuple[DiskTrace, ...] = ()
+    terms: dict[Slot, int] = {}
     with suppress(OSError):
         boot = BOOT_ID.read_text(encoding="utf-8").strip()
     try:
@@ -115,12 +118,13 @@ def look_here(asked: Asked) -> Looked:
         problems.append(told(error))
     try:
         traces = _traces(files, data_dir / asked.topology / BUFFERS)
+        terms = _terms(files, data_dir / asked.topology / BUFFERS)
     except Exception as error:  # noqa: BLE001 - as above
         problems.append(told(error))
     free: int | None = None
     with suppress(OSError):
         free = files.free_bytes(data_dir)
-    return Looked(disk, boot, registry, traces, "; ".join(problems), free)
+    return Looked(disk, boot, registry, traces, "; ".join(problems), free, terms)
 
 
 def _registry(asked: Asked) -> Registry | None:
@@ -147,6 +151,12 @@ def _traces(files: Files, folder: Path) -> tuple[DiskTrace, ...]:
             queues = {spec.queue: spec.queue_id for spec in read_queues(files, each)}
             found.append(DiskTrace(int(each.name), identity, queues))
     return tuple(found)
+
+
+def _terms(files: Files, folder: Path) -> dict[Slot, int]:
+    there = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    slots = {name.removeprefix("left-").removesuffix(".json") for name in there}
+    return {int(s): newest_term(files, folder / s) for s in sorted(slots) if s.isdigit()}
 
 
 def find_registry(topology: str, places: Sequence[SurveyedNode]) -> SurveyedNode | None:

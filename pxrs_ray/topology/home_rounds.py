@@ -23,6 +23,7 @@ from pxrs_ray.topology.homes import (
     Settled,
     Slot,
     SlotSeen,
+    leaving,
     moved_to,
     place_to_move_to,
     settle,
@@ -201,6 +202,15 @@ class HomeRounds:
     def release(self, slot: Slot) -> None:
         """Decide about it again."""
         self._moving.discard(slot)
+
+    def leaves(self, slot: Slot) -> Steps[Home]:
+        """The logs of a slot are about to be copied for good: have that durable, and answer its
+        home, which it leaves for one of the next term.
+
+        A move that ends before it is `moved` is settled by the next round, above that term.
+        """
+        yield KeepHomes(lambda homes: leaving(homes, slot))
+        return self.homes.slots[slot]
 
     def moved(self, slot: Slot, node: NodeSeen) -> Steps[Home]:
         """The logs of a slot are on another disk: have that durable, and answer its home."""

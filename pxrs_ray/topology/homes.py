@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import NotFound, StoreSchemaError, UsageError
-from pxrs_ray.model import Generation
+from pxrs_ray.log.identity import Age
 
 DOCUMENT = "homes"
 FORM = 1
@@ -32,7 +32,9 @@ class Home:
 
     `boot` is the start of the machine that it was found on. `away_since_ms` is the wall clock's
     time when the disk was first missing, None while it is there. `given_up` says that an operator
-    has accepted the loss of its logs.
+    has accepted the loss of its logs. `moves` is how many times they were moved to another disk, or
+    nearly; while `leaving` they are being moved. A `disk` of '' is not known: the registry was
+    lost, and no disk that is here has these logs.
     """
 
     disk: str
@@ -42,6 +44,8 @@ class Home:
     boot: str = ""
     away_since_ms: int | None = None
     given_up: bool = False
+    moves: int = 0
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +126,9 @@ def homes_from(text: str) -> Homes:
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
     """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
-    (`unknown`); `slots` are those whose logs lie there, each with the generation of the newest
-    coordinator that its folder has noted. `free_bytes` is what its disk had left when somebody
-    looked."""
+    (`unknown`); `slots` are those whose logs lie there, each with the age of that copy, and
+    `terms` are the newest that it tells of, also of logs that have left.
+    `free_bytes` is what its disk had left when somebody looked."""
 
     node: str
     host: str
@@ -132,9 +136,10 @@ class NodeSeen:
     boot: str = ""
     cpus: float = 1.0
     draining: bool = False
-    slots: Mapping[Slot, Generation] = field(default_factory=dict)
+    slots: Mapping[Slot, Age] = field(default_factory=dict)
     unknown: bool = False
     free_bytes: int | None = None
+    terms: Mapping[Slot, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +178,18 @@ def settle(
     """Decide where every slot of `seen` is at home now."""
     living = {node.node: node for node in nodes}
     starts, waits = [], {}
+    # A registry that was lost is begun again: logs that are not here are away, and not new.
+    begun_again = not homes.slots and any(node.slots for node in nodes)
     for slot in sorted(seen):
         home = homes.slots.get(slot)
-        if home is None:
-            found = _first_home(slot, homes, nodes)
-        else:
-            found = _home_of(slot, home, seen[slot], homes, living, now_ms, replace_after_ms)
+        known = home
+        if home is None and begun_again and not seen[slot].in_memory:
+            known = Home("", "", "", away_since_ms=now_ms)
+        found = (
+            _first_home(slot, homes, nodes)
+            if known is None
+            else _home_of(slot, known, seen[slot], homes, living, now_ms, replace_after_ms)
+        )
         if found is None:
             waits[slot] = "no node has a disk for it"
             continue
@@ -224,6 +235,26 @@ def place_to_move_to(
     return named[0]
 
 
+def leaving(homes: Homes, slot: Slot) -> Homes:
+    """The logs of a slot are about to be moved to another disk: durable before they say so.
+
+    So a registry that does not know of it, while they do, is an older one.
+    """
+    home = homes.slots[slot]
+    return homes.with_slot(slot, replace(home, moves=home.moves + 1, leaving=True))
+
+
+def above_terms(homes: Homes, nodes: Iterable[NodeSeen]) -> Homes:
+    """`homes` of a registry that has lost writes, with each term above all that the disks tell of:
+    no term is given to a second home."""
+    for node in nodes:
+        for slot, term in node.terms.items():
+            home = homes.slots.get(slot)
+            if home is not None and term >= home.term:
+                homes = homes.with_slot(slot, replace(home, term=term + 1))
+    return homes
+
+
 def moved_to(homes: Homes, slot: Slot, node: NodeSeen) -> Homes:
     """A slot whose logs are on another disk now is at home there, under the next term."""
     return homes.with_slot(slot, _moved(homes.slots[slot], node))
@@ -238,6 +269,14 @@ def _home_of(
     now_ms: int,
     replace_after_ms: int | None,
 ) -> Home:
+    if home.leaving:  # a move was given up, or cut off: the other copy may have been let to serve
+        home = replace(home, term=home.term + 2, leaving=False)
+    if not home.disk:
+        nodes = list(living.values())
+        has = any(node.disk and slot in node.slots for node in nodes)
+        found = _first_home(slot, homes, nodes) if has else None
+        if found is not None:
+            return replace(found, term=max(found.term, home.term))
     here = living.get(home.node)
     if here is not None and here.disk in ("", home.disk) and not (seen.lease_over and seen.runs):
         return _at_home(home)
@@ -263,7 +302,7 @@ def _at_home(home: Home) -> Home:
 
 def _moved(home: Home, node: NodeSeen) -> Home:
     disk = home.disk if node.unknown else node.disk
-    return Home(disk, node.node, node.host, home.term + 1, node.boot)
+    return Home(disk, node.node, node.host, home.term + 1, node.boot, moves=home.moves)
 
 
 def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -> NodeSeen | None:
@@ -272,7 +311,7 @@ def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -
     A new node of the same host is taken to have it before anybody has looked: a buffer that does
     not find its disk says so, and serves nothing.
     """
-    others = [node for node in living.values() if node.node != home.node]
+    others = [node for node in living.values() if node.node != home.node and home.disk]
     shown = [
         node
         for node in others
@@ -294,13 +333,14 @@ def _first_home(slot: Slot, homes: Homes, nodes: Sequence[NodeSeen]) -> Home | N
     A move that was cut off leaves a copy; what was served from last is known to a newer one.
     """
     newest = max(
-        (node.slots[slot] for node in nodes if slot in node.slots and node.disk), default=0
+        (node.slots[slot] for node in nodes if slot in node.slots and node.disk), default=None
     )
     has = [node for node in nodes if node.disk and node.slots.get(slot) == newest]
     place = _emptiest(homes, has or nodes, but=slot)
     if place is None:
         return None
-    return Home(place.disk, place.node, place.host, 1, place.boot)
+    term = 1 + max((node.terms.get(slot, 0) for node in nodes), default=0)
+    return Home(place.disk, place.node, place.host, term, place.boot)
 
 
 def _emptiest(homes: Homes, nodes: Iterable[NodeSeen], but: Slot) -> NodeSeen | None:
@@ -328,6 +368,11 @@ def is_in_the_way(home: Home, node: str, *, lives: bool, anew: bool) -> bool:
 
 def _told(home: Home, living: Mapping[str, NodeSeen], now_ms: int) -> str:
     away_s = max(0, now_ms - (home.away_since_ms or now_ms)) // 1_000
+    if not home.disk:
+        return (
+            f"waits for the host that has its logs, for {away_s} s: the registry that knew it was "
+            "lost"
+        )
     if any(node.host == home.host and node.disk for node in living.values()):
         return f"waits for disk {home.disk[:SHOWN]} on host {home.host}, away for {away_s} s"
     return f"waits for host {home.host}, away for {away_s} s"

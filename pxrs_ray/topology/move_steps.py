@@ -4,7 +4,8 @@ see `pxrs_ray.steps`.
 Rules of this file. The logs are copied while the buffer serves, round after round, until little is
 left; then it stops, the rest is copied, and the copy is made durable. Only then does the registry
 say that the slot is at home there, under the next term: until that moment everything can be given
-up, and the buffer goes on where it was. From that moment on the new home holds, whatever fails. The
+up, and the buffer goes on where it was, under a term above both. From that moment on the new home
+holds, whatever fails. That logs are about to leave is in the registry before they say so. The
 old disk is emptied last, and may not be: what lies on the disks tells which copy was served from
 last, also to a coordinator that has lost its registry. No round decides about a slot meanwhile.
 """
@@ -66,9 +67,11 @@ class StopBuffer(Do[Any]):
 @dataclass(frozen=True, slots=True)
 class StepBack(Do[Any]):
     """Have the logs of the buffer that has stopped say that they belonged to an earlier coordinator
-    than this one: whichever copy is served from next knows the newer one."""
+    than this one, and left for a home of this term by that move; see `identity.step_back`."""
 
     slot: Slot
+    left_for: int
+    moves: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +152,12 @@ def _settle(
     left: Collection[Any] = ()
     if arrival is not None:
         copied = yield from _copy_while_it_serves(slot, arrival)
+        before = yield from rounds.leaves(slot)
     began_ms = clock()
     try:
         yield StopBuffer(slot)
         if arrival is not None:
-            yield StepBack(slot)
+            yield StepBack(slot, before.term + 1, before.moves)
             copied += yield CopyRound(arrival, slot, last=True)
             left = yield ListFiles(slot)
             yield Install(arrival)
@@ -161,7 +165,8 @@ def _settle(
     except GeneratorExit:
         raise
     except BaseException:
-        yield LetGoOn(slot)  # it begins anew where it was
+        if arrival is None:  # else the next round has it begin anew, under another term
+            yield LetGoOn(slot)
         raise
     # From here on the new home holds; what fails is done again by the next round of homes.
     with suppress(Exception):

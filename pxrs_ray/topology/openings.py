@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.data.protocol import QueueSpec
+from pxrs_ray.model import Generation
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.disk_survey import SurveyedNode, check_unknown, not_here
 from pxrs_ray.topology.homes import Homes, RegistryHome, Slot
@@ -69,12 +70,19 @@ def queues_to_name(kept: Iterable[str], homes: Homes, known: Mapping[str, str]) 
     return [*new, *other]
 
 
+def newest_on_disks(places: Iterable[SurveyedNode]) -> Generation:
+    """The latest coordinator that any disk tells of: one that begins a lost registry again leads
+    above it from its first write on. A backup that is restored meanwhile takes none of it."""
+    traces = [trace for place in places for trace in place.looked.traces]
+    return max((trace.identity.generation for trace in traces), default=0)
+
+
 def ids_on_disks(places: Iterable[SurveyedNode]) -> dict[str, str]:
     """The ids that queues have on the disks, for a registry that has lost them: the newest that
     each slot's folder has noted."""
     traces = [trace for place in places for trace in place.looked.traces]
     found: dict[str, str] = {}
-    for trace in sorted(traces, key=lambda trace: trace.identity.generation):
+    for trace in sorted(traces, key=lambda trace: trace.identity.age):
         found.update({queue: each for queue, each in trace.queues.items() if each})
     return found
 

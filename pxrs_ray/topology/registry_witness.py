@@ -3,8 +3,9 @@
 A registry that comes back with less than that has lost accepted writes (a server without
 persistence, a restored backup). Going on would hand out epochs a second time, so it is refused
 until somebody accepts the loss. The acceptance is noted here too, for the one start that goes on
-with it; the note then says which generations that start must exceed. On a node without a note there
-is nothing to compare: the registry is believed, and the logs are asked (`LogWitness`).
+with it; the note then says which generations that start must exceed. Who accepts a loss accepts the
+one that was shown: a registry that is lost once more later is not meant. On a node without a note
+there is nothing to compare: the registry is believed, and the logs are asked (`LogWitness`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import DiskFull, StoreCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.model import Generation
 
 logger = logging.getLogger(__name__)
 
@@ -27,16 +29,29 @@ RECOVER = "`pxrs recover registry FILE --accept-loss`"
 
 
 @dataclass(frozen=True, slots=True)
+class ShownRegistry:
+    """Which registry a coordinator found at its start, and which of its coordinators that was: 0
+    where it had come to none. '' is one that knows nothing of the topology, or none at all."""
+
+    registry_id: str = ""
+    generation: Generation = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Noted:
     """Registry id ('' where none was seen), per group generation and version, whether what the
     registry lost was accepted (by whom, '' for nobody), how many queues of a name are gone, and
-    the topology's id."""
+    the topology's id.
+
+    `shown` is the registry whose loss was accepted, as it was then.
+    """
 
     registry_id: str
     groups: dict[str, tuple[int, int]] = field(default_factory=dict)
     accepted: str = ""
     lives: dict[str, int] = field(default_factory=dict)
     topology_id: str = ""
+    shown: ShownRegistry = field(default_factory=lambda: ShownRegistry())
 
 
 NOTED = json_codec(f"node: {NAME}", Noted)
@@ -66,6 +81,7 @@ class RegistryWitness:
         self._forgotten: set[str] = set()
         self._kept = kept
         self._unread = False
+        self._before = registry_id
         try:
             self._files.make_folder(folder)
             noted = self._read()
@@ -77,16 +93,36 @@ class RegistryWitness:
             return
         if noted is None:
             return
+        self._before = noted.registry_id
         other = noted.registry_id not in ("", registry_id)
         if other and not kept:
             return
+        if noted.accepted and noted.shown.registry_id not in ("", registry_id):
+            noted = replace(noted, accepted="")  # that was another loss
         if other and not noted.accepted:
-            raise StoreCorrupted(
-                f"the registry is not the one that this topology used before (id {registry_id}, "
-                f"before {noted.registry_id}): it was emptied or replaced. Restore it, or run "
-                f"{RECOVER}: groups that it does not know begin anew (by their `start`)"
-            )
+            raise self._is_another(registry_id)
         self._noted = replace(noted, registry_id=registry_id)
+
+    def _is_another(self, registry_id: str) -> StoreCorrupted:
+        return StoreCorrupted(
+            f"the registry is not the one that this topology used before (id {registry_id}, before "
+            f"{self._before}): it was emptied or replaced. Restore it, or run {RECOVER}: groups "
+            "that it does not know begin anew (by their `start`)"
+        )
+
+    def led(self, generation: Generation, *, knows: bool) -> None:
+        """This coordinator leads; `knows` says that the registry knows the topology, and nobody
+        who goes on with a loss. An acceptance that was of another loss is void.
+
+        Raises StoreCorrupted where the registry is another then.
+        """
+        shown, now = self._noted.shown, self._noted.registry_id
+        void = knows if shown.registry_id == "" else generation <= shown.generation
+        if not self.accepted or not void:
+            return
+        if self._before not in ("", now):
+            raise self._is_another(now)
+        self._write(accepted="")
 
     def _read(self) -> Noted | None:
         """What the file says; None where there is none, or one that makes no sense."""
@@ -115,7 +151,7 @@ class RegistryWitness:
         registry_id = before.registry_id or now.registry_id
         lives = {**before.lives, **now.lives}
         topology_id = before.topology_id or now.topology_id
-        self._noted = Noted(registry_id, groups, before.accepted, lives, topology_id)
+        self._noted = Noted(registry_id, groups, before.accepted, lives, topology_id, before.shown)
 
     @property
     def accepted(self) -> str:
@@ -196,18 +232,24 @@ class RegistryWitness:
             self.problems = []
 
 
-def accept_loss(folder: Path, who: str) -> None:
-    """Note that the next start shall go on with what the registry holds."""
+def accept_loss(folder: Path, who: str, shown: ShownRegistry) -> None:
+    """Note that the next start shall go on with what this registry holds."""
     Files().make_folder(folder)
-    write_note(folder / NAME, replace(_noted_in(folder), accepted=who))
+    write_note(folder / NAME, replace(noted_in(folder), accepted=who, shown=shown))
 
 
 def who_accepted(folder: Path) -> str:
     """Who accepted a loss that no start has dealt with yet; '' when nobody did."""
-    return _noted_in(folder).accepted
+    return noted_in(folder).accepted
 
 
-def _noted_in(folder: Path) -> Noted:
+def may_begin_again(noted: Noted) -> bool:
+    """Whether somebody has accepted that the registry knows nothing."""
+    return bool(noted.accepted) and not noted.shown.registry_id
+
+
+def noted_in(folder: Path) -> Noted:
+    """What is noted; nothing where there is no note, or one that makes no sense."""
     try:
         found: Noted = NOTED.decode((folder / NAME).read_bytes())
     except (FileNotFoundError, ValueError):

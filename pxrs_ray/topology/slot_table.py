@@ -10,6 +10,7 @@ one whose logs were made under another registry serves nobody.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo
@@ -26,6 +27,7 @@ class SlotTable:
         self.count = count
         self.terms = [1] * count
         self.disk_ids = [""] * count
+        self._moves = [0] * count
         self.grants = LeaseGrants(count, lease_ms, now_ms)
         self._handles: dict[Slot, Any] = {}
         self._waits: dict[Slot, str] = {}
@@ -37,6 +39,7 @@ class SlotTable:
         self._foreign: set[Slot] = set()
         self._unopened: dict[tuple[Slot, str], str] = {}
         self._led_by: dict[Slot, Generation] = {}
+        self._serves_under: dict[Slot, int] = {}
         self._held: set[Slot] = set()
 
     # --- which buffer serves a slot ---------------------------------------------------------------
@@ -50,6 +53,7 @@ class SlotTable:
         self.grants.forbid(index)
         anew = index in self._elsewhere or self.disk_ids[index] not in ("", home.disk)
         self.terms[index], self.disk_ids[index] = home.term, home.disk
+        self._moves[index] = home.moves
         return anew
 
     def placed(self, index: Slot, home: Home, handle: Any) -> None:
@@ -101,7 +105,7 @@ class SlotTable:
         self.grants.heard(index, info.incarnation, info.monotonic_ms, now_ms)
         self._elsewhere.pop(index, None)
         self._answered.add(index)
-        self._led_by[index] = info.generation
+        self._led_by[index], self._serves_under[index] = info.generation, info.term
         if info.problem:
             self._elsewhere[index] = info.problem
 
@@ -151,18 +155,37 @@ class SlotTable:
         """A queue is gone: nobody opens it any more."""
         self._unopened = {at: why for at, why in self._unopened.items() if at[1] != queue}
 
+    def claim_at(self, index: Slot, claim: Identity) -> Identity:
+        """What this coordinator claims the logs of a slot by."""
+        return replace(claim, term=self.terms[index], moves=self._moves[index])
+
     def belongs(self, index: Slot, known: Identity, claim: Identity, *, adopt: bool) -> bool:
         """Whether the process that was heard last may serve: `known` is what its folder had noted.
 
         With `adopt` it may, whatever that is: it is ours from now on.
         """
         self._foreign.discard(index)
-        if is_against(known, claim) and not adopt:
+        if self.is_against(index, known, claim) and not adopt:
             self._foreign.add(index)
             self.grants.forbid(index)
             return False
         self.grants.allow(index)
         return True
+
+    def is_against(self, index: Slot, known: Identity, claim: Identity) -> bool:
+        """Whether what is known of a slot speaks against who claims it: what its folder had noted,
+        or a grant of a later coordinator, or of a later home, that its process goes by."""
+        claim = self.claim_at(index, claim)
+        granted = self._led_by.get(index, 0), self._serves_under.get(index, 0)
+        return (
+            known.topology_id != claim.topology_id
+            or claim.is_behind(known)
+            or granted > (claim.generation, claim.term)
+        )
+
+    def newest_heard(self) -> Generation:
+        """The latest coordinator that any of the buffers that answered goes by."""
+        return max(self._led_by.values(), default=0)
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -191,8 +214,3 @@ class SlotTable:
     def missed_disks(self) -> set[str]:
         """The nodes where buffers found another disk than theirs, or none."""
         return {self._nodes[index] for index in self._elsewhere if index in self._nodes}
-
-
-def is_against(known: Identity, claim: Identity) -> bool:
-    """Whether what a folder had noted speaks against who claims it now."""
-    return known.topology_id != claim.topology_id or claim.is_behind(known)

@@ -83,11 +83,87 @@ class Stage:
             assert actors_of(name) == []
 
 
+class Lent:
+    """A topology that tests have one after the other, each with a queue `q` and groups of its own.
+
+    Most of what a test of groups takes is the start of processes: a coordinator and a buffer serve
+    them all. What goes wrong with it ends it, and the next test gets another.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="pxrs-lent-"))
+        self._lent: Any = None
+
+    def deploy(self, config: Any) -> Any:
+        """The topology, with the queue and the groups of this configuration."""
+        from pxrs_ray.actors.client.topology import deploy
+
+        name = config.name if self._lent is None else self._lent.name
+        self._lent = deploy(config.model_copy(update={"name": name, "data_dir": self._folder}))
+        return self._lent
+
+    def take_back(self) -> None:
+        """Remove what a test has left in it: the groups go with the queue that they read."""
+        try:
+            self._lent.delete_queue("q", force=True)
+            for other in self._lent.config.queues:
+                self._lent.delete_queue(other, force=True)
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """End it, and whatever is left of it."""
+        from pxrs_ray.actors.client.topology import Topology
+        from pxrs_ray.actors.cluster.named_actors import actors_of
+
+        if self._lent is not None:
+            name, self._lent = self._lent.name, None
+            Topology(name).kill()
+            assert actors_of(name) == []
+        _remove(self._folder)
+
+
+class StageOfLent(Stage):
+    """Its first topology is the lent one, where a test asks for nothing but a queue and groups."""
+
+    def __init__(self, folder: Path, lent: Lent) -> None:
+        super().__init__(folder)
+        self._lent = lent
+        self._has_it = False
+
+    def deploy(self, partitions: int = 8, **options: Any) -> Any:
+        if self._has_it or options.keys() - {"groups"}:
+            return super().deploy(partitions, **options)
+        self._has_it = True
+        return self._lent.deploy(self.config(partitions, **options))
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            if self._has_it:
+                self._lent.take_back()
+
+
+@pytest.fixture(scope="session")
+def lent(ray_cluster: Any) -> Iterator[Lent]:
+    """The topology that tests marked with `lent` share."""
+    lent = Lent()
+    try:
+        yield lent
+    finally:
+        lent.end()
+
+
 @pytest.fixture
-def stage(ray_cluster: Any) -> Iterator[Stage]:
+def stage(ray_cluster: Any, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """Where a test deploys its topologies."""
     folder = Path(tempfile.mkdtemp(prefix="pxrs-actors-"))
-    stage = Stage(folder)
+    if request.node.get_closest_marker("lent"):
+        stage: Stage = StageOfLent(folder, request.getfixturevalue("lent"))
+    else:
+        stage = Stage(folder)
     try:
         yield stage
     finally:

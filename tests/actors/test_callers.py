@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from pxrs_ray.actors.consumer import callers, loop_callers
-from pxrs_ray.actors.consumer.callers import AHEAD_MAX
 from pxrs_ray.config import ByKey, Packs
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.model import Progress
+from pxrs_ray.processing.call_turns import AHEAD_MAX, CallTurns
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import batch_of, in_order, keys_of
 from tests.actors.worker_bench import bench as bench
@@ -108,7 +108,7 @@ def test_who_gives_up_what_is_left_to_others_has_them_watched(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all slots taken a caller is one too many, and the other one is at a long call."""
-    monkeypatch.setattr(callers.Callers, "_is_too_many", lambda self, slot: self.active > 1)
+    monkeypatch.setattr(CallTurns, "_is_too_many", lambda self, slot: self.active > 1)
     gate = threading.Event()
     done: list[int] = []
 

@@ -9,7 +9,7 @@ from pxrs_ray.errors import NotFound, UsageError
 from tests.actors.conftest import Stage
 from tests.actors.recording import Failing, Recorder, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 QUICK = {"backoff_ms": 10, "backoff_ms_max": 20, "commit_interval_ms": 20}
 BAD = {"m1": -1, "m2": -1, "m4": -1, "m7": -1}

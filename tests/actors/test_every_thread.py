@@ -354,7 +354,7 @@ def test_replicas_that_could_not_be_kept_are_kept_later(kind: str) -> None:
         made._changed()
         await until(lambda: kept)
         assert any(kind in line for line in made._loops.problems()) or not fails.left
-        await until(lambda: not made._stale)
+        await until(lambda: not made._unkept.is_stale)
 
     run(main)
     assert fails.left == 0

@@ -10,7 +10,7 @@ import pytest
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Failing, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 QUICK = {"backoff_ms": 20, "backoff_ms_max": 50, "commit_interval_ms": 20}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.actors.conftest import Stage
 from tests.actors.recording import eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 WAIT_S = 60.0
 

@@ -12,7 +12,7 @@ from pxrs_ray.actors.coordinator import startup
 from pxrs_ray.actors.coordinator.startup import patiently
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.files import Files
-from pxrs_ray.topology.registry_witness import NAME, RegistryWitness, accept_loss
+from pxrs_ray.topology.registry_witness import NAME, RegistryWitness, ShownRegistry, accept_loss
 
 
 def noted(folder: Path) -> RegistryWitness:
@@ -85,10 +85,38 @@ def test_another_registry_is_noticed_by_the_next_start_that_can_read(tmp_path: P
     found.note("g", 1, 1)
     with pytest.raises(StoreCorrupted, match="emptied or replaced"):
         RegistryWitness(tmp_path, "second")
-    accept_loss(tmp_path, "me")
+    accept_loss(tmp_path, "me", ShownRegistry("second"))
     unread = RegistryWitness(tmp_path, "second", files=UsedUp(1))
     unread.note("g", 2, 2)
     assert RegistryWitness(tmp_path, "second").accepted == "me"
+
+
+def test_an_acceptance_is_of_the_registry_that_was_shown(tmp_path: Path) -> None:
+    noted(tmp_path)
+    accept_loss(tmp_path, "me", ShownRegistry("second", 4))
+    with pytest.raises(StoreCorrupted, match="emptied or replaced"):
+        RegistryWitness(tmp_path, "third")
+    restored_again = RegistryWitness(tmp_path, "second")
+    with pytest.raises(StoreCorrupted, match="emptied or replaced"):
+        restored_again.led(4, knows=True)
+    accepted = RegistryWitness(tmp_path, "second")
+    accepted.led(5, knows=True)
+    assert accepted.accepted == "me"
+
+
+def test_who_accepts_a_registry_that_knows_nothing_accepts_no_older_one(tmp_path: Path) -> None:
+    noted(tmp_path)
+    accept_loss(tmp_path, "me", ShownRegistry())
+    with pytest.raises(StoreCorrupted, match="emptied or replaced"):
+        RegistryWitness(tmp_path, "second").led(5, knows=True)
+    begun = RegistryWitness(tmp_path, "second")
+    begun.led(1, knows=False)
+    assert begun.accepted == "me"
+    same = RegistryWitness(tmp_path, "first")
+    same.led(5, knows=True)
+    assert not same.accepted, "it is the one from before, and has lost nothing"
+    with pytest.raises(StoreCorrupted, match="lost accepted writes"):
+        same.check("g", 3, 17)
 
 
 def test_a_removed_group_does_not_come_back_with_a_note_that_is_read_late(tmp_path: Path) -> None:

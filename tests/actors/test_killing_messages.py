@@ -17,7 +17,7 @@ from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import BatchRecorder, Recorder, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 ATTEMPTS = 3
 QUICK = {"backoff_ms": 20, "commit_interval_ms": 20, "attempts_max": ATTEMPTS}

@@ -14,7 +14,7 @@ from pxrs_ray.consumer.delivery import Delivery
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 
 class Spans(Recorder):

@@ -19,7 +19,7 @@ from pxrs_ray.errors import NotFound
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Failing, Note, Recorder, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 
 def has(notes: Callable[[], list[Note]], count: int) -> bool:

@@ -16,14 +16,17 @@ from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.consumer.specs import ConsumerSpec, GroupSpec
 from pxrs_ray.actors.coordinator import consumer_replica as hand_module
 from pxrs_ray.actors.coordinator import consumer_supervisor as supervisor_module
-from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED, UNSEEN
+from pxrs_ray.actors.coordinator.consumer_autopsy import PROCESS_DIED
 from pxrs_ray.actors.coordinator.consumer_supervisor import ConsumerSupervisor
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
+from pxrs_ray.group import replica_lives as lives_module
 from pxrs_ray.group.events import Dismiss, Join
+from pxrs_ray.processing.suspects import Death
+from pxrs_ray.steps import Steps
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.supervision.supervisor import problems_here
 from tests.actors.ends import KINDS
@@ -151,7 +154,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
 
     async def autopsy(*arguments: Any) -> Any:
         made[-1].at("autopsy")
-        return UNSEEN
+        return Death()
 
     def die(handle: Actor) -> None:
         if not handle.died.done():
@@ -167,8 +170,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Callable[[], World]:
     ray = SimpleNamespace(get_runtime_context=lambda: context)
     monkeypatch.setattr(hand_module, "ray", ray)
     monkeypatch.setattr(gcs, "ray", SimpleNamespace(kill=kill))
-    monkeypatch.setattr(supervisor_module.asyncio, "wrap_future", lambda future: future)
-    monkeypatch.setattr(supervisor_module, "RESPAWN_PAUSE_S", 0.001)
+    monkeypatch.setattr(asyncio, "wrap_future", lambda future: future)
+    monkeypatch.setattr(lives_module, "RESPAWN_PAUSE_S", 0.001)
 
     def make() -> World:
         made.append(World())
@@ -255,10 +258,11 @@ def test_a_death_that_was_reported_starts_no_timer_that_kills(world: Callable[[]
         await here.up()
         timers: list[str] = []
 
-        async def timer(replica: Any, incarnation: int) -> None:
-            timers.append(replica.member)
+        def timer(life: Any, incarnation: int) -> Steps[None]:
+            timers.append(life.member)
+            yield from ()
 
-        here.supervisor._replace_if_still_silent = timer  # type: ignore[method-assign]
+        here.supervisor.lives.end_if_still_silent = timer  # type: ignore[method-assign]
         controller: Any = here.controller
         controller.dismissed = lambda group, dismiss: here.supervisor.dismissed(dismiss)
         await here.supervisor.add(["c1", "c2"])
@@ -273,3 +277,26 @@ def test_a_death_that_was_reported_starts_no_timer_that_kills(world: Callable[[]
         await here.down()
 
     run(scene)
+
+
+def test_who_failed_and_is_restarted_by_hand_is_replaced_by_one_alone(
+    world: Callable[[], World],
+) -> None:
+    """Two replacements would end each other's process, and see their own ended, for ever."""
+
+    async def main() -> None:
+        here = world()
+        await here.up()
+        await here.supervisor.add(["g-0"])
+        replica = here.supervisor.replicas["g-0"]
+        # As one is whose handler could not be loaded again, between two tries.
+        here.supervisor.beside(replica, here.supervisor.lives._respawn(replica, "it died"))
+        replica.state = "failed"
+        await here.supervisor.restart("g-0")
+        await until(lambda: len(here.actors) > 1 and here.working(), 10)
+        await asyncio.sleep(0.2)
+        assert len(here.actors) <= 3
+        assert here.working()
+        await here.down()
+
+    run(main)

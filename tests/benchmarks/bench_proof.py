@@ -47,6 +47,8 @@ def guards() -> dict[str, float]:
 
         with ThreadPoolExecutor(workers) as pool:
             told = list(pool.map(missed_in_one, MUTATIONS))
+        for _ in range(workers):
+            copies.get().close()
     for text in filter(None, told):
         print(text, file=sys.stderr)
     count = sum(map(bool, told))

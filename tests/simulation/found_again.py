@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.simulation.guard_runs import ROOT, WorkingCopy, simulate
@@ -147,7 +147,7 @@ def measured(guards: Sequence[Mutation]) -> dict[str, tuple[str, int]]:
         for mutation in guards:
             try:
                 with copy.without(mutation):
-                    verdict = simulate(copy, mutation)
+                    verdict = simulate(copy, replace(mutation, first_seed=0))
             except subprocess.TimeoutExpired:
                 print(f"{mutation.guard}: not noticed in time", flush=True)
                 continue
@@ -157,6 +157,7 @@ def measured(guards: Sequence[Mutation]) -> dict[str, tuple[str, int]]:
                 continue
             found[mutation.guard] = noticed[0], verdict.seed + 1
             print(f"{mutation.guard}: {noticed[0]} after {verdict.seed + 1} runs", flush=True)
+        copy.close()
     return found
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pxrs_ray
 from tests.simulation.mutations import Mutation
+from tests.simulation.warm_python import WarmPython
 from tests.simulation.worlds import WORLDS, run_in
 
 PACKAGE = Path(pxrs_ray.__file__).parent
@@ -62,6 +62,7 @@ class WorkingCopy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._taken = 0
+        self._python: WarmPython | None = None
         for name in COPIED:
             if (ROOT / name).is_dir():
                 ignored = shutil.ignore_patterns("__pycache__")
@@ -98,18 +99,16 @@ class WorkingCopy:
                 _link(str(original), str(path))
 
     def run(self, *command: str, told: str = "") -> subprocess.CompletedProcess[str]:
-        """What a command says that is run with Python in the copy."""
-        kept = {name: value for name, value in os.environ.items() if name != COMPILES_EACH_TIME}
-        return subprocess.run(
-            [sys.executable, *command],
-            cwd=self.folder,
-            env={**kept, "PYTHONPATH": str(self.folder)},
-            input=told,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        """What a command says that is run with Python in the copy: `-c` or `-m`."""
+        if self._python is None:
+            kept = {name: value for name, value in os.environ.items() if name != COMPILES_EACH_TIME}
+            self._python = WarmPython(self.folder, {**kept, "PYTHONPATH": str(self.folder)})
+        return self._python.run(*command, told=told, timeout_s=TIMEOUT_S)
+
+    def close(self) -> None:
+        """Nothing runs in the copy any more."""
+        if self._python is not None:
+            self._python.close()
 
 
 def missed(mutation: Mutation, copy: WorkingCopy) -> str:
@@ -135,7 +134,16 @@ def missed(mutation: Mutation, copy: WorkingCopy) -> str:
 
 def fails(copy: WorkingCopy, tests: Sequence[str]) -> tuple[bool, str]:
     """Whether one of these tests fails in the copy, and what was said."""
-    done = copy.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
+    # What the process that forks has loaded before pytest is another's, without assertions of ours.
+    flags = (
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    )
+    done = copy.run("-m", "pytest", *flags, *tests)
     # 1 is pytest's "tests failed"; anything else is a test that was not run.
     return done.returncode == 1 and "failed" in done.stdout, done.stdout + done.stderr
 

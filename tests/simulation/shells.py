@@ -13,11 +13,14 @@ from collections.abc import Mapping
 
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
+    "tests.simulation.consumers_world",
+    "tests.simulation.ends_world",
     "tests.simulation.homes.run",
     "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
     "tests.simulation.scaling_world",
+    "tests.simulation.start_world",
     "tests.simulation.tenant_world",
     "tests.simulation.source_world",
     "tests.simulation.topology_world",
@@ -47,8 +50,11 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
+    "consumer/callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
+    "consumer/loop_callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
+    "consumer/parallel_worker.py": ("processing/call_turns.py", "processing/key_ordered.py"),
     "consumer/redrive.py": ("processing/redrive.py",),
     "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),
     "coordinator/bootstrap.py": (
@@ -64,11 +70,15 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
         "topology/home_rounds.py",
         "topology/homes.py",
     ),
+    "coordinator/known_ends.py": ("topology/kept_ends.py",),
     "coordinator/log_witness.py": ("topology/log_witness.py",),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/source_fetcher.py": ("consumer/source_plan.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
+    "coordinator/commands.py": ("supervision/changes_under_way.py",),
+    "coordinator/consumer_replicas.py": ("group/replica_count.py",),
+    "coordinator/consumer_supervisor.py": ("group/replica_lives.py", "group/replica_life.py"),
     "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
     "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
@@ -78,29 +88,20 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
     "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
+    "coordinator/startup.py": ("supervision/start_tries.py",),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
 DECIDE: Mapping[str, str] = {
-    # Imitated in the simulator.
-    "consumer/callers.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/loop_callers.py": "when a worker takes, begins and stops: worker.py",
-    "consumer/parallel_worker.py": "when a worker takes, begins and stops: worker.py",
-    "coordinator/consumer_supervisor.py": "which consumer is replaced: cluster.py",
-    # In no simulation of this folder.
     "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
-    "coordinator/commands.py": "whose command waits while the registry is away",
-    "coordinator/consumer_replicas.py": "how many consumers there are",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/known_ends.py": "when the ends of logs are kept",
     "coordinator/reconfiguration.py": "who takes over which option",
-    "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 15
+DECIDE_MAX = 7
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -17,6 +17,7 @@ import pytest
 from tests.simulation.checkers import CHECKERS
 from tests.simulation.guard_runs import PACKAGE, ROOT, WorkingCopy, missed
 from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.mutations.first_seeds import FIRST_SEEDS
 
 GUARDS_MIN = 60
 ONE_OF = 1 if os.environ.get("PXRS_TEST_EVERY_GUARD") else 3
@@ -26,7 +27,9 @@ TAKEN = tuple(m for m in MUTATIONS if m.seen_by or crc32(m.guard.encode()) % ONE
 @pytest.fixture(scope="session")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkingCopy]:
     folder = tmp_path_factory.mktemp("guards")
-    yield WorkingCopy(folder)
+    copy = WorkingCopy(folder)
+    yield copy
+    copy.close()
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -50,5 +53,6 @@ def test_a_guard_can_be_taken_away(mutation: Mutation) -> None:
 def test_there_are_enough_guards_and_they_are_told_apart() -> None:
     guards = [mutation.guard for mutation in MUTATIONS]
     assert len(set(guards)) == len(guards) >= GUARDS_MIN
+    assert FIRST_SEEDS.keys() <= set(guards)
     known = {checker.__name__ for checker in CHECKERS}
     assert all(set(mutation.seen_by) <= known for mutation in MUTATIONS)

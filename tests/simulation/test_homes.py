@@ -40,6 +40,14 @@ def test_registries_that_come_back_older_or_empty() -> None:
     assert _failed({**weights, "move": 2.0, "host_off": 1.0}) == []
 
 
+@pytest.mark.parametrize("seed", [114, 318, 593, 1189, 3942, 4304])
+def test_what_a_registry_forgot_is_noticed(seed: int) -> None:
+    """A loss that was accepted before another one; a process that goes by a coordinator that is
+    forgotten; logs that were moved since, and their host away; logs that are away while their
+    registry is begun again, or another one restored; two copies that one coordinator had left."""
+    assert run(seed).wrong == ()
+
+
 def test_a_run_does_what_it_should() -> None:
     """Nothing would be shown by runs in which nothing moved and nobody sent."""
     runs = [run(seed) for seed in range(10)]

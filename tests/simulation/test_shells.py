@@ -56,13 +56,6 @@ def test_what_still_decides_in_actors_is_named_and_grows_no_more() -> None:
     assert len(DECIDE) == DECIDE_MAX, "it shrinks: a module that decides belongs to a pure machine"
 
 
-def test_an_imitation_is_where_it_is_said_to_be() -> None:
-    files = {path.name for path in SIMULATOR.glob("*.py")}
-    told = [text.rpartition(": ")[2] for text in DECIDE.values() if text.endswith(".py")]
-    assert told
-    assert set(told) <= files
-
-
 def test_a_module_of_coordinators_or_buffers_that_waits_and_tries_again_is_named() -> None:
     rooms = ("buffer", "consumer", "coordinator")
     unnamed = [

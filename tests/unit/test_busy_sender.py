@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.buffer import answer_poll
+from pxrs_ray.actors.buffer.answer_poll import AnswerPoll, AnswerSource
 from pxrs_ray.actors.buffer.buffer_clients import CONNECT_WAIT_S
 from pxrs_ray.actors.buffer.socket_server import SocketServer
 from pxrs_ray.actors.client.producer import Producer
@@ -144,3 +147,58 @@ def test_what_came_while_a_call_was_under_way_goes_when_it_is_answered(log: Fake
             before + number for number in range(MESSAGES)
         ]
         assert log.calls == calls + 2, "the first at once, and the others together"
+
+
+class Line:
+    """What has answers to give: a byte is one."""
+
+    awaits = True
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def answer(self) -> None:
+        self._theirs.send(b"x")
+
+    def receive(self) -> bool:
+        try:
+            return bool(self._ours.recv(1))
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+def waited_s(poll: AnswerPoll) -> tuple[float, list[AnswerSource]]:
+    began_s = time.monotonic()
+    found = poll.wait(WAIT_S)
+    return time.monotonic() - began_s, found
+
+
+def test_who_takes_the_answers_wakes_nobody_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rest_s = 0.5
+    monkeypatch.setattr(answer_poll, "REST_S", rest_s)
+    poll, line = AnswerPoll(), Line()
+    poll.add(line)
+    for _ in range(answer_poll.OTHERS_TAKE):
+        line.answer()
+        assert waited_s(poll)[0] < rest_s, "it leaves too much to others"
+        poll.take()
+    line.answer()
+    passed_s, found = waited_s(poll)
+    assert passed_s >= rest_s
+    assert found == [line], "what nobody takes is seen then"
+    poll.wake()
+    assert waited_s(poll)[0] < rest_s
+    poll.take(found)
+    line.answer()
+    assert waited_s(poll)[0] < rest_s, "who waits takes them again"
+    poll.remove(line)
+    poll.close()
+    line.close()

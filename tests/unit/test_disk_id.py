@@ -33,19 +33,33 @@ def test_what_cannot_be_read_is_no_new_disk(tmp_path: Path, content: bytes) -> N
         make_disk_id(Files(), tmp_path)
 
 
-class Together(Files):
-    """All who make an id have found none before the first of them links its own."""
+class AllFindNone(Files):
+    """All of `count` find no disk; then one after the other names its own, and reads."""
 
     def __init__(self, count: int) -> None:
+        super().__init__()
         self._barrier = threading.Barrier(count)
+        self._turn = threading.Semaphore()
+
+    def create(self, path: Path) -> int:
+        self._barrier.wait(20)
+        return super().create(path)
 
     def link(self, source: Path, target: Path) -> None:
-        self._barrier.wait(20)
+        assert self._turn.acquire(timeout=20)
         super().link(source, target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        assert self._turn.acquire(timeout=20)
+        super().rename(source, target)
+
+    def sync_folder(self, folder: Path) -> None:
+        super().sync_folder(folder)
+        self._turn.release()
 
 
 def test_all_who_make_it_at_once_find_the_same(tmp_path: Path) -> None:
-    files, found = Together(8), []
+    files, found = AllFindNone(8), []
     threads = [
         threading.Thread(target=lambda: found.append(make_disk_id(files, tmp_path)))
         for _ in range(8)

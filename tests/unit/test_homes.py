@@ -48,14 +48,19 @@ def test_nodes_that_go_have_no_disk_or_have_no_cpu_get_nothing() -> None:
 
 def test_a_slot_without_a_home_goes_where_its_logs_lie() -> None:
     first, second = nodes(1, 2)
-    found = settle(Homes(), {0: AWAY, 1: AWAY}, [first, replace(second, slots={0: 1, 1: 1})], 0)
+    found = settle(
+        Homes(), {0: AWAY, 1: AWAY}, [first, replace(second, slots={0: (1, 1), 1: (1, 1)})], 0
+    )
     assert [found.homes.slots[slot].node for slot in (0, 1)] == ["n2", "n2"]
     assert found.starts == (0, 1)
 
 
 def test_of_two_copies_of_a_slot_the_one_that_was_served_from_last_is_its_home() -> None:
     stale, first = (NodeSeen(n, h, disk=d) for n, h, d in (("a", "1", "d1"), ("b", "2", "d2")))
-    nodes = [replace(stale, slots={0: 3}), replace(first, slots={0: 4, 1: 4, 2: 4})]
+    nodes = [
+        replace(stale, slots={0: (1, 9)}),
+        replace(first, slots=dict.fromkeys(range(3), (2, 4))),
+    ]
     found = settle(Homes(), dict.fromkeys(range(3), AWAY), nodes, 0)
     assert {home.disk for home in found.homes.slots.values()} == {"d2"}
 

@@ -374,11 +374,11 @@ def test_orphans_are_actors_that_belong_to_no_member(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(orphans, "consumers_there", lambda topology: there)
     supervisor: Any = ConsumerSupervisor(*(cast(Any, None),) * 3, {}, lambda: None)
     # billing-0 joined again in the same process; billing-1 is just starting; billing-2 hands over.
-    supervisor.replicas = {
+    supervisor.lives.wanted = {
         "billing-0": ConsumerReplica("billing-0", 9, actor.format("0/1"), "running"),
         "billing-1": ConsumerReplica("billing-1", 2, actor.format("1/2"), "starting"),
     }
-    supervisor._leaving = [ConsumerReplica("billing-2", 4, actor.format("2/4"), "leaving")]
+    supervisor.lives.leaving = [ConsumerReplica("billing-2", 4, actor.format("2/4"), "leaving")]
     controller: Any = SimpleNamespace(replica_set=supervisor)
     found = asyncio.run(orphans.orphans_of("shop", [controller]))
     assert found == [actor.format("0/9")]

@@ -25,6 +25,9 @@ class Judge:
         self.acks: dict[tuple[PartitionId, Offset], str] = {}
         # Whatever was lost with a disk, or by an operator's word, is not asked for.
         self.harmed: dict[Slot, str] = {}
+        # A disk that came back older forgot which slots had left it: with a registry that is older
+        # too, nobody knows of it.
+        self.a_disk_is_older = False
         # Each time that somebody accepted what the registry had lost begins another one.
         self.era = 0
         self.homes = Homes()
@@ -50,7 +53,7 @@ class Judge:
             self.breaks(f"offset {offset} of partition {partition} is {before} and {text}")
         term = (self.era, slot, life.tenure.term)
         disk = self._disk_of_term.setdefault(term, life.here)
-        if disk != life.here:
+        if disk != life.here and not self.a_disk_is_older:
             self.breaks(f"slot {slot} serves under term {term[2]} from {disk} and {life.here}")
         for other in by.machines.every:
             if other is not by and other.slot == slot and other.holds():
@@ -109,10 +112,10 @@ class Judge:
         self.homes = after
         for slot, home in after.slots.items():
             old = before.slots.get(slot)
-            if old is None or old.disk == home.disk:
+            if old is None or old.disk == home.disk or slot in moving:
                 continue
-            if slot in moving:
-                continue
+            if not old.disk and not old.given_up:
+                continue  # its logs were found
             self.harmed.setdefault(slot, "its disk was given up")
             if home.term <= old.term:
                 self.breaks(f"slot {slot} goes to {home.disk} under term {home.term}")

@@ -36,17 +36,20 @@ from pxrs_ray.steps import Steps
 from pxrs_ray.topology.home_rounds import (
     HomeRounds,
     KeepHomes,
+    LivingNodes,
+    LookAtDisks,
 )
-from pxrs_ray.topology.homes import DOCUMENT, Slot, homes_from
+from pxrs_ray.topology.homes import DOCUMENT, Slot, above_terms, homes_from
 from pxrs_ray.topology.openings import (
     check_may_begin,
     ids_on_disks,
+    newest_on_disks,
     open_on,
     queues_to_name,
     with_ids,
 )
-from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness
-from pxrs_ray.topology.slot_table import SlotTable, is_against
+from pxrs_ray.topology.registry_witness import ACCEPTING, RegistryWitness, ShownRegistry
+from pxrs_ray.topology.slot_table import SlotTable
 from tests.simulation.homes.leader_calls import (
     CONFIRM_MS,
     KNOWN_ENDS,
@@ -90,44 +93,8 @@ class Leader(LeaderHomes):
 
     def _start(self) -> Steps[None]:
         self.table = SlotTable(SLOTS, LEASE_MS, self.monotonic_ms())
-        store = self.cluster.store
-        known: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
-        accepted = self.cluster.accepted_on(self.at)
-        if not known and not accepted:
-            places = self.cluster.machines.survey()
-            if places is None:
-                raise DeadlineExceeded("a host does not tell")
-            check_may_begin(TOPOLOGY, places, None, may_begin=self.may_begin)
-        registry_id = yield from self._known(lambda: store().create())
-        files = self.at.disk.note
-        files.make_folder(Path("/data/t"))
-        self.witness = RegistryWitness(Path("/data/t"), registry_id, files=files, strict=True)
-        self.accepts_loss = bool(self.witness.accepted)
-        yield from self._lead(0)
-        documents: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
-        if self.witness.accepted:
-            yield from self._put(ACCEPTING, self.witness.accepted)
-        self.accepts_loss = self.accepts_loss or bool(documents.get(ACCEPTING))
-        if self.accepts_loss:
-            self.cluster.machines.judge.era += 1
-        self.topology_id = documents.get("topology_id", "")
-        if not self.topology_id:
-            self.topology_id = self.witness.topology_id or f"id-{self.world.number()}"
-            yield from self._put("topology_id", self.topology_id)
-            self.cluster.machines.judge.begins(self.topology_id, self.accepts_loss)
-        self.witness.note_topology(self.topology_id)
-        self.table.grants.generation = self.generation
-        if documents.get("known_ends"):
-            self._ends = dict(KNOWN_ENDS.decode_text(documents["known_ends"]))
-        homes = homes_from(documents.get(DOCUMENT, ""))
-        in_memory = False
-        self.homes = HomeRounds(
-            homes,
-            self.table,
-            lambda slot: self.table.seen_at(slot, self.monotonic_ms(), in_memory=in_memory),
-            lambda: self.now().wall_ms,
-            lambda: self.cluster.replace_after_ms,
-        )
+        documents = yield from self._open_registry()
+        yield from self._find_homes(documents.get(DOCUMENT, ""))
         yield from self._rounds_once()
         yield Ask(lambda respond: self.after(MET_MS, partial(respond, None)))
         for slot in self.table.hosted():
@@ -146,6 +113,59 @@ class Leader(LeaderHomes):
         self.witness.settled()
         self.accepts_loss = False
         self._keep_on()
+
+    def _open_registry(self) -> Steps[Mapping[str, str]]:
+        store = self.cluster.store
+        known: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
+        accepted = self.cluster.accepted_on(self.at)
+        over = 0
+        if not known:
+            places = self.cluster.machines.survey()
+            if places is None:
+                raise DeadlineExceeded("a host does not tell")
+            over = newest_on_disks(places)
+        if not known and not accepted:
+            self.shown = ShownRegistry()
+            check_may_begin(TOPOLOGY, places, None, may_begin=self.may_begin)
+        registry_id = yield from self._known(lambda: store().create())
+        files = self.at.disk.note
+        files.make_folder(Path("/data/t"))
+        self.witness = RegistryWitness(Path("/data/t"), registry_id, files=files, strict=True)
+        self.shown = ShownRegistry(registry_id)
+        yield from self._lead(over)
+        self.shown = ShownRegistry(registry_id, self.generation)
+        documents: Mapping[str, str] = yield from self._known(lambda: store().documents(TOPOLOGY))
+        self.witness.led(self.generation, knows=bool(documents) and not documents.get(ACCEPTING))
+        self.accepts_loss = bool(self.witness.accepted)
+        if self.witness.accepted:
+            yield from self._put(ACCEPTING, self.witness.accepted)
+        self.accepts_loss = self.accepts_loss or bool(documents.get(ACCEPTING))
+        if self.accepts_loss:
+            self.cluster.machines.judge.era += 1
+        self.topology_id = documents.get("topology_id", "")
+        if not self.topology_id:
+            self.topology_id = self.witness.topology_id or f"id-{self.world.number()}"
+            yield from self._put("topology_id", self.topology_id)
+            self.cluster.machines.judge.begins(self.topology_id, self.accepts_loss)
+        self.witness.note_topology(self.topology_id)
+        self.table.grants.generation = self.generation
+        if documents.get("known_ends"):
+            self._ends = dict(KNOWN_ENDS.decode_text(documents["known_ends"]))
+        return documents
+
+    def _find_homes(self, document: str) -> Steps[None]:
+        homes = homes_from(document)
+        in_memory = False
+        self.homes = HomeRounds(
+            homes,
+            self.table,
+            lambda slot: self.table.seen_at(slot, self.monotonic_ms(), in_memory=in_memory),
+            lambda: self.now().wall_ms,
+            lambda: self.cluster.replace_after_ms,
+        )
+        if self.accepts_loss and homes.slots:
+            seen = yield LookAtDisks(tuple((yield LivingNodes())))
+            yield KeepHomes(lambda homes: above_terms(homes, seen))
 
     def _keep_on(self) -> None:
         """What is done again and again, by a coordinator that has started."""
@@ -185,7 +205,8 @@ class Leader(LeaderHomes):
             return
         if not self.accepts_loss:
             raise StoreCorrupted("logs of another registry, or of a later coordinator")
-        yield from self._lead(max(known.generation for known in against.values()))
+        noted = max(known.generation for known in against.values())
+        yield from self._lead(max(noted, self.table.newest_heard()))
         self.table.grants.generation = self.generation
         yield from self._belong(adopt=True)
 
@@ -193,12 +214,13 @@ class Leader(LeaderHomes):
         against = {}
         for slot in self.table.met():
             try:
-                known = yield from self._ask(slot, "belong", self._claim(), adopt)
+                mine = self.table.claim_at(slot, self._claim())
+                known = yield from self._ask(slot, "belong", mine, adopt)
             except (BufferAway, Gone):
                 self.table.look_anew(slot)
                 continue
             self.table.belongs(slot, known, self._claim(), adopt=adopt)
-            if is_against(known, self._claim()):
+            if self.table.is_against(slot, known, self._claim()):
                 against[slot] = known
         return against
 
@@ -210,8 +232,6 @@ class Leader(LeaderHomes):
             if places is None:
                 raise DeadlineExceeded("a host does not tell")
             known = ids_on_disks(places)
-            if not self.cluster.all_are_there():
-                self.cluster.harm("the registry's loss was accepted while its host was away")
         to_name = queues_to_name([QUEUE], homes, known)
         if to_name:
             wanted = {q: known.get(q) or f"q-{self.world.number()}" for q in to_name}
@@ -240,7 +260,8 @@ class Leader(LeaderHomes):
             self.table.look_failed(slot, str(error), is_gone=isinstance(error, Gone))
 
     def _reopen(self, slot: Slot) -> Steps[None]:
-        known = yield from self._ask(slot, "belong", self._claim(), False)
+        mine = self.table.claim_at(slot, self._claim())
+        known = yield from self._ask(slot, "belong", mine, False)
         if self.table.belongs(slot, known, self._claim(), adopt=False):
             yield from self._confirm()
             yield from self._ping(slot)

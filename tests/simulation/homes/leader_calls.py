@@ -29,7 +29,7 @@ from pxrs_ray.topology.log_witness import LogWitness
 from pxrs_ray.topology.move_steps import (
     DrainedSlots,
 )
-from pxrs_ray.topology.registry_witness import RegistryWitness
+from pxrs_ray.topology.registry_witness import RegistryWitness, ShownRegistry
 from pxrs_ray.topology.slot_table import SlotTable
 from tests.simulation.homes.lives import GROUP, QUEUE, SLOTS, TOPOLOGY
 from tests.simulation.homes.machines import BufferProcess, Gone, Node
@@ -70,6 +70,7 @@ class LeaderCalls(Process):
         self._going: list[Slot] = []
         self._checked: dict[Slot, str] = {}
         self.witness: RegistryWitness
+        self.shown = ShownRegistry()
         self.homes: HomeRounds
         self.logs = LogWitness(QUEUE, GROUP, self._rows, lambda: self.accepts_loss)
         at.processes.append(self)

@@ -111,6 +111,7 @@ class LeaderHomes(LeaderCalls):
             case RaiseEpochs(above, _):
                 self._do(self._raise(above), respond)
             case HaltGroup(error):
+                self.halted = error  # an operator is asked, as at a start
                 respond(error)
             case _:
                 self._carry_move(step, respond)
@@ -123,9 +124,13 @@ class LeaderHomes(LeaderCalls):
             there = self.cluster.machines.of(node.node)
             if there.alive and not there.cut and node.node not in self._looked:
                 looked = there.looked()
-                slots = {trace.slot: trace.identity.generation for trace in looked.traces}
                 self._looked[node.node] = replace(
-                    there.seen(), disk=looked.disk, boot=looked.boot, slots=slots, unknown=False
+                    there.seen(),
+                    disk=looked.disk,
+                    boot=looked.boot,
+                    slots={trace.slot: trace.identity.age for trace in looked.traces},
+                    terms=looked.terms,
+                    unknown=False,
                 )
             known = self._looked.get(node.node, node)
             found.append(replace(known, draining=there.draining))
@@ -253,8 +258,9 @@ class LeaderHomes(LeaderCalls):
                 self._sources[slot] = source
                 self.table.held(slot)
                 self._call(source, "stop", (), respond)
-            case StepBack(slot):
-                self._call(self._sources[slot], "step_back", (self.generation,), respond)
+            case StepBack(slot, left_for, moves):
+                given = (self.generation, left_for, moves)
+                self._call(self._sources[slot], "step_back", given, respond)
             case ListFiles(slot):
                 self._call(self._sources[slot], "copy", (True,), respond)
             case Install(arrival):

@@ -13,7 +13,14 @@ from typing import Any
 from pxrs_ray.data.frame import pack_header
 from pxrs_ray.data.protocol import Appended, BufferGrant, QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, LogAway, PxrsError
-from pxrs_ray.log.identity import Identity, read_identity, step_back, write_identity
+from pxrs_ray.log.identity import (
+    Identity,
+    belong,
+    newest_term,
+    note_left,
+    read_identity,
+    step_back,
+)
 from pxrs_ray.log.queues_file import read_queues
 from pxrs_ray.log.refusals import append_frame
 from pxrs_ray.model import Epoch, Offset, PartitionId
@@ -28,6 +35,7 @@ from tests.simulation.stepping import Respond
 
 RESTART_MS = 60
 NOTICED_MS = 500
+SLOT_FOLDERS = DATA / ".buffers"
 Copy = dict[str, dict[str, bytes]]
 
 
@@ -54,19 +62,26 @@ class Disk:
             self.part(slot).restore(kept.get(slot, {}))
 
     def forget(self, slot: Slot, left: Copy) -> None:
-        """Remove what a slot left there, and nothing else."""
-        if self.part(slot).kept() == left:
-            self.part(slot).restore({})
+        """Remove what a slot left there, and nothing else: as `remove_slot`."""
+        part, beside = self.part(slot), str(SLOT_FOLDERS)
+        if part.kept() == left:
+            part.make_folder(SLOT_FOLDERS)
+            note_left(part, SLOT_FOLDERS / str(slot))
+            part.restore({beside: part.kept().get(beside, {})})
 
     def traces(self) -> tuple[DiskTrace, ...]:
         found = []
         for slot, part in sorted(self._parts.items()):
-            folder = DATA / ".buffers" / str(slot)
+            folder = SLOT_FOLDERS / str(slot)
             identity = read_identity(part, folder)
             if identity is not None:
                 queues = {spec.queue: spec.queue_id for spec in read_queues(part, folder)}
                 found.append(DiskTrace(slot, identity, queues))
         return tuple(found)
+
+    def terms(self) -> dict[Slot, int]:
+        parts = sorted(self._parts.items())
+        return {slot: newest_term(part, SLOT_FOLDERS / str(slot)) for slot, part in parts}
 
 
 @dataclass(eq=False)
@@ -87,7 +102,8 @@ class Node:
         return NodeSeen(self.node, self.host, draining=self.draining, unknown=True)
 
     def looked(self) -> Looked:
-        return Looked(self.disk.disk_id, self.boot, None, self.disk.traces())
+        disk = self.disk
+        return Looked(disk.disk_id, self.boot, None, disk.traces(), terms=disk.terms())
 
 
 class Machines:
@@ -267,13 +283,7 @@ class BufferProcess(Process):
         life = self.life
         if life is None or life.manager is None or life.closed:
             return
-        folder = life.manager.folder
-        self.part.make_folder(folder)
-        known = read_identity(self.part, folder)
-        foreign = known is not None and known.topology_id != claim.topology_id
-        if known != claim and (adopt or known is None or not (foreign or claim.is_behind(known))):
-            write_identity(self.part, folder, claim)
-        respond(known or claim)
+        respond(belong(self.part, life.manager.folder, claim, adopt=adopt))
 
     def open(
         self, spec: QueueSpec, ends: dict[PartitionId, Offset], make: bool, respond: Respond
@@ -328,9 +338,9 @@ class BufferProcess(Process):
         if isinstance(done, Appended):
             self.machines.judge.acknowledged(self, partition, done.base_offset, text)
 
-    def step_back(self, generation: int, respond: Respond) -> None:
+    def step_back(self, generation: int, left_for: int, moves: int, respond: Respond) -> None:
         if self.life is not None and self.life.manager is not None and self.life.closed:
-            step_back(self.part, self.life.manager.folder, generation)
+            step_back(self.part, self.life.manager.folder, generation, left_for, moves)
             respond(None)
 
     # --- for moves --------------------------------------------------------------------------------

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from pxrs_ray.store.memory import MemoryStore
 from pxrs_ray.topology.homes import DOCUMENT, Homes, homes_from
-from pxrs_ray.topology.registry_witness import NAME, NOTED, Noted, write_note
+from pxrs_ray.topology.registry_witness import (
+    NAME,
+    NOTED,
+    Noted,
+    may_begin_again,
+    write_note,
+)
 from tests.simulation.homes.leader import Leader
 from tests.simulation.homes.lives import PARTITIONS, QUEUE, SLOTS, TOPOLOGY
 from tests.simulation.homes.machines import Machines, Node
@@ -74,7 +80,7 @@ class Cluster:
             self.leader = Leader(self, self.world.random.choice(here), may_begin=may_begin)
 
     def accepted_on(self, node: Node) -> bool:
-        return bool(self._noted(node).accepted)
+        return may_begin_again(self._noted(node))
 
     def _noted(self, node: Node) -> Noted:
         node.disk.note.make_folder(FOLDER)
@@ -103,15 +109,21 @@ class Cluster:
                 self.machines.buffers[slot].restart()
         disks = {n.disk.disk_id for n in self.machines.nodes if n.told}
         for slot, home in leader.homes.homes.slots.items():
-            if home.away_since_ms is not None and self.all_are_there() and home.disk not in disks:
+            gone = not self._has_logs(slot) if home.disk == "" else home.disk not in disks
+            if home.away_since_ms is not None and self.all_are_there() and gone:
                 leader._do(leader.homes.give_up(slot))
+
+    def _has_logs(self, slot: int) -> bool:
+        traces = [n.disk.traces() for n in self.machines.nodes if n.told]
+        return any(trace.slot == slot for each in traces for trace in each)
 
     def _accept(self, leader: Leader) -> None:
         """An operator goes on with what the registry holds, as the error says."""
         if not self.all_are_there():
             return  # whoever is away is not asked: that host's logs would be given up with it
         noted = self._noted(leader.at)
-        write_note(FOLDER / NAME, replace(noted, accepted="somebody"), leader.at.disk.note)
+        noted = replace(noted, accepted="somebody", shown=leader.shown)
+        write_note(FOLDER / NAME, noted, leader.at.disk.note)
         node = leader.at
         leader.crash()
         self.leader = Leader(self, node, may_begin=False)
@@ -192,6 +204,7 @@ class Chaos:
             if kind == "older":
                 disk.restore(self._kept.get(disk.disk_id, kept))
                 self.cluster.harm("its disk is older")
+                machines.judge.a_disk_is_older = True
             elif kind == "empty":
                 there = machines.new_disk()
                 self.cluster.harm("its disk is empty")

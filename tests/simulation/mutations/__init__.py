@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.simulation.mutations.asking import ASKING
 from tests.simulation.mutations.base import Change as Change
 from tests.simulation.mutations.base import Mutation as Mutation
 from tests.simulation.mutations.buffers import BUFFERS
+from tests.simulation.mutations.calling import CALLING
 from tests.simulation.mutations.control import CONTROL
 from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.defects import DEFECTS
+from tests.simulation.mutations.ends import ENDS
 from tests.simulation.mutations.feeding import FEEDING
+from tests.simulation.mutations.first_seeds import FIRST_SEEDS
 from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
@@ -27,13 +32,15 @@ from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
+from tests.simulation.mutations.starting import STARTING
+from tests.simulation.mutations.supervising import SUPERVISING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
 from tests.simulation.mutations.workers import WORKERS
 from tests.simulation.mutations.working import WORKING
 from tests.simulation.mutations.worlds import WORLDS
 
-MUTATIONS = (
+_ALL = (
     *CORE,
     *OTHERS,
     *DATA,
@@ -62,4 +69,12 @@ MUTATIONS = (
     *MOVING,
     *TOPOLOGIES,
     *SLEEPING,
+    *SUPERVISING,
+    *CALLING,
+    *STARTING,
+    *ENDS,
+)
+
+MUTATIONS = tuple(
+    replace(mutation, first_seed=FIRST_SEEDS.get(mutation.guard, 0)) for mutation in _ALL
 )

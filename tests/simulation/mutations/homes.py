@@ -9,6 +9,7 @@ DIE = f"{_WORLD}buffers_that_die_and_freeze"
 KEPT = f"{_WORLD}every_promise_is_kept"
 MOVES = f"{_WORLD}moves_that_are_cut_off_anywhere"
 DISKS = f"{_WORLD}hosts_that_come_back_with_another_disk"
+IDENTITY = "tests/unit/test_log_identity.py"
 LOST = f"{_WORLD}registries_that_come_back_older_or_empty"
 
 HOMES = (
@@ -16,9 +17,9 @@ HOMES = (
         "a buffer that stopped for a move that was given up goes on",
         (
             Change(
-                "topology/move_steps.py",
-                "        yield LetGoOn(slot)  # it begins anew where it was\n",
-                "        pass\n",
+                "topology/homes.py",
+                "    if home.leaving:  # a move",
+                "    if False:  # a move",
             ),
         ),
         tests=(MOVES,),
@@ -56,7 +57,13 @@ HOMES = (
     ),
     Mutation(
         "of two copies the one that was served from last is known without a registry",
-        (Change("topology/move_steps.py", "            yield StepBack(slot)\n", ""),),
+        (
+            Change(
+                "topology/move_steps.py",
+                "            yield StepBack(slot, before.term + 1, before.moves)\n",
+                "",
+            ),
+        ),
         tests=(LOST,),
     ),
     Mutation(
@@ -125,16 +132,81 @@ HOMES = (
         (
             Change(
                 "topology/slot_table.py",
-                "        if is_against(known, claim) and not adopt:\n",
-                "        if False:\n",
-            ),
-            Change(
-                "topology/slot_table.py",
-                "    return known.topology_id != claim.topology_id or claim.is_behind(known)\n",
-                "    return False\n",
+                "        return (\n            known.topology_id != claim.topology_id\n",
+                "        return False and (\n            known.topology_id != claim.topology_id\n",
             ),
         ),
         tests=(LOST,),
+    ),
+    Mutation(
+        "a registry that is older than a move is noticed by the logs that moved",
+        (Change("log/identity.py", "            or known.moves > self.moves\n", ""),),
+        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+    ),
+    Mutation(
+        "a registry that is older than a home is noticed by the logs that were at home there",
+        (Change("log/identity.py", "            or known.term > self.term\n", ""),),
+        tests=(IDENTITY,),
+    ),
+    Mutation(
+        "logs that were moved away, and removed, leave word of it",
+        (Change("log/log_copy.py", "            note_left(files, place)\n", ""),),
+        tests=(IDENTITY,),
+    ),
+    Mutation(
+        "a process that goes by a later coordinator speaks against an older registry",
+        (
+            Change(
+                "topology/slot_table.py",
+                "            or granted > (claim.generation, claim.term)\n",
+                "",
+            ),
+        ),
+        tests=(IDENTITY,),
+    ),
+    Mutation(
+        "an accepted registry gives no term a second time",
+        (
+            Change(
+                "topology/homes.py",
+                "            if home is not None and term >= home.term:\n",
+                "            if False:\n",
+            ),
+        ),
+        tests=(IDENTITY,),
+    ),
+    Mutation(
+        "who begins a lost registry again leads above all that the disks tell of",
+        (
+            Change(
+                "topology/openings.py",
+                "    return max((trace.identity.generation for trace in traces), default=0)\n",
+                "    return 0\n",
+            ),
+        ),
+        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+    ),
+    Mutation(
+        "logs that are away when a registry is begun again are not new",
+        (
+            Change(
+                "topology/homes.py",
+                "        if home is None and begun_again and not",
+                "        if home is None and False and not",
+            ),
+        ),
+        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+    ),
+    Mutation(
+        "a registry's loss is accepted as it was shown, and no other",
+        (
+            Change(
+                "topology/registry_witness.py",
+                "        if not self.accepted or not void:\n",
+                "        if True:\n",
+            ),
+        ),
+        tests=("tests/actors/test_high_water.py",),
     ),
     Mutation(
         "a registry that is not here is begun by nobody but a deployment",

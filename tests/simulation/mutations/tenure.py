@@ -19,8 +19,8 @@ TENURE = (
     _one(
         "a log of another id is not ours",
         "log/log_opening.py",
-        'if log_id and manifest.log_id not in ("", log_id):',
-        "if False:",
+        'elif log_id and found.log_id not in ("", log_id):',
+        "elif False:",
         f"{_IDS}test_another_log_in_its_place_stands_still_untouched_until_that_is_accepted",
     ),
     _one(

@@ -22,8 +22,8 @@ WORKERS = (
         (
             Change(
                 "actors/consumer/parallel_worker.py",
-                "            self._callers.engage_all()\n",
-                "            pass\n",
+                "                self._callers.engage()\n",
+                "                pass\n",
             ),
         ),
         tests=(f"{CALLERS}test_a_long_call_among_short_ones_holds_up_its_key_only",),
@@ -33,7 +33,7 @@ WORKERS = (
         (
             Change(
                 "actors/consumer/callers.py",
-                "if self.todo or self._stopping.is_set():",
+                "if turns.todo or self._stopping.is_set():",
                 "if self._stopping.is_set():",
             ),
         ),
@@ -43,9 +43,9 @@ WORKERS = (
         "a call's time begins when it does",
         (
             Change(
-                "actors/consumer/parallel_worker.py",
-                "                    task.due_ms = None\n",
-                "                    pass\n",
+                "processing/call_turns.py",
+                "                task.due_ms = None\n",
+                "                pass\n",
             ),
         ),
         tests=(f"{CALLERS}test_a_call_has_its_whole_time_however_long_it_waited_to_begin",),
@@ -65,7 +65,7 @@ WORKERS = (
         "nothing that was taken is awaited beyond the lease",
         (
             Change(
-                "actors/consumer/loop_callers.py",
+                "actors/consumer/callers.py",
                 "if at_s > self._lease.begin_until_s or self._stopping",
                 "if self._stopping",
             ),
@@ -146,7 +146,6 @@ WORKERS = (
         ),
         seen_by=("NothingFails",),
         settings=("lanes=4", "consumer_crash=10"),
-        first_seed=55,
     ),
     Mutation(
         "a pack leaves room for a gap map that it inherits",
@@ -208,11 +207,9 @@ WORKERS = (
         "a consumer that is wanted is not left to itself",
         (
             Change(
-                "actors/coordinator/consumer_supervisor.py",
-                ".get(replica.member) is not replica or self._stopping:\n"
-                "                return\n"
-                "            for task",
-                " is not None:\n                return\n            for task",
+                "group/replica_lives.py",
+                "        if not self.is_wanted(life) or self.stopping:\n            return\n",
+                "        if self.is_wanted(life):\n            return\n",
             ),
         ),
         tests=(f"{SUPERVISOR}[make-ValueError]",),
@@ -301,7 +298,7 @@ WORKERS = (
         (
             Change(
                 "actors/coordinator/consumer_replicas.py",
-                "            except BaseException:\n                self._stale = True\n",
+                "            except BaseException:\n                self._unkept.failed()\n",
                 "            except BaseException:\n",
             ),
         ),

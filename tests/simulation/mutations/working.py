@@ -11,6 +11,7 @@ _ORDER = "processing/in_order.py"
 _GATE = "processing/alone_gate.py"
 _LIFE = "producer/life_start.py"
 PULLED = ("pulling=1", "consumer_crash=8")
+GAPS = ("pulling=1", "worn=1", "power_cut=20", "log_restart=8", "lanes=0")
 ACTORS = ("pulling=0", "deadly=0")
 ORDERED = ("pulling=0", "lanes=0", "deadly=0")
 DEADLY = ("pulling=0", "deadly=1", "attempts_max=3", "consumer_crash=5")
@@ -55,6 +56,15 @@ WORKING = (
         *PULLED,
         "lanes=0",
         "join=10",
+    ),
+    _one(
+        "a gap right behind what a pulling caller has done is done",
+        _PULLED,
+        "        if offset >= self.given:\n            self.done = self.taken\n        else:\n"
+        "            self.done = max(self.done, offset)\n",
+        "        self.done = min(max(self.done, offset), self.taken)\n",
+        "ComesToRest",
+        *GAPS,
     ),
     _one(
         "what came under another epoch is given to no pulling caller",

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
 
 ANSWER_MS = 150
+# The share of pulling callers that always say up to where they have worked.
+SAY_OFFSETS = 0.5
 READING = int(MemberLane.FETCH)
 COMMITTING = int(MemberLane.COMMIT)
 LANES = tuple(MemberLane)
@@ -74,7 +76,14 @@ class ConsumerProcess(Process):
         dice = random.Random(f"pulls {self.name} {self._clock_base_ms}")
         self.work: Work | PullWork
         if dice.random() < scenario.pulling:
-            self.work = PullWork(self, self, QUEUED_MAX // 2, self._may_begin, self._changed)
+            self.work = PullWork(
+                self,
+                self,
+                QUEUED_MAX // 2,
+                self._may_begin,
+                self._changed,
+                says_offsets=dice.random() < SAY_OFFSETS,
+            )
         else:
             self.work = Work(self, self, self._may_begin, self._changed)
         self.machine = MemberMachine(

@@ -3,6 +3,7 @@
 Rules of this file. The caller takes a batch, works its messages one after the other, and asks
 before each whether it still holds the partition: where its lease is over it waits, and what it has
 lost it leaves. It commits now and then, part of a batch too, and when there is nothing to take.
+Some callers always say up to where, as whoever keeps offsets itself does.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class PullWork:
         bytes_max: int,
         may_begin: Callable[[], bool],
         moved: Callable[[], None],
+        *,
+        says_offsets: bool,
     ) -> None:
+        """`says_offsets`: it never commits all that it took, but up to where it worked."""
         self.hang_ms = 0
         self.changed = True
         self._process, self._world = process, process.world
@@ -61,6 +65,10 @@ class PullWork:
         self._line: Line | None = None
         self._is_busy = False
         self._took_any = False
+        self._says_offsets = says_offsets
+        self._worked_to: dict[tuple[PartitionId, Epoch], Offset] = {}
+        # Whether a gap came since the last look for something to take.
+        self._may_pass_gap = False
         # Which round of commits it waits for, and what happens when it goes.
         self._round: int | None = None
         self._leave: Callable[[], None] | None = None
@@ -91,6 +99,7 @@ class PullWork:
     def skip(self, partition: PartitionId, epoch: Epoch, to: Offset) -> None:
         """The log has nothing before `to` any more."""
         self._positions.skip(partition, epoch, to)
+        self._may_pass_gap = True
         self.go_on()
 
     def drain(self, partition: PartitionId) -> None:
@@ -119,7 +128,7 @@ class PullWork:
             return
         if self._in_hand is None and self._leave is not None:
             leave, self._leave = self._leave, None
-            self._positions.note_done()
+            self._note_done()
             self._positions.close()
             leave()
             self._release_drained()
@@ -128,6 +137,9 @@ class PullWork:
             return
         if self._in_hand is None:
             taken = self._positions.take(self._bytes_max)
+            if self._may_pass_gap:
+                self._may_pass_gap = False
+                self._change()
             if taken is None:
                 self._commit_if_any()
                 return
@@ -166,6 +178,7 @@ class PullWork:
     ) -> None:
         self._is_busy = False
         self._record(Processed, session, place, line)
+        self._worked_to[place] = line.offset + 1
         if self._world.chance(COMMITS_A_PART):
             # Of the other partitions nothing is said, so nothing more of them is done.
             self._positions.note_done({place[0]: line.offset + 1})
@@ -178,8 +191,20 @@ class PullWork:
 
     def _commit(self) -> None:
         self._took_any = False
-        self._positions.note_done()
+        self._note_done()
         self._await_commit()
+
+    def _note_done(self) -> None:
+        if not self._says_offsets:
+            self._positions.note_done()
+            return
+        session = self._puller.machine.session
+        ours = {
+            place: offset
+            for place, offset in self._worked_to.items()
+            if self._sessions[place] is session and session.holds(*place)
+        }
+        self._positions.note_done({partition: offset for (partition, _), offset in ours.items()})
 
     def _await_commit(self) -> None:
         progress = self._puller.machine.progress

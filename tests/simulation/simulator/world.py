@@ -39,18 +39,18 @@ class World:
         self.record = self.history.append
         self._numbers = 0
         # By the moment at which it is due: a run has a few events a millisecond.
-        self._due: defaultdict[int, list[tuple[Process | None, Action]]] = defaultdict(list)
+        self.due: defaultdict[int, list[tuple[Process | None, Action]]] = defaultdict(list)
 
     def at(self, delay_ms: int, action: Action, whose: Process | None = None) -> None:
         """Do `action` in `delay_ms`, as the process `whose` it is.
 
         Things that are due at the same moment happen in the order in which they were asked for.
         """
-        self._due[self.now_ms + delay_ms].append((whose, action))
+        self.due[self.now_ms + delay_ms].append((whose, action))
 
     def run_until(self, end_ms: int) -> None:
         """Let time pass until `end_ms`."""
-        due = self._due
+        due = self.due
         for now_ms in range(self.now_ms, end_ms + 1):
             if now_ms not in due:
                 continue
@@ -98,8 +98,8 @@ class Process:
         drift = random.Random(f"drift {name} {self._clock_base_ms}")
         self._clock_rate = drift.uniform(1 - DRIFT_PART, 1 + DRIFT_PART)
         self.missed: list[Action] = []
-        self._now_at = (-1, -1)
-        self._now = Instant(0, 0)
+        self._now = Instant(-1, -1)
+        self._now_at_ms = -1
 
     def now(self) -> Instant:
         """The time by this process's clocks.
@@ -107,9 +107,11 @@ class Process:
         Each host counts its monotonic time from elsewhere, and a little faster or slower.
         """
         world = self.world
-        at = (world.now_ms, world.wall_offset_ms)
-        if at != self._now_at:
-            self._now_at, self._now = at, Instant(self.monotonic_ms(), sum(at))
+        now_ms = world.now_ms
+        wall_ms = now_ms + world.wall_offset_ms
+        if now_ms != self._now_at_ms or wall_ms != self._now.wall_ms:
+            self._now_at_ms = now_ms
+            self._now = Instant(self._clock_base_ms + int(now_ms * self._clock_rate), wall_ms)
         return self._now
 
     def monotonic_ms(self) -> int:
@@ -126,8 +128,9 @@ class Process:
             action()
 
     def after(self, delay_ms: int, action: Action) -> None:
-        """Do `action` as this process in `delay_ms`."""
-        self.world.at(delay_ms, action, self)
+        """Do `action` as this process in `delay_ms`: `World.at`, without another call."""
+        world = self.world
+        world.due[world.now_ms + delay_ms].append((self, action))
 
     def every(self, interval_ms: int, action: Action) -> None:
         """Do `action` now and in every `interval_ms` again."""
@@ -172,7 +175,7 @@ def send(source: Process, target: Process, action: Action) -> None:
         delay_ms = 1 + int(roll() * 3)
         if network.slow > 0 and roll() < network.slow:
             delay_ms = 1 + int(roll() * network.slow_ms_max)
-        world.at(delay_ms, action, target)
+        world.due[world.now_ms + delay_ms].append((target, action))
 
 
 def call(

@@ -1,0 +1,91 @@
+"""What a call goes through about which something is special, step by step. Pure.
+
+Rules of this file. A message that may have killed a process waits for its pause first. Nothing
+begins but under the lease, and with its place in the record of what is in hand; then the lease is
+looked at once more, for both may have taken long. A call that ended as it did because our time was
+over says nothing about its message: it begins again when we hold a lease, or never. What is to be
+put aside is no call; it is tried again where that fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pxrs_ray.processing.call_turns import NOT_BEGUN
+from pxrs_ray.processing.scheduler import Task, Work
+from pxrs_ray.steps import Do, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Went:
+    """How a call went: `error` in words, None for well. `void`: our time was over."""
+
+    error: str | None = None
+    void: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutAside(Do[Went]):
+    """Keep what the handler could not process where the failure policy says."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWait(Do[None]):
+    """It waits, and is not late: its time begins with its call."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitPause(Do[None]):
+    """Wait until so long after the worker began, or until it is to end."""
+
+    pause_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitLease(Do[bool]):
+    """Wait until a call may begin under the lease; False where the worker is to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakePlace(Do[bool]):
+    """Note it as in hand, alone where it must be; False where the worker is to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteBegin(Do[bool]):
+    """Its time begins; False where it was left alone before."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallIt(Do[Went]):
+    """Call the handler; what is in hand is over then."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeavePlace(Do[None]):
+    """Nothing is in hand."""
+
+
+PUT_ASIDE, WAIT, LEASE = PutAside(), NoteWait(), AwaitLease()
+PLACE, BEGIN, CALL, LEAVE = TakePlace(), NoteBegin(), CallIt(), LeavePlace()
+
+
+def call_apart(task: Task) -> Steps[str | None]:
+    """Do what is to be done with the task; what went wrong, or NOT_BEGUN.
+
+    Each message whose call may be left alone comes here: steps are yielded as they are.
+    """
+    if task.work is not Work.HANDLE:
+        went: Went = yield PUT_ASIDE
+        return went.error
+    suspect = task.item.suspect
+    while True:
+        yield WAIT
+        if suspect is not None:
+            yield AwaitPause(suspect.pause_ms)
+        if not ((yield LEASE) and (yield PLACE) and (yield LEASE) and (yield BEGIN)):
+            yield LEAVE
+            return NOT_BEGUN
+        went = yield CALL
+        if not went.void:
+            return went.error
