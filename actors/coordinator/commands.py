@@ -1,10 +1,8 @@
 """`Commands`: answers commands and questions about the registry, also while it is away.
 
-Rules of this file. Every caller is answered within seconds, with the truth. A change that is asked
-for while the registry is known to be away is refused: nothing was changed, ask again. A change that
-had been begun when the registry went away waits in the coordinator and is made when it is back; its
-caller gets an error that says so, and `waiting` names it until then. It is lost only if the
-coordinator ends before.
+Rules of this file. `ChangesUnderWay` says who is refused, and who hears that a change waits; here
+changes are made in tasks of their own, so that they go on when their caller was answered. One is
+lost only if the coordinator ends before.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pxrs_ray.errors import ChangeWaits, RegistryAway
+from pxrs_ray.supervision.changes_under_way import ChangesUnderWay
 from pxrs_ray.supervision.supervisor import beside
 
 T = TypeVar("T")
 
-ANSWER_MS = 2_000
 LOOK_S = 0.1
 
 
@@ -31,23 +29,22 @@ class Commands:
     def __init__(self, away_ms: Callable[[], int | None], problem: Callable[[], str]) -> None:
         self._away_ms = away_ms
         self._problem = problem
-        self._under_way: dict[asyncio.Future[Any], str] = {}
+        self._changes = ChangesUnderWay()
 
     def waiting(self) -> tuple[str, ...]:
         """The changes that wait for the registry, the oldest first."""
-        away_ms = self._away_ms()
-        return tuple(self._under_way.values()) if away_ms is not None else ()
+        return self._changes.waiting(self._away_ms())
 
     async def make(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
         """Make a change. Raises RegistryAway (nothing was changed) or ChangeWaits."""
         away_ms = self._away_ms()
-        if away_ms is not None and away_ms >= ANSWER_MS:
+        if away_ms is not None and self._changes.refuses(away_ms):
             raise RegistryAway(
                 f"{self._told(away_ms)}: {what} is refused and nothing was changed; ask again "
                 f"when it is back ({self._problem()})"
             )
         making: asyncio.Future[T] = beside(_result_of, work)
-        self._under_way[making] = what
+        self._changes.begins(making, what)
         making.add_done_callback(self._over)
         away_ms = await self._answer_or_away(making)
         if away_ms is None:
@@ -70,12 +67,12 @@ class Commands:
         while not working.done():
             await asyncio.wait((working,), timeout=LOOK_S)
             away_ms = self._away_ms()
-            if not working.done() and away_ms is not None and away_ms >= ANSWER_MS:
+            if not working.done() and self._changes.refuses(away_ms):
                 return away_ms
         return None
 
     def _over(self, made: asyncio.Future[Any]) -> None:
-        self._under_way.pop(made, None)
+        self._changes.over(made)
         if not made.cancelled():
             made.exception()  # whoever waits yet gets it, and otherwise it is in the history
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.actors.coordinator import commands as module
 from pxrs_ray.actors.coordinator.commands import Commands
 from pxrs_ray.errors import ChangeWaits, NotFound, RegistryAway
+from pxrs_ray.supervision import changes_under_way
 
 AWAY_MS = 117_000
 
@@ -48,7 +48,7 @@ def test_a_change_in_an_outage_that_is_known_is_refused_at_once_and_never_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Whoever waited for an answer would wait for longer than the scene may take.
-    monkeypatch.setattr(module, "ANSWER_MS", AWAY_MS)
+    monkeypatch.setattr(changes_under_way, "ANSWER_MS", AWAY_MS)
 
     async def scene(registry: Registry, changes: Commands) -> None:
         registry.away_ms = AWAY_MS
@@ -66,7 +66,7 @@ def test_a_change_in_an_outage_that_is_known_is_refused_at_once_and_never_made(
 def test_a_change_that_was_begun_waits_is_told_so_and_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_MS", 50)
+    monkeypatch.setattr(changes_under_way, "ANSWER_MS", 50)
 
     async def scene(registry: Registry, changes: Commands) -> None:
         registry.away_ms = 10

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import ray.exceptions
 
-from pxrs_ray.actors.coordinator import buffer_pool, startup
+from pxrs_ray.actors.coordinator import buffer_pool
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
@@ -30,6 +30,7 @@ from pxrs_ray.errors import (
 )
 from pxrs_ray.group.events import Join
 from pxrs_ray.model import Member
+from pxrs_ray.supervision import start_tries
 from pxrs_ray.topology.registry_witness import ShownRegistry, accept_loss
 from pxrs_ray.topology.seal import KEY_FILE, KEYS_MAX
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
@@ -55,8 +56,8 @@ LASTING: tuple[Callable[[], BaseException], ...] = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "PAUSE_FIRST_MS", 1)
-    monkeypatch.setattr(startup, "PAUSE_MOST_MS", 5)
+    monkeypatch.setattr(start_tries, "PAUSE_FIRST_MS", 1)
+    monkeypatch.setattr(start_tries, "PAUSE_MOST_MS", 5)
     monkeypatch.setattr(buffer_pool, "PING_PAUSE_S", 0.01)
 
 

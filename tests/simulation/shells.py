@@ -14,11 +14,13 @@ from collections.abc import Mapping
 # Small worlds beside the simulator's, for what has no part in a group.
 WORLDS = (
     "tests.simulation.consumers_world",
+    "tests.simulation.ends_world",
     "tests.simulation.homes.run",
     "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
     "tests.simulation.scaling_world",
+    "tests.simulation.start_world",
     "tests.simulation.tenant_world",
     "tests.simulation.source_world",
     "tests.simulation.topology_world",
@@ -68,11 +70,13 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
         "topology/home_rounds.py",
         "topology/homes.py",
     ),
+    "coordinator/known_ends.py": ("topology/kept_ends.py",),
     "coordinator/log_witness.py": ("topology/log_witness.py",),
     "consumer/sequential_worker.py": ("processing/in_order.py",),
     "consumer/source_fetcher.py": ("consumer/source_plan.py",),
     "consumer/worker.py": ("consumer/work_queue.py",),
     "consumer/worker_pool.py": ("consumer/worker_roster.py",),
+    "coordinator/commands.py": ("supervision/changes_under_way.py",),
     "coordinator/consumer_replicas.py": ("group/replica_count.py",),
     "coordinator/consumer_supervisor.py": ("group/replica_lives.py", "group/replica_life.py"),
     "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
@@ -84,6 +88,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/new_group.py": ("topology/group_making.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
     "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
+    "coordinator/startup.py": ("supervision/start_tries.py",),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
@@ -91,15 +96,12 @@ DECIDE: Mapping[str, str] = {
     "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "consumer/quarantine_log.py": "when what is put aside is durable",
-    "coordinator/commands.py": "whose command waits while the registry is away",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/known_ends.py": "when the ends of logs are kept",
     "coordinator/reconfiguration.py": "who takes over which option",
-    "coordinator/startup.py": "when something that failed to begin is tried again",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 10
+DECIDE_MAX = 7
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -38,6 +38,7 @@ LOADED = (
     "sqlite3",
     "xxhash",
 )
+END_S = 10.0
 OUTPUT, ERRORS, TOLD = "warm.out", "warm.err", "warm.in"
 
 
@@ -80,12 +81,16 @@ class WarmPython:
 
     def close(self) -> None:
         """End the process, and the program that it runs."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None and answers is not None
+        with suppress(BrokenPipeError):
+            asked.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        answers.close()
 
 
 def _serve(folder: Path) -> list[str]:
@@ -110,8 +115,10 @@ def _serve(folder: Path) -> list[str]:
                 os.dup2(opened, number)
                 os.close(opened)
             return [str(word) for word in command]
-        print(json.dumps(_ended(pid, timeout_s)), flush=True)
-    sys.exit(0)
+        status = _ended(pid, timeout_s)
+        with suppress(BrokenPipeError):  # nobody waits for it any more
+            print(json.dumps(status), flush=True)
+    os._exit(0)
 
 
 def _ended(pid: int, timeout_s: float) -> int | None:

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from pxrs_ray.actors.coordinator.known_ends import DOCUMENT, FAR_OFFSETS, KEEP_EVERY_MS, KnownEnds
+from pxrs_ray.actors.coordinator.known_ends import DOCUMENT, KnownEnds
 from pxrs_ray.log.log_opening import LOSS_MARGIN
+from pxrs_ray.topology.kept_ends import FAR_OFFSETS, KEEP_EVERY_MS
 
 
 class Kept:

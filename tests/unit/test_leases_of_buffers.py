@@ -22,6 +22,7 @@ from pxrs_ray.config import QueueConfig
 from pxrs_ray.data.protocol import Appended, BufferGrant, Fetched, Refused
 from pxrs_ray.errors import LeaseOver, StoreCorrupted
 from pxrs_ray.log.log_opening import LOSS_MARGIN
+from pxrs_ray.topology import kept_ends
 from tests.actors.conditions import until
 from tests.faults.control_world import ControlWorld, control_world
 from tests.logs import wire
@@ -154,6 +155,6 @@ def test_what_nobody_had_read_is_lost_and_never_new_when_its_disk_is(
 
     with (
         mock.patch.object(known_ends, "LOOK_PAUSE_S", 0.05),
-        mock.patch.object(known_ends, "FAR_OFFSETS", 1),
+        mock.patch.object(kept_ends, "FAR_OFFSETS", 1),
     ):
         play(tmp_path, scene, lost_log_policy=policy)

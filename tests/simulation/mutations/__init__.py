@@ -14,6 +14,7 @@ from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.defects import DEFECTS
+from tests.simulation.mutations.ends import ENDS
 from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.first_seeds import FIRST_SEEDS
 from tests.simulation.mutations.homes import HOMES
@@ -31,6 +32,7 @@ from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
 from tests.simulation.mutations.sleeping import SLEEPING
+from tests.simulation.mutations.starting import STARTING
 from tests.simulation.mutations.supervising import SUPERVISING
 from tests.simulation.mutations.tenure import TENURE
 from tests.simulation.mutations.topologies import TOPOLOGIES
@@ -69,6 +71,8 @@ _ALL = (
     *SLEEPING,
     *SUPERVISING,
     *CALLING,
+    *STARTING,
+    *ENDS,
 )
 
 MUTATIONS = tuple(

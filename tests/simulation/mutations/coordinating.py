@@ -40,16 +40,16 @@ COORDINATING: tuple[Mutation, ...] = (
     ),
     Mutation(
         "passing trouble of a start is tried again",
-        (Change("actors/coordinator/startup.py", "or not passes(error)", "or True"),),
+        (Change("supervision/start_tries.py", "and passes(error):", "and False:"),),
         tests=(f"{START}::test_passing_trouble_heals_by_itself_while_everybody_waits",),
     ),
     Mutation(
         "an error of a start is not kept",
         (
             Change(
-                "actors/coordinator/startup.py",
-                "(over and not isinstance",
-                "(over and False and not isinstance",
+                "supervision/start_tries.py",
+                "self._is_over = False, isinstance(error, NotFound)",
+                "self._is_over = False, True",
             ),
         ),
         tests=(f"{START}::test_lasting_trouble_is_told_at_once_and_whoever_asks_next_tries_anew",),

@@ -27,8 +27,8 @@ LIVENESS = (
         (
             Change(
                 "actors/coordinator/commands.py",
-                "if away_ms is not None and away_ms >= ANSWER_MS:\n            raise RegistryAway",
-                "if False:\n            raise RegistryAway",
+                "if away_ms is not None and self._changes.refuses(away_ms):",
+                "if away_ms is None and self._changes.refuses(away_ms):",
             ),
         ),
         tests=(
