@@ -216,6 +216,14 @@ class Files:
                 pending[0] = pending[0][done:]
         return written
 
+    def end_at(self, fd: int, size: int) -> None:
+        """Have a file end at `size`, on disk, also where it is as long already: an earlier cut may
+        be known to this machine's memory alone, where the sync after it failed. Raises DiskFull.
+        """
+        self.write(fd, [b"\0"], size)
+        self.truncate(fd, size)
+        self.sync(fd)
+
     def sync_file(self, path: Path) -> None:
         """Return when what is in `path` would survive a power cut; its name may not yet."""
         fd = self.open_to_read(path)

@@ -36,12 +36,7 @@ REASONS = {
     "SUSPICION": "a form that is kept is registered by being made",
     **dict.fromkeys(
         (
-            "EpochTable.epochs_in",
             "Placement.in_sync",
-            "ReplicaLog",
-            "ReplicaLog.append_replicated",
-            "SlotFollower",
-            "SlotLeader",
             "SlotLeader.is_asking",
             "change_isr",
             "elect",

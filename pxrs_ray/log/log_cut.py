@@ -95,7 +95,7 @@ def _cut_segments(files: Files, folder: Path, offset: Offset) -> None:
 def _cut_segment(files: Files, path: Path, base_offset: Offset, offset: Offset) -> None:
     fd = files.open(path)
     try:
-        size = files.length(fd)
+        end = size = files.length(fd)
         for found in scan(files, fd, path, FILE_HEADER_BYTES, size, base_offset):
             if isinstance(found, Damage):
                 return  # before the cut: for recovery to judge
@@ -103,9 +103,9 @@ def _cut_segment(files: Files, path: Path, base_offset: Offset, offset: Offset) 
             if header.base_offset < offset < header.end_offset:
                 raise LogCorrupted(f"{path}: no message begins at {offset}, where it is to be cut")
             if header.base_offset >= offset:
-                files.truncate(fd, position)
+                end = position
                 break
-        files.sync(fd)
+        files.end_at(fd, end)
     finally:
         files.close(fd)
 

@@ -164,13 +164,15 @@ class ReplicaLog(PartitionLog):
     # ---- what is taken back
 
     def cut(self, offset: Offset, now_ms: int) -> None:
-        """Drop what is from `offset` on, durably; nothing, where the log ends before it.
+        """Drop what is from `offset` on, durably, and the leader epoch that was to begin there;
+        nothing, where the log ends before it.
 
         Raises UsageError below the high watermark and inside a frame, and LogAway when it cannot be
         done now: then it is done when the log is opened the next time.
         """
         self._check_usable()
-        if offset >= self._end:
+        begun = self._on_disk.active.empty and self._on_disk.active.base_offset == self._end
+        if offset >= self._end and not (begun and offset == self._end):
             return
         if offset < self._high_watermark:
             raise UsageError(f"{offset} is below the high watermark, {self._high_watermark}")

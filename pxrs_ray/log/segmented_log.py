@@ -53,6 +53,7 @@ class DiskLog:
         self._active_lock = threading.Lock()
         self._syncing = threading.Lock()
         self._sync_error: OSError | None = None
+        self._power_cut = synced.power_cut
         self.limits = limits
         recovered = recover(files, folder, limits.index_interval_bytes, synced=synced)
         self.segments: list[Segment] = recovered.segments
@@ -71,6 +72,8 @@ class DiskLog:
             if synced is not None:
                 self._write_again(fd, self.segments[-1], synced)
                 self._files.sync_folder(self._folder)
+            if synced is not None or self._power_cut:
+                self._files.end_at(fd, self.segments[-1].size)
             self._files.sync(fd)
         if not self.segments or self.segments[-1].end_offset != end_offset:
             self.roll(end_offset, now_ms)

@@ -21,6 +21,11 @@ class EpochTable:
     def __init__(self, begins: list[tuple[LeaderEpoch, Offset]] | None = None) -> None:
         self.begins = list(begins) if begins else [(0, 0)]
 
+    @classmethod
+    def of_log(cls, begins: list[tuple[LeaderEpoch, Offset]]) -> EpochTable:
+        """The table of a log that has these epochs."""
+        return cls([(0, 0), *((epoch, offset) for epoch, offset in begins if epoch)])
+
     @property
     def last(self) -> LeaderEpoch:
         """The epoch of the newest frames."""
@@ -34,9 +39,13 @@ class EpochTable:
                 self.begins.pop()
             self.begins.append((epoch, offset))
 
+    def begins_at(self, end: Offset) -> bool:
+        """Whether the newest epoch has nothing before `end`."""
+        return len(self.begins) > 1 and self.begins[-1][1] >= end
+
     def cut(self, end: Offset) -> None:
         """What is from `end` on is gone. Epoch 0 stays."""
-        while len(self.begins) > 1 and self.begins[-1][1] >= end:
+        while self.begins_at(end):
             self.begins.pop()
 
     def end_of(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:

@@ -54,7 +54,8 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class CutLog:
-    """Drop what the log has from `end` on. It is done before anything else."""
+    """Drop what the log has from `end` on, epochs without a frame as well. It is done before
+    anything else."""
 
     partition: PartitionId
     end: Offset
@@ -142,7 +143,8 @@ class SlotFollower:
     def _cut(self, log: FollowedPartition, said: CutAt, now_ms: int) -> None:
         _, end = log.table.end_of(said.of_epoch, log.end)
         end = min(end, said.at)
-        if end < log.end:
+        # An epoch that was begun and has no frame yet is gone as well: older ones may come now.
+        if end < log.end or log.table.begins_at(end):
             self._effects.append(CutLog(said.partition, end))
             log.end, log.synced = end, min(log.synced, end)
         log.table.cut(end)

@@ -7,8 +7,8 @@ import pytest
 from tests.simulation.replicas.group import ReplicaGroup, broken_in, drawn
 from tests.simulation.replicas.kept import FAULTS
 
-RUNS = 60
-RUNS_OF_A_FAULT = 25
+RUNS = 24
+RUNS_OF_A_FAULT = 8
 # A dead replica is missed for as long as its coordinator waits to hear of it, and a little more.
 PAUSE_MAX_MS = 800
 WATCHED_MS = 3_000

@@ -11,7 +11,7 @@ import pytest
 
 from pxrs_ray.errors import LogError
 from pxrs_ray.log.replica_log import ReplicaLog
-from tests.logs import NOW_MS, put, wire
+from tests.logs import NOW_MS, SMALL, put, wire
 from tests.replica_logs import ALL, TINY, DyingDisk, Ended, everything, opened, ship
 
 
@@ -40,6 +40,40 @@ def test_what_is_before_a_gap_outlives_a_power_cut_wherever_that_is() -> None:
             assert not log.gaps
             assert ended
     assert at > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_torn_tail_stays_cut_though_the_first_sync_of_that_failed(seed: int) -> None:
+    """A sync that fails forgets what it was to write: also that a file is shorter now."""
+    at, failed = 0, True
+    while failed:
+        at, failed = at + 1, False
+        disk = DyingDisk(seed)
+        log = opened(Path("/log"), SMALL, files=disk, boot=disk.boot_id())
+        for sequence in range(3):
+            put(log, sequence)
+        log.sync()
+        put(log, 3, [b"x" * 900])
+        log.abandon()
+        disk.cut_power()
+        disk.at, disk.fails = at, True
+        try:
+            log = opened(Path("/log"), SMALL, files=disk, boot=disk.boot_id())
+        except OSError:
+            failed = True
+            disk.at = -1
+            disk.end_processes()
+            log = opened(Path("/log"), SMALL, files=disk, boot=disk.boot_id())
+        disk.at = -1
+        log.begin_epoch(1, NOW_MS)
+        end = log.end_offset
+        put(log, end)
+        log.sync()
+        log.abandon()
+        disk.cut_power()
+        log = opened(Path("/log"), SMALL, files=disk, boot=disk.boot_id())
+        assert (log.state, log.end_offset) == ("open", end + 1)
+    assert at > 3
 
 
 class Twins:

@@ -170,6 +170,23 @@ def test_a_cut_takes_back_messages_epochs_gaps_and_what_is_known_of_producers(
     log.close()
 
 
+def test_a_leader_epoch_that_has_no_frame_yet_is_cut_as_well(tmp_path: Path) -> None:
+    leader, follower = opened(tmp_path / "a"), opened(tmp_path / "b")
+    leader.begin_epoch(1, NOW_MS)
+    put(leader, 0)
+    ship(leader, follower)
+    put(leader, 1)
+    follower.begin_epoch(2, NOW_MS)
+    follower.cut(1, NOW_MS)
+    assert (follower.leader_epoch, follower.end_offset) == (1, 1)
+    ship(leader, follower)
+    assert (follower.epochs(), follower.end_offset) == ([(1, 0)], 2)
+    for log in (leader, follower):
+        log.cut(2, NOW_MS)
+        assert len(everything(log)) == 2
+        log.close()
+
+
 def test_what_was_appended_together_is_cut_together(tmp_path: Path) -> None:
     log = opened(tmp_path)
     put(log, 0, [b"a", b"b", b"c"])

@@ -102,9 +102,10 @@ def test_kip_279_who_had_an_epoch_of_its_own_cuts_down_to_one_that_both_had() ->
     assert follower.partitions[0].table.last == 1
 
 
-def test_an_epoch_without_a_message_leaves_nothing_to_cut() -> None:
+def test_an_epoch_without_a_message_is_cut_though_no_message_is() -> None:
     leader, follower = leader_of(8, (1, 0), (3, 8)), follower_of(8, (1, 0), (2, 8))
-    assert settle(leader, follower) == []
+    assert settle(leader, follower) == [8]
+    assert follower.partitions[0].table.begins == [(0, 0), (1, 0)]
     assert follower.partitions[0].agreed
 
 

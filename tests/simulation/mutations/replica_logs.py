@@ -94,6 +94,13 @@ REPLICA_LOGS = (
         _AS_IF_NEVER,
     ),
     _one(
+        "a torn tail is cut once more, for the sync of the first time may have failed",
+        "log/segmented_log.py",
+        "                self._files.end_at(fd, self.segments[-1].size)\n",
+        "                pass\n",
+        f"{_CUTS}a_torn_tail_stays_cut_though_the_first_sync_of_that_failed",
+    ),
+    _one(
         "a sync vouches for the files that it was made of",
         "log/partition_log.py",
         "if end > self._durable and disk is self._disk and",

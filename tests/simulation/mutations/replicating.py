@@ -6,11 +6,17 @@ from tests.simulation.mutations.base import Change, Mutation
 
 _LEADER, _FOLLOWER = "replication/slot_leader.py", "replication/slot_follower.py"
 _PLACEMENT, _EPOCHS = "replication/placement.py", "replication/epoch_table.py"
+_REPLICA = "replication/slot_replica.py"
 _STORIES = "tests/unit/test_replication.py::test_"
 
 
 def _one(guard: str, file: str, text: str, instead: str, test: str) -> Mutation:
     return Mutation(guard, (Change(file, text, instead),), tests=(f"{_STORIES}{test}",))
+
+
+def _hosted(guard: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/unit/test_slot_replica.py::test_{test}"
+    return Mutation(guard, (Change(_REPLICA, text, instead),), tests=(where,))
 
 
 REPLICATING = (
@@ -130,6 +136,13 @@ REPLICATING = (
         "kip_101_a_follower_that_restarts_keeps_what_its_leader_has",
     ),
     _one(
+        "an epoch without a frame is cut",
+        _FOLLOWER,
+        "if end < log.end or log.table.begins_at(end):",
+        "if end < log.end:",
+        "an_epoch_without_a_message_is_cut_though_no_message_is",
+    ),
+    _one(
         "a leader names an epoch that it has had",
         _EPOCHS,
         "return self.begins[at][0], end",
@@ -170,5 +183,23 @@ REPLICATING = (
         "            if said.end > progress.end:\n",
         "            if True:\n",
         "what_was_lost_on_the_way_is_said_again",
+    ),
+    _hosted(
+        "who leads writes under its own epoch",
+        "            log.begin_epoch(placement.epoch, self._wall_ms())\n",
+        "",
+        "who_was_left_behind_is_cut_back_to_the_one_that_leads",
+    ),
+    _hosted(
+        "readers of a leader see what all in sync have",
+        "                    self.logs[effect.partition].advance(effect.to)\n",
+        "                    self.logs[effect.partition].advance(1 << 60)\n",
+        "what_is_acknowledged_is_on_both_and_readable_on_both",
+    ),
+    _hosted(
+        "a log is cut where the machine says so",
+        "self.logs[effect.partition].cut(effect.end, self._wall_ms())",
+        "pass",
+        "who_was_left_behind_is_cut_back_to_the_one_that_leads",
     ),
 )

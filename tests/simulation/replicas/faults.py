@@ -29,6 +29,10 @@ class ReplicaFaults:
         """A coordinator takes the lead."""
         raise NotImplementedError
 
+    def new_disk(self, name: str) -> ReplicaDisk:
+        """An empty disk."""
+        raise NotImplementedError
+
     def start(self, disk: ReplicaDisk) -> None:
         """A process of a disk begins, unless one lives."""
         raise NotImplementedError
@@ -67,11 +71,7 @@ class ReplicaFaults:
         if not self.rules.synced_only and not self.has_other(disk.name):
             return
         self.end(process)
-        disk.boot += 1
-        for partition, entries in disk.logs.items():
-            synced = disk.synced.get(partition, 0)
-            del entries[self._dice.randint(synced, max(synced, len(entries))) :]
-            disk.synced[partition] = len(entries)
+        disk.files.cut_power()
         self.world.at(self._dice.randint(50, 900), partial(self.start, disk))
 
     def _freeze(self) -> None:
@@ -117,6 +117,14 @@ class ReplicaFaults:
     def _healed(self, disk: ReplicaDisk) -> None:
         disk.whole = True
 
+    def _failing_disk(self) -> None:
+        disk = self._any().disk
+        disk.files.failing = 0.05
+        self.world.at(self._dice.randint(50, 600), partial(self._well, disk))
+
+    def _well(self, disk: ReplicaDisk) -> None:
+        disk.files.failing = 0.0
+
     def _lost_disk(self) -> None:
         process = self._any()
         name = process.disk.name
@@ -124,7 +132,7 @@ class ReplicaFaults:
             return
         self.end(process)
         del self.processes[name], self.disks[name]
-        new = ReplicaDisk(f"{name}'")
+        new = self.new_disk(f"{name}'")
         self.disks[new.name] = new
         self.start(new)
         self._replace(new.name)

@@ -1,16 +1,20 @@
 """Replicated logs in a world that fails: the real machines of `pxrs_ray/replication`.
 
 Rules of this file. Replicas, coordinators, producers and readers are processes of the simulator's
-`World`; what they decide is the product's, what they keep is a model of a disk: entries, and up to
-where they are synced. Faults are drawn from the seed; of the replicas in sync, one at least keeps
-what it has. What clients saw is judged, and nothing else: what was acknowledged, what was read.
+`World`; what they decide and keep is the product's, on simulated disks. Faults are drawn from the
+seed; of the replicas in sync, one at least keeps what it has. What clients saw is judged, and
+nothing else: what was acknowledged, what was read.
 """
 
 from __future__ import annotations
 
 import random
+import zlib
 from functools import partial
 
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.frame import producer_id
+from pxrs_ray.errors import DiskFull, LogError
 from pxrs_ray.replication.placement import (
     InSync,
     ReplicaSeen,
@@ -18,6 +22,7 @@ from pxrs_ray.replication.placement import (
 )
 from tests.simulation.replicas.faults import ReplicaFaults
 from tests.simulation.replicas.kept import (
+    AGAIN_MS,
     FAULTS,
     SETTLE_MS,
     TROUBLE_MS,
@@ -29,6 +34,7 @@ from tests.simulation.replicas.kept import (
 )
 from tests.simulation.replicas.placing import PlacingCoordinator
 from tests.simulation.replicas.replica import ReplicaProcess
+from tests.simulation.simulator.disk import SimulatedDisk
 from tests.simulation.simulator.scenario import draw
 from tests.simulation.simulator.world import Process, World, call
 
@@ -79,7 +85,8 @@ class ReplicaGroup(ReplicaFaults):
         self._seen: dict[tuple[int, int], int] = {}
         self._acknowledged: dict[tuple[int, int], Wanted] = {}
         self._over = False
-        self.disks = {name: ReplicaDisk(name) for name in "abcde"[: rules.replicas]}
+        self._seed = seed
+        self.disks = {name: self.new_disk(name) for name in "abcde"[: rules.replicas]}
         self.processes: dict[str, ReplicaProcess] = {}
         for disk in list(self.disks.values()):
             self.processes[disk.name] = ReplicaProcess(self, disk)
@@ -104,11 +111,27 @@ class ReplicaGroup(ReplicaFaults):
         """Whom clients take for the leader."""
         return self.processes.get(self.registry.placement.leader)
 
+    def new_disk(self, name: str) -> ReplicaDisk:
+        return ReplicaDisk(name, SimulatedDisk(zlib.crc32(f"{self._seed} {name}".encode())))
+
     def start(self, disk: ReplicaDisk) -> None:
         known = self.processes.get(disk.name)
         is_there = self.disks.get(disk.name) is disk
         if is_there and (known is None or not known.alive):
-            self.processes[disk.name] = ReplicaProcess(self, disk)
+            try:
+                self.processes[disk.name] = ReplicaProcess(self, disk)
+            except (LogError, DiskFull, OSError) as error:
+                if not disk.files.failing:
+                    self.broken.append(f"{disk.name} cannot be opened: {error!r}")
+                else:
+                    self.world.at(AGAIN_MS, partial(self.start, disk))
+
+    def failed(self, process: ReplicaProcess) -> None:
+        """A log of it failed: it ends, and another one is started."""
+        if not process.disk.files.failing:
+            self.broken.append(f"{process.name} failed on a disk that does not")
+        self.end(process)
+        self.world.at(self._dice.randint(10, 100), partial(self.start, process.disk))
 
     def end(self, process: ReplicaProcess) -> None:
         process.crash()
@@ -121,14 +144,14 @@ class ReplicaGroup(ReplicaFaults):
         if placement.in_sync(name) is None:
             return True
         process = self.processes.get(name)
-        leader = process.leader if process is not None else None
+        leader = process.replica.leader if process is not None else None
         if placement.leader == name and (leader is None or leader.is_asking):
             return False
         return any(self._is_sound(one) for one in placement.isr if one.disk != name)
 
     def _is_sound(self, member: InSync) -> bool:
         disk = self.disks.get(member.disk)
-        return disk is not None and disk.whole and f"boot {disk.boot}" == member.boot
+        return disk is not None and disk.whole and disk.files.boot_id() == member.boot
 
     def heal(self) -> None:
         """No more faults, and none that goes on."""
@@ -141,6 +164,7 @@ class ReplicaGroup(ReplicaFaults):
             process.thaw()
         for disk in self.disks.values():
             disk.whole = True
+            disk.files.failing = 0.0
             self.start(disk)
         for producer in self.producers:
             producer.sending = False
@@ -164,13 +188,13 @@ class ReplicaGroup(ReplicaFaults):
 
     def _read(self) -> None:
         partition = self._dice.randrange(self.rules.partitions)
-        process = self._any()
+        process, back = self._any(), self._dice.choice((5, 5, 50))
 
-        def known(entries: list[Entry]) -> None:
-            for offset, entry in enumerate(entries):
-                self._found(partition, offset, entry.value)
+        def known(entries: list[tuple[int, int]]) -> None:
+            for offset, value in entries:
+                self._found(partition, offset, value)
 
-        call(self.reader, process, partial(process.read, partition, 0), known)
+        call(self.reader, process, partial(process.read, partition, back), known)
 
     def run(self) -> list[str]:
         """Trouble, then healing, then rest; what was broken."""
@@ -195,18 +219,32 @@ class ReplicaGroup(ReplicaFaults):
             left = sum(len(producer.pending) for producer in self.producers)
             self.broken.append(f"not at rest: {left} appends wait, {self.registry.placement}")
             return
-        logs = [self.disks[one.disk].logs for one in self.registry.placement.isr]
-        for (partition, offset), wanted in self._acknowledged.items():
-            for log in logs:
-                found = log[partition][offset] if offset < len(log[partition]) else None
-                if found is None or found.value != wanted.value:
-                    self.broken.append(f"{partition}/{offset} was acknowledged: {wanted}, {found}")
-        leading = self.disks[self.registry.placement.leader].logs
-        for partition, entries in leading.items():
-            for producer in self.producers:
-                numbers = [e.sequence for e in entries if e.producer == producer.name]
-                if numbers != sorted(set(numbers)):
-                    self.broken.append(f"{partition}: {producer.name} has {numbers}")
+        placement = self.registry.placement
+        for partition in range(self.rules.partitions):
+            kept = {}
+            for one in placement.isr:
+                process = self.processes[one.disk]
+                kept[one.disk] = {e.offset: e for e in process.entries(partition)}
+                self._judge_log(process, partition, kept[one.disk])
+            leading = kept[placement.leader]
+            if any(entries != leading for entries in kept.values()):
+                self.broken.append(f"{partition}: the logs of replicas in sync differ")
+
+    def _judge_log(self, process: ReplicaProcess, partition: int, kept: dict[int, Entry]) -> None:
+        for (of, offset), wanted in self._acknowledged.items():
+            found = kept.get(offset)
+            if of == partition and (found is None or found.value != wanted.value):
+                self.broken.append(f"{partition}/{offset} was acknowledged: {wanted}, {found}")
+        log = process.replica.logs[partition]
+        for producer in self.producers:
+            name = producer_id(producer.name)
+            numbers = [entry.sequence for entry in kept.values() if entry.producer == name]
+            header = Batch.of([b"k"], [b"x"], timestamp_ms=1).to_wire(name, 0, 0)[0]
+            next_one = log.expected_sequence(header)
+            if numbers != list(range(next_one)):
+                self.broken.append(f"{partition}: {producer.name} has {numbers} of {next_one}")
+        if log.gaps or sorted(kept) != list(range(log.end_offset)):
+            self.broken.append(f"{partition}: {process.name} has gaps: {log.gaps}")
 
 
 def drawn(seed: int, only: tuple[str, ...] = (), **fixed: object) -> Rules:

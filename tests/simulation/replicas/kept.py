@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pxrs_ray.replication.placement import (
     Placement,
 )
+from tests.simulation.simulator.disk import SimulatedDisk
 
 PING_MS = 40
 HEARD_MS = 250
 TICK_MS = 25
 AGAIN_MS = 80
-ENTRIES_MAX = 3  # of one message between replicas
+FRAMES_BYTES = 900  # of one message between replicas: three frames or so
 STORE_MS = 15
 TROUBLE_MS = 4_000
 SETTLE_MS = 20_000
@@ -28,14 +29,15 @@ FAULTS = (
     "second_coordinator",
     "damage",
     "lost_disk",
+    "failing_disk",
 )
 
 
 class Entry(NamedTuple):
-    """One message of a log, under the leader epoch in which it was written."""
+    """One message of a log."""
 
-    epoch: int
-    producer: str
+    offset: int
+    producer: bytes
     sequence: int
     value: int
 
@@ -51,14 +53,13 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaDisk:
-    """What a replica keeps, from one process to the next."""
+    """What a replica keeps, from one process to the next. `made`: its logs were, once."""
 
     name: str
-    boot: int = 1
+    files: SimulatedDisk
     lives: int = 0
+    made: bool = False
     whole: bool = True
-    logs: dict[int, list[Entry]] = field(default_factory=dict)
-    synced: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass

@@ -1,82 +1,110 @@
-"""One process of a replica: the machines of leader and follower on a model of a disk."""
+"""One process of a replica: the product's `SlotReplica` and its logs, on a simulated disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pxrs_ray.replication.epoch_table import EpochTable
+from pxrs_ray.data.batch import Batch
+from pxrs_ray.data.frame import frames_in, producer_id
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.errors import DiskFull, LogError, PxrsError
+from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.replication.leader_effects import (
     Advanced,
     AskIsr,
-    LeaderEffect,
     ReplicationSettings,
-    Ship,
     SteppedDown,
-    Tell,
 )
-from pxrs_ray.replication.peer_messages import (
-    Follower,
-    Frames,
-    Position,
-    Stored,
-    ToFollower,
-    ToLeader,
-)
-from pxrs_ray.replication.placement import (
-    IsrChange,
-    Placement,
-    ReplicaSeen,
-)
-from pxrs_ray.replication.slot_follower import (
-    CutLog,
-    FollowedPartition,
-    FollowerEffect,
-    Say,
-    SlotFollower,
-    StoreFrames,
-)
-from pxrs_ray.replication.slot_leader import LedPartition, SlotLeader
+from pxrs_ray.replication.peer_messages import Follower, ToFollower, ToLeader
+from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
+from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
+from tests.settings import log_limits
 from tests.simulation.replicas.kept import (
     AGAIN_MS,
-    ENTRIES_MAX,
+    FRAMES_BYTES,
     TICK_MS,
     Entry,
     ReplicaDisk,
     Wanted,
 )
+from tests.simulation.simulator.disk import ProcessFiles
 from tests.simulation.simulator.world import Process, call, send
 
 if TYPE_CHECKING:
     from tests.simulation.replicas.group import ReplicaGroup
 
+INTERVAL = log_limits(segment_bytes_max=3_000, hot_bytes_max=600, index_interval_bytes=400)
+ALWAYS = replace(INTERVAL, durability=Durability.ALWAYS)
+
 
 class ReplicaProcess(Process):
-    """One process of a replica: it follows, or leads."""
+    """One process of a disk. When a log fails it ends, and another one is started."""
 
     def __init__(self, group: ReplicaGroup, disk: ReplicaDisk) -> None:
+        """Raises what its logs raise when they are opened."""
         super().__init__(group.world, disk.name)
         self.role = disk.name
         self.group = group
         self.disk = disk
         disk.lives += 1
         self.life = disk.lives
-        self.who = Follower(disk.name, f"boot {disk.boot}", self.life)
-        self.version = 0
-        self.leader: SlotLeader | None = None
-        self.followers = {p: self._followed(p) for p in range(group.rules.partitions)}
-        self.follower = SlotFollower(self.who, self.followers, AGAIN_MS)
+        self.files = ProcessFiles(disk.files)
+        self.who = Follower(disk.name, disk.files.boot_id(), self.life)
+        rules = group.rules
+        settings = ReplicationSettings(
+            rules.min_isr, rules.synced_only, rules.lag_max_ms, again_ms=AGAIN_MS
+        )
+        try:
+            logs = {p: self._opened(p) for p in range(rules.partitions)}
+        except BaseException:
+            self.files.end()
+            raise
+        disk.made = True
+        self.replica = SlotReplica(self.who, logs, settings, FRAMES_BYTES, self._wall_ms)
         self.waiting: dict[int, list[tuple[int, Callable[[int | None], None]]]] = {}
-        self.every(TICK_MS, self._tick)
-        self.every(5 if group.rules.synced_only else 60, self._sync)
+        self.every(TICK_MS, partial(self._do, lambda: self.replica.tick(self.monotonic_ms())))
+        self.every(5 if rules.synced_only else 60, partial(self._do, self._sync))
 
-    def _followed(self, partition: int) -> FollowedPartition:
-        entries = self.disk.logs.setdefault(partition, [])
-        table = EpochTable()
-        for offset, entry in enumerate(entries):
-            table.begin(entry.epoch, offset)
-        return FollowedPartition(len(entries), self.disk.synced.get(partition, 0), table)
+    def _wall_ms(self) -> int:
+        return self.now().wall_ms
+
+    def _opened(self, partition: int) -> ReplicaLog:
+        log = ReplicaLog.open(
+            Path(f"/{self.disk.name}/q/p{partition:05d}"),
+            "q",
+            partition,
+            ALWAYS if self.group.rules.synced_only else INTERVAL,
+            now_ms=self._wall_ms(),
+            files=self.files,
+            boot=self.files.boot_id(),
+            lock_wait_ms=0,
+        )
+        if log.state == "waiting":
+            log.confirm(0, self._wall_ms(), make=not self.disk.made)
+        return log
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of its logs is lost or damaged."""
+        return self.disk.whole and all(log.state == "open" for log in self.replica.logs.values())
+
+    def crash(self) -> None:
+        super().crash()
+        self.files.end()
+
+    def _do(self, action: Callable[[], None]) -> None:
+        """What may fail for its disk: then it ends."""
+        if not self.alive:
+            return
+        try:
+            action()
+            self._carry_out()
+        except (LogError, DiskFull, OSError):
+            self.group.failed(self)
 
     # --- who leads --------------------------------------------------------------------------------
 
@@ -89,153 +117,90 @@ class ReplicaProcess(Process):
         """The coordinator says what stands in the registry and who is away, and asks whether we
         live."""
         self.placed(placement)
-        if self.leader is not None and absent is not None:
-            self.leader.absent(absent, self.monotonic_ms())
-            self._carry_out()
-        respond(ReplicaSeen(self.life, self.who.boot, self.disk.whole))
+        if absent is not None:
+            self._do(lambda: self.replica.absent(absent, self.monotonic_ms()))
+        if self.alive:
+            respond(ReplicaSeen(self.life, self.who.boot, self.is_whole))
 
     def placed(self, placement: Placement) -> None:
         """A placement that stands in the registry."""
-        if placement.version < self.version:
-            return
-        self.version = placement.version
-        now_ms = self.monotonic_ms()
-        if self.leader is not None:
-            self.leader.placed(placement, now_ms)
-            self._carry_out()
-        leads = (placement.leader, placement.life) == (self.disk.name, self.life)
-        if leads and self.leader is None and placement.epoch > self.follower.epoch:
-            self.follower.epoch = placement.epoch
-            logs = {
-                p: LedPartition(one.end, one.synced, one.table, one.high_watermark)
-                for p, one in self.followers.items()
-            }
-            rules = self.group.rules
-            settings = ReplicationSettings(
-                rules.min_isr, rules.synced_only, rules.lag_max_ms, again_ms=AGAIN_MS
-            )
-            self.leader = SlotLeader(self.disk.name, placement, logs, settings, now_ms)
-            self._carry_out()
-        elif not leads and self.leader is None and placement.leader != self.disk.name:
-            self.follower.follow(placement.epoch, placement.leader, now_ms)
-            self._carry_out()
-
-    def _step_down(self) -> None:
-        assert self.leader is not None
-        for partition, log in self.leader.partitions.items():
-            followed = self.followers[partition]
-            followed.end, followed.synced, followed.table = log.end, log.synced, log.table
-            followed.high_watermark = log.high_watermark
-        self.leader = None
-        for waiting in self.waiting.values():
-            for _, respond in waiting:
-                respond(None)
-        self.waiting.clear()
+        self._do(lambda: self.replica.placed(placement, self.monotonic_ms()))
 
     # --- what clients ask -------------------------------------------------------------------------
 
     def append(self, wanted: Wanted, respond: Callable[[int | None], None]) -> None:
         """Append once; answered when it is acknowledged, with its offset, or None: ask again."""
-        leader = self.leader
-        if leader is None or not leader.takes:
+        self._do(partial(self._append, wanted, respond))
+
+    def _append(self, wanted: Wanted, respond: Callable[[int | None], None]) -> None:
+        log = self.replica.logs[wanted.partition]
+        if not self.replica.takes:
             respond(None)
             return
-        entries = self.disk.logs[wanted.partition]
-        mine = [
-            (entry.sequence, offset)
-            for offset, entry in enumerate(entries)
-            if entry.producer == wanted.producer
-        ]
-        known = dict(mine)
-        if wanted.sequence not in known:
-            if wanted.sequence != (mine[-1][0] + 1 if mine else 0):
-                respond(None)
-                return
-            known[wanted.sequence] = len(entries)
-            entries.append(Entry(leader.placement.epoch, *wanted[1:]))
-            self._grown(wanted.partition)
-        offset = known[wanted.sequence]
-        if leader.partitions[wanted.partition].high_watermark > offset:
-            respond(offset)
+        batch = Batch.of_few([b"k"], [b"%d" % wanted.value], 1)
+        frame = batch.to_wire(producer_id(wanted.producer), 0, wanted.sequence)
+        try:
+            answer = log.append(*frame, self._wall_ms())
+        except (LogError, DiskFull):
+            raise
+        except PxrsError:
+            respond(None)  # it skips ahead, of what was cut
+            return
+        if not answer.repeated:
+            self.replica.grown(wanted.partition, self.monotonic_ms())
+        assert answer.base_offset is not None, "the log remembers more answers than are under way"
+        if log.high_watermark > answer.base_offset:
+            respond(answer.base_offset)
         else:
-            self.waiting.setdefault(wanted.partition, []).append((offset, respond))
+            waiting = self.waiting.setdefault(wanted.partition, [])
+            waiting.append((answer.base_offset, respond))
 
-    def read(self, partition: int, first: int, respond: Callable[[list[Entry]], None]) -> None:
-        """What may be read from an offset on, at a leader or at a follower."""
-        log = self.leader.partitions[partition] if self.leader else self.followers[partition]
-        respond(self.disk.logs[partition][first : log.high_watermark])
+    def read(
+        self, partition: int, back: int, respond: Callable[[list[tuple[int, int]]], None]
+    ) -> None:
+        """What may be read, at whoever leads or follows, from so far back on: offsets, values."""
+
+        def read() -> None:
+            log = self.replica.logs[partition]
+            run = log.read(max(log.start_offset, log.visible_end - back))
+            respond([(e.offset, e.value) for chunk in run.chunks for e in entries_in(chunk)])
+
+        self._do(read)
+
+    def entries(self, partition: int) -> list[Entry]:
+        """All that the log of a partition has."""
+        log = self.replica.logs[partition]
+        found, at = [], log.start_offset
+        while (run := log.read_unsettled(at, 1 << 20)).next_offset > at:
+            at = run.next_offset
+            found += [entry for chunk in run.chunks for entry in entries_in(chunk)]
+        return found
 
     # --- replication ------------------------------------------------------------------------------
 
     def told(self, message: ToLeader | ToFollower) -> None:
         """Another replica says something."""
-        now_ms = self.monotonic_ms()
-        if isinstance(message, Position | Stored):
-            if self.leader is not None:
-                self.leader.heard(message, now_ms)
-        elif self.leader is None:
-            self.follower.heard(message, now_ms)
-        self._carry_out()
-
-    def _tick(self) -> None:
-        if self.leader is not None:
-            self.leader.tick(self.monotonic_ms())
-        else:
-            self.follower.tick(self.monotonic_ms())
-        self._carry_out()
+        self._do(lambda: self.replica.heard(message, self.monotonic_ms()))
 
     def _sync(self) -> None:
-        for partition, entries in self.disk.logs.items():
-            if self.disk.synced.get(partition, 0) != len(entries):
-                self.disk.synced[partition] = len(entries)
-                self._grown(partition)
-        self._carry_out()
-
-    def _grown(self, partition: int) -> None:
-        end, synced = len(self.disk.logs[partition]), self.disk.synced.get(partition, 0)
-        if self.leader is not None:
-            self.leader.appended(partition, end, synced, self.monotonic_ms())
-            self._carry_out()
-        else:
-            self.follower.stored(partition, synced)
+        for partition, log in self.replica.logs.items():
+            if log.dirty:
+                log.sync()
+                self.replica.grown(partition, self.monotonic_ms())
 
     def _carry_out(self) -> None:
-        while True:
-            machine = self.follower if self.leader is None else self.leader
-            effect: LeaderEffect | FollowerEffect | None = machine.take_effect()
+        while (effect := self.replica.take_effect()) is not None:
             match effect:
-                case None:
-                    return
-                case Ship():
-                    self._ship(effect)
-                case Tell() | Say():
-                    self._say(effect.to, effect.message)
+                case ToPeer():
+                    target = self.group.processes.get(effect.to)
+                    if target is not None:
+                        send(self, target, partial(target.told, effect.message))
                 case AskIsr():
                     self._ask_isr(effect.change)
                 case Advanced():
                     self._advanced(effect)
                 case SteppedDown():
                     self._step_down()
-                case CutLog():
-                    self._cut(effect)
-                case StoreFrames():
-                    self._store(effect.frames)
-
-    def _ship(self, ship: Ship) -> None:
-        assert self.leader is not None
-        log = self.leader.partitions[ship.partition]
-        entries = tuple(self.disk.logs[ship.partition][ship.first : ship.first + ENTRIES_MAX])
-        end = ship.first + len(entries)
-        epochs = log.table.epochs_in(ship.first, end)
-        epoch, high_watermark = self.leader.placement.epoch, log.high_watermark
-        frames = Frames(epoch, ship.partition, ship.first, end, epochs, high_watermark, entries)
-        self._say(ship.to, frames)
-        self.leader.shipped(ship, end, self.monotonic_ms())
-
-    def _say(self, to: str, message: ToLeader | ToFollower) -> None:
-        target = self.group.processes.get(to)
-        if target is not None:
-            send(self, target, partial(target.told, message))
 
     def _ask_isr(self, change: IsrChange) -> None:
         coordinator = self.group.coordinator
@@ -249,13 +214,21 @@ class ReplicaProcess(Process):
             else:
                 self.waiting.setdefault(advanced.partition, []).append((offset, respond))
 
-    def _cut(self, cut: CutLog) -> None:
-        del self.disk.logs[cut.partition][cut.end :]
-        synced = self.disk.synced.get(cut.partition, 0)
-        self.disk.synced[cut.partition] = min(synced, cut.end)
+    def _step_down(self) -> None:
+        for waiting in self.waiting.values():
+            for _, respond in waiting:
+                respond(None)
+        self.waiting.clear()
 
-    def _store(self, frames: Frames) -> None:
-        entries = self.disk.logs[frames.partition]
-        assert len(entries) == frames.first, "frames are stored at the end of the log"
-        entries.extend(frames.data)
-        self.follower.stored(frames.partition, self.disk.synced.get(frames.partition, 0))
+
+def entries_in(chunk: object) -> list[Entry]:
+    """The messages of a run of frames, of one each."""
+    return [
+        Entry(
+            header.base_offset,
+            header.producer_id,
+            header.sequence,
+            int(next(iter(Batch.from_frame(-1, header, body))).payload),
+        )
+        for header, body in frames_in(chunk)
+    ]
