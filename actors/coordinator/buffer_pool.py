@@ -280,9 +280,10 @@ class BufferPool(BufferCalls):
             await self._ask(index, lambda to: to.passed(queue, group, mine))
 
     async def fences(
-        self, queue: str, group: str, *, of_all_met: bool = False
+        self, queue: str, group: str, partitions: int, *, of_all_met: bool = False
     ) -> dict[PartitionId, Epoch]:
-        """The highest epoch of a group that each log has seen, of the buffers that are there.
+        """The highest epoch of a group that each log has seen, of the buffers that are there: 0
+        where a log has seen none.
 
         Those that come back are asked then; with `of_all_met` also who goes away meanwhile is an
         error. Raises when one that is there fails.
@@ -292,8 +293,9 @@ class BufferPool(BufferCalls):
             answers = await self._of_met(
                 lambda i: self._ask(i, lambda to: to.fences(queue, group)), of_all=of_all_met
             )
-            for answer in answers.values():
-                found.update(answer)
+            for index, answer in answers.items():
+                mine = self.of_buffer(index, dict.fromkeys(range(partitions), 0))
+                found.update({**mine, **answer})
         return found
 
     async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:

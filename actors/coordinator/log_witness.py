@@ -67,7 +67,8 @@ class LogWitnessCalls:
         queue, group = self._spec.queue, self._spec.group
         match step:
             case AskFences(of_all):
-                return await self._pool.fences(queue, group, of_all_met=of_all)
+                partitions = self._spec.partitions
+                return await self._pool.fences(queue, group, partitions, of_all_met=of_all)
             case AskEnds():
                 return await self._pool.ends(queue)
             case RaiseEpochs(above, cause):

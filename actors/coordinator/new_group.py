@@ -56,7 +56,7 @@ class NewGroupCalls:
             case ReadEnds():
                 return await self.pool.ends(spec.queue)
             case ReadFences():
-                return await self.pool.fences(spec.queue, spec.group)
+                return await self.pool.fences(spec.queue, spec.group, spec.partitions)
             case MakeRows(rows, generation):
                 snapshot = Snapshot(self.key, generation, tuple(rows.values()), (), 0)
                 # Of what is there: it is ours, and the answer was lost; or a former try's.

@@ -187,10 +187,16 @@ class HomeRounds:
         return place_to_move_to(self.homes, slot, nodes, wanted)
 
     def hold(self, slot: Slot) -> None:
-        """Decide nothing about a slot while it moves. Raises AlreadyExists when it does.
+        """Decide nothing about a slot while it moves. Raises AlreadyExists when it does, UsageError
+        for logs that know more than the registry: what they know would be forgotten by a move.
 
         Not while a round is under way: it may have decided about this slot already.
         """
+        if self._table.is_foreign(slot):
+            raise UsageError(
+                f"buffer {slot} serves nobody: its logs belong to another registry than this one, "
+                "or to a newer state of it; `pxrs status` says what to do, and then it can be moved"
+            )
         if slot in self._moving or slot in self._placing:
             raise AlreadyExists(f"buffer {slot} is being moved, or started, already")
         self._moving.add(slot)

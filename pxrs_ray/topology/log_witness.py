@@ -38,7 +38,8 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class AskFences(Do[Any]):
-    """Ask the logs which epochs of the group they have seen: the highest by partition.
+    """Ask the logs which epochs of the group they have seen: the highest by partition, 0 for one
+    that has seen none. A log that cannot be asked now is missing.
 
     With `of_all`, who goes away meanwhile is an error, and not asked later.
     """
@@ -116,13 +117,15 @@ class LogWitness:
             self.refusals[partition] = REFUSED
 
     def granting_anew(self) -> Steps[None]:
-        """Grant anew what is refused. What fails is thrown on, and is done in the next round."""
+        """Grant anew what is refused. What fails is thrown on, and is done in the next round, like
+        what no log has answered for: the epoch that it has seen may be the next one to be given."""
         waiting = list(self.refusals)
         if not waiting:
             return
         seen: Mapping[PartitionId, Epoch] = yield AskFences(of_all=True)
         rows = self._rows()
-        above = {p: max(seen.get(p, 0), rows[p].epoch) for p in waiting}
-        yield RaiseEpochs(above, "its log had seen a higher epoch")
-        for partition in waiting:
+        above = {p: max(seen[p], rows[p].epoch) for p in waiting if p in seen}
+        if above:
+            yield RaiseEpochs(above, "its log had seen a higher epoch")
+        for partition in above:
             self.refusals.pop(partition, None)

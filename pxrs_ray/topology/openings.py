@@ -91,13 +91,14 @@ def with_ids(
     homes: Homes, queues: Mapping[str, str], known: Mapping[str, str], slots: int
 ) -> Homes:
     """`homes` with each of `queues` under its id: the one that its logs bear, where that is
-    `known`, and then every slot is taken to have made them."""
+    `known`, and then every slot is taken to have made them. So is a slot whose logs are not known
+    to be anywhere: what it brings back is lost, and told, where it is of another queue."""
+    away = [slot for slot, home in homes.slots.items() if not home.disk]
     for queue, queue_id in queues.items():
         if known.get(queue):
             homes = homes.without_queue(queue)
         homes = homes.with_queue(queue, queue_id)
-        if known.get(queue):
-            homes = homes.with_made(queue, range(slots))
+        homes = homes.with_made(queue, range(slots) if known.get(queue) else away)
     return homes
 
 

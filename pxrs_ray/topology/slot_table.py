@@ -183,6 +183,10 @@ class SlotTable:
             or granted > (claim.generation, claim.term)
         )
 
+    def is_foreign(self, index: Slot) -> bool:
+        """Whether what is known of a slot speaks against this coordinator, accepted by nobody."""
+        return index in self._foreign
+
     def newest_heard(self) -> Generation:
         """The latest coordinator that any of the buffers that answered goes by."""
         return max(self._led_by.values(), default=0)

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from pxrs_ray.data.protocol import BufferInfo
+from pxrs_ray.errors import UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.identity import Identity, belong, newest_term, note_left, step_back
 from pxrs_ray.log.log_copy import remove_slot, slot_files
+from pxrs_ray.topology.home_rounds import HomeRounds
 from pxrs_ray.topology.homes import Home, Homes, NodeSeen, SlotSeen, above_terms, leaving, settle
+from pxrs_ray.topology.openings import with_ids
 from pxrs_ray.topology.slot_table import SlotTable
 
 FILES = Files()
@@ -135,3 +138,23 @@ def test_logs_that_are_nowhere_are_waited_for_when_the_registry_was_lost() -> No
     over = SlotSeen(lease_over=True)
     assert settle(given_up, {1: over}, [first], 7_000).homes.slots[1].disk == "d1"
     assert settle(Homes(), {1: SlotSeen(in_memory=True)}, [first], 0).starts == (1,)
+
+
+def test_a_queue_that_nobody_knows_is_made_nowhere_where_its_logs_may_be() -> None:
+    homes = Homes(slots={0: HOME, 1: Home("", "", "", away_since_ms=0)})
+    assert with_ids(homes, {"q": "new"}, {}, 2).queues["q"].made == (1,)
+    assert with_ids(homes, {"q": "known"}, {"q": "known"}, 2).queues["q"].made == (0, 1)
+
+
+def test_logs_that_know_more_than_the_registry_are_not_moved() -> None:
+    """A move would give them a home that it knows of, and what it has lost would be forgotten."""
+    table = SlotTable(3, 1_000, 0)
+    table.begins_at(1, HOME)
+    table.placed(1, HOME, "buffer")
+    table.heard(1, BufferInfo("t", 1, "life", 1, "n1", ()), 0)
+    rounds = HomeRounds(Homes(), table, lambda _: SERVES, lambda: 0, lambda: None)
+    table.belongs(1, replace(OURS, term=3), OURS, adopt=False)
+    with pytest.raises(UsageError, match="newer state of it"):
+        rounds.hold(1)
+    table.belongs(1, replace(OURS, term=3), OURS, adopt=True)
+    rounds.hold(1)

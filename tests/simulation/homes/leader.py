@@ -236,6 +236,9 @@ class Leader(LeaderHomes):
         if to_name:
             wanted = {q: known.get(q) or f"q-{self.world.number()}" for q in to_name}
             yield KeepHomes(lambda homes: with_ids(homes, wanted, known, SLOTS))
+            for slot, home in homes.slots.items():
+                if not home.disk and not known:  # it is told as lost when it is back
+                    self.cluster.machines.judge.harmed.setdefault(slot, "its queue was begun anew")
         yield from open_on(self.homes.homes, self.table.hosted(), [self._spec()])
 
     def _spec(self) -> QueueSpec:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.errors import (
-    AlreadyExists,
     BufferAway,
     DeadlineExceeded,
     PxrsError,
@@ -47,7 +46,7 @@ from pxrs_ray.topology.openings import (
     OpenAll,
 )
 from tests.simulation.homes.leader_calls import ASK_MS, LeaderCalls
-from tests.simulation.homes.lives import SLOTS, TOPOLOGY
+from tests.simulation.homes.lives import PARTITIONS, SLOTS, TOPOLOGY
 from tests.simulation.homes.machines import Arrival, BufferProcess, Gone
 from tests.simulation.simulator.world import call
 from tests.simulation.stepping import Ask, Respond
@@ -179,7 +178,8 @@ class LeaderHomes(LeaderCalls):
         found: dict[PartitionId, Epoch] = {}
         for slot in self.table.met():
             try:
-                found.update((yield from self._ask(slot, "fences")))
+                mine = dict.fromkeys((p for p in range(PARTITIONS) if p % SLOTS == slot), 0)
+                found.update({**mine, **(yield from self._ask(slot, "fences"))})
             except (BufferAway, Gone):
                 if of_all:
                     raise
@@ -204,7 +204,7 @@ class LeaderHomes(LeaderCalls):
         yield Ask(self._round.take)
         try:
             self.homes.hold(slot)
-        except AlreadyExists:
+        except PxrsError:
             self._round.give()
             raise
         self._round.give()

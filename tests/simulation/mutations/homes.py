@@ -187,6 +187,28 @@ HOMES = (
         tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
     ),
     Mutation(
+        "logs that know more than their registry are not moved",
+        (
+            Change(
+                "topology/home_rounds.py",
+                "        if self._table.is_foreign(slot):\n",
+                "        if False:\n",
+            ),
+        ),
+        tests=(IDENTITY,),
+    ),
+    Mutation(
+        "a queue that nobody knows is made nowhere where its logs may be",
+        (
+            Change(
+                "topology/openings.py",
+                "range(slots) if known.get(queue) else away)",
+                "range(slots) if known.get(queue) else ())",
+            ),
+        ),
+        tests=(IDENTITY,),
+    ),
+    Mutation(
         "logs that are away when a registry is begun again are not new",
         (
             Change(
@@ -229,6 +251,17 @@ HOMES = (
             ),
         ),
         tests=(LOST,),
+    ),
+    Mutation(
+        "nobody is granted anew before the log that refuses has told what it has seen",
+        (
+            Change(
+                "topology/log_witness.py",
+                "        above = {p: max(seen[p], rows[p].epoch) for p in waiting if p in seen}\n",
+                "        above = {p: max(seen.get(p, 0), rows[p].epoch) for p in waiting}\n",
+            ),
+        ),
+        tests=("tests/unit/test_log_witness.py",),
     ),
     Mutation(
         "an accepted start that was cut off is gone on with on another node",
