@@ -2,8 +2,8 @@
 
 Rules of this file. Calls block: worker threads make them. The owner appends under a producer
 identity that belongs to (group, partition) and under the epoch of its ownership. So the log itself
-refuses an owner whose time is over; an append whose answer is lost is repeated with the same number
-and adds nothing twice.
+refuses an owner whose time is over; an append whose answer is lost is repeated as it was, with the
+same number, before anything else is appended (`NumberedAppends`), and adds nothing twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
+from pxrs_ray.processing.numbered_appends import NumberedAppends
 from pxrs_ray.processing.quarantine_state import Quarantine, Record, headers_of
+from pxrs_ray.supervision.passing_trouble import passes
 
 OPERATOR = "?operator"
 
@@ -40,7 +42,7 @@ class QuarantineLog:
         )
         self._producer = producer
         self.epoch = epoch
-        self._sequence = 0
+        self._appends: NumberedAppends[Batch] = NumberedAppends()
 
     @classmethod
     def of_owner(cls, spec: GroupSpec, partition: PartitionId, epoch: Epoch) -> QuarantineLog:
@@ -55,12 +57,20 @@ class QuarantineLog:
         return cls(spec, partition, uuid.uuid4().bytes, OPERATOR, 0)
 
     def refresh(self) -> Quarantine:
-        """Take in what is new in the log."""
+        """Take in what is new in the log, behind what was sent and is not answered yet."""
         with self.lock:
+            self._send()
             for batch in self._log.read(self.state.next_position):
                 for record in batch:
                     self.state.apply(record)
+            self._appends.read()
             return self.state
+
+    def settle(self) -> None:
+        """Have `state` tell of all that was sent."""
+        with self.lock:
+            if not self._appends.is_settled:
+                self.refresh()
 
     def records(self, position: Offset, count: int) -> list[Message]:
         """Up to `count` records from `position` on."""
@@ -77,9 +87,18 @@ class QuarantineLog:
                 headers=[message.headers for message in messages],
                 ids=[message.id for message in messages],
             )
-            self._log.append(batch, self._producer, self.epoch, self._sequence)
-            self._sequence += 1
+            self._appends.add(batch)
             self.refresh()
+
+    def _send(self) -> None:
+        appends = self._appends
+        while (batch := appends.next()) is not None:
+            try:
+                self._log.append(batch, self._producer, self.epoch, appends.sequence)
+            except BaseException as error:
+                appends.failed(passes=passes(error))
+                raise
+            appends.kept()
 
     def tidy(self) -> None:
         """Drop the log when nothing is put aside: the next owner has less to read."""

@@ -80,6 +80,7 @@ class Redriver:
     def park(self, items: tuple[Item, ...]) -> None:
         """Put messages of one key aside; returns when they are kept."""
         with self._log.lock:
+            self._log.settle()
             fresh = [self._record(item) for item in self._steps.fresh(items)]
             if fresh:
                 self._log.append(fresh)

@@ -94,6 +94,8 @@ class LogInMemory(QuarantineLog):
                 self.kept.append(replace(message, offset=len(self.kept)))
             self.refresh()
 
+    def settle(self) -> None: ...
+
     def tidy(self) -> None: ...
 
 

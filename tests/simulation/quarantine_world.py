@@ -9,10 +9,13 @@ judged: `run(seed)` answers what was broken of it.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
+from pxrs_ray.errors import BufferAway
 from pxrs_ray.model import Message, Offset, Progress
 from pxrs_ray.processing.key_ordered import KeyLanes
+from pxrs_ray.processing.numbered_appends import NumberedAppends
 from pxrs_ray.processing.quarantine_state import Quarantine, Record, headers_of, restored
 from pxrs_ray.processing.redrive import GiveAgain, LetFlow, Note, Redrive, WaitUntil
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
@@ -25,6 +28,8 @@ RULES = RetryRules(2, 1, 2, FailurePolicy.QUARANTINE)
 LANES = lane_rules(RULES)
 LIVES = 12
 STEPS_MAX = 4_000
+# What is sent does not arrive, or its answer does not.
+LOST, UNHEARD = 0.1, 0.15
 
 
 class QuarantineWorld:
@@ -36,6 +41,8 @@ class QuarantineWorld:
         self.now_ms = 0
         self.committed = Progress(0)
         self.log: list[Message] = []
+        # What the log has taken, by owner and number.
+        self._taken: dict[tuple[int, int], tuple[Message, ...]] = {}
         self.bad = {o for o in range(MESSAGES) if self.dice.random() < 0.15}
         self.done: dict[bytes, list[Offset]] = {}
         # What may come again: it was done, and not noted or committed, when its owner died.
@@ -49,6 +56,15 @@ class QuarantineWorld:
         """Keep records in the log."""
         for message in messages:
             self.log.append(replace(message, offset=len(self.log)))
+
+    def take(self, owner: int, sequence: int, messages: tuple[Message, ...]) -> None:
+        """Keep what an owner sends; under a number that was taken only the same comes again."""
+        known = self._taken.get((owner, sequence))
+        if known is None:
+            self._taken[owner, sequence] = messages
+            self.append(*messages)
+        elif known != messages:
+            self.broken.append(f"owner {owner} sends something else as its number {sequence}")
 
     def handled(self, offset: Offset) -> None:
         """A handler has done a message: judge its place among those of its key."""
@@ -68,7 +84,7 @@ class QuarantineWorld:
             is_last = life == LIVES - 1
             if is_last:
                 self.bad.clear()
-            _Owner(self, is_last=is_last).live()
+            _Owner(self, life, is_last=is_last).live()
         done = sorted(offset for of_key in self.done.values() for offset in of_key)
         if done != list(range(MESSAGES)):
             self.broken.append(f"lost {sorted(set(range(MESSAGES)) - set(done))}")
@@ -77,27 +93,57 @@ class QuarantineWorld:
 class _Owner:
     """One ownership of the partition."""
 
-    def __init__(self, world: QuarantineWorld, *, is_last: bool) -> None:
+    def __init__(self, world: QuarantineWorld, life: int, *, is_last: bool) -> None:
         self._world, self._dice, self._is_last = world, world.dice, is_last
+        self._life = life
+        self._appends: NumberedAppends[tuple[Message, ...]] = NumberedAppends()
         self._state = Quarantine()
         self._redrive = Redrive(self._state, RULES)
         self._lanes = KeyLanes(world.committed, LANES)
         self._next = world.committed.checkpoint
         # Done since the last commit, or in hand at the quarantine.
         self._uncommitted: set[Offset] = set()
+        # Re-driven, and that may not be in the log.
+        self._unnoted: set[Offset] = set()
         self._in_round = False
-        self._refresh()
+        self._load()
         for key in self._redrive.parked():
             self._lanes.park(key)
 
     def _refresh(self) -> None:
+        while (messages := self._appends.next()) is not None:
+            self._send(messages)
+        if not self._is_last and self._dice.random() < LOST:
+            raise BufferAway("nothing can be read")
         for record in self._world.log[self._state.next_position :]:
             self._state.apply(record)
+        self._appends.read()
+
+    def _load(self) -> None:
+        """Until it can be read: nothing is done before."""
+        while True:
+            with suppress(BufferAway):
+                self._refresh()
+                return
+
+    def _append(self, *messages: Message) -> None:
+        self._appends.add(messages)
+        self._refresh()
+
+    def _send(self, messages: tuple[Message, ...]) -> None:
+        """To a buffer that is away now and then, or whose answer is lost."""
+        luck = 1.0 if self._is_last else self._dice.random()
+        if luck >= LOST:
+            self._world.take(self._life, self._appends.sequence, messages)
+        if luck < LOST + UNHEARD:
+            self._appends.failed(passes=True)
+            raise BufferAway("no answer")
+        self._appends.kept()
+        self._unnoted.clear()
 
     def _note(self, note: Note) -> None:
         headers = headers_of(note.kind, **dict(note.values))
-        self._world.append(Message(0, -1, note.key, b"", 0, headers))
-        self._refresh()
+        self._append(Message(0, -1, note.key, b"", self._world.now_ms, headers))
 
     def live(self) -> None:
         """Work until the end comes, which is a crash but for the last owner."""
@@ -112,7 +158,7 @@ class _Owner:
                 self._commit()
             if self._is_last and self._world.committed.checkpoint == MESSAGES and not self._state:
                 return
-        self._world.may_repeat |= self._uncommitted
+        self._world.may_repeat |= self._uncommitted | self._unnoted
 
     def _commit(self) -> None:
         self._world.committed = self._lanes.progress()
@@ -128,9 +174,10 @@ class _Owner:
         for task in self._lanes.take(self._world.now_ms, 3):
             error: str | None = None
             if task.work is Work.PARK:
-                fresh = self._redrive.fresh(task.items)
-                self._world.append(*(self._record(item) for item in fresh))
-                self._refresh()
+                try:
+                    self._park(task.items)
+                except BufferAway:
+                    error = "away"
             elif task.item.offset in self._world.bad:
                 error = "bad"
             else:
@@ -138,9 +185,15 @@ class _Owner:
             self._uncommitted |= {item.offset for item in task.items}
             self._lanes.ended(task, error, self._world.now_ms)
 
+    def _park(self, items: tuple[Item, ...]) -> None:
+        if not self._appends.is_settled:
+            self._refresh()
+        if fresh := self._redrive.fresh(items):
+            self._append(*(self._record(item) for item in fresh))
+
     def _record(self, item: Item) -> Message:
         told = headers_of(Record.PARKED, offset=item.offset, attempts=item.attempts, error="bad")
-        return Message(0, -1, item.key, b"", 0, told)
+        return Message(0, -1, item.key, b"", self._world.now_ms, told)
 
     def _ask(self) -> None:
         """Operators: some messages are mended, and keys are asked for."""
@@ -148,11 +201,20 @@ class _Owner:
             self._world.bad.discard(self._dice.choice(sorted(self._world.bad)))
         for key, aside in list(self._state.keys.items()):
             if not aside.retrying and (self._is_last or self._dice.random() < 0.05):
-                self._note(Note(Record.RETRY, key, {}))
+                self._world.append(Message(0, -1, key, b"", 0, headers_of(Record.RETRY)))
+                with suppress(BufferAway):
+                    self._refresh()
 
     def _drive(self) -> None:
-        """One step of re-driving."""
+        """One step of re-driving; one that failed ends its round."""
+        try:
+            self._step()
+        except BufferAway:
+            self._in_round = False
+
+    def _step(self) -> None:
         if not self._in_round:
+            self._refresh()
             self._redrive.begin()
         now_s = self._world.now_ms / 1_000
         step = self._redrive.next(now_s)
@@ -173,6 +235,7 @@ class _Owner:
             note = self._redrive.failed(step, "bad", now_s)
         else:
             self._world.handled(offset)
+            self._unnoted.add(offset)
             note = self._redrive.worked(step)
         if note is not None:
             self._note(note)

@@ -55,6 +55,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "consumer/loop_callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
     "consumer/parallel_worker.py": ("processing/call_turns.py", "processing/key_ordered.py"),
+    "consumer/quarantine_log.py": ("processing/numbered_appends.py",),
     "consumer/redrive.py": ("processing/redrive.py",),
     "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),
     "coordinator/bootstrap.py": (
@@ -95,13 +96,12 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
 DECIDE: Mapping[str, str] = {
     "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
-    "consumer/quarantine_log.py": "when what is put aside is durable",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 7
+DECIDE_MAX = 6
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

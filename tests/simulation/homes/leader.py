@@ -312,6 +312,11 @@ class Leader(LeaderHomes):
 
     def _raise(self, above: Mapping[PartitionId, Epoch]) -> Steps[None]:
         """Give each of these an epoch above, durably; then their logs hear that it is over."""
+        yield Ask(self._epochs.take)  # one write after the other, as a group's writer does
+        yield from self._raise_by_one(above)
+        self._epochs.give()
+
+    def _raise_by_one(self, above: Mapping[PartitionId, Epoch]) -> Steps[None]:
         store = self.cluster.store
         for partition, epoch in above.items():
             group = self._group

@@ -61,7 +61,7 @@ class LeaderCalls(Process):
         self._looked: dict[str, NodeSeen] = {}
         self._seen: list[NodeSeen] = []
         self._round, self._writing = Turn(), Turn()
-        self._leaving, self._moves = DrainedSlots(), Turn()
+        self._leaving, self._moves, self._epochs = DrainedSlots(), Turn(), Turn()
         self._ends: dict[PartitionId, Offset] = {}
         self._kept_ends: dict[PartitionId, Offset] = {}
         self._group: Snapshot | None = None

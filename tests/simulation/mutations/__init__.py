@@ -31,6 +31,7 @@ from tests.simulation.mutations.replica_logs import REPLICA_LOGS
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
+from tests.simulation.mutations.setting_aside import SETTING_ASIDE
 from tests.simulation.mutations.sleeping import SLEEPING
 from tests.simulation.mutations.starting import STARTING
 from tests.simulation.mutations.supervising import SUPERVISING
@@ -73,6 +74,7 @@ _ALL = (
     *CALLING,
     *STARTING,
     *ENDS,
+    *SETTING_ASIDE,
 )
 
 MUTATIONS = tuple(

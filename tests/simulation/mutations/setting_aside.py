@@ -1,0 +1,30 @@
+"""Guards of what is put aside: an append whose answer was lost."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+SETTING_ASIDE = (
+    Mutation(
+        "what was not answered is sent again as it was",
+        (
+            Change(
+                "processing/numbered_appends.py",
+                "        if not passes:\n",
+                "        if True:\n",
+            ),
+        ),
+        tests=("tests/simulation/test_quarantine.py",),
+    ),
+    Mutation(
+        "what was refused for good is in nobody's way",
+        (
+            Change(
+                "processing/numbered_appends.py",
+                "        if not passes:\n",
+                "        if False:\n",
+            ),
+        ),
+        tests=("tests/unit/test_quarantine_appends.py",),
+    ),
+)
