@@ -83,8 +83,9 @@ STAGES = (
     Stage("contract", tests=("tests/contract",), twice=True, workers=2),
     Stage("simulation", tests=("tests/simulation",), workers=2, dist="worksteal"),
     Stage("faults", tests=("tests/faults",), workers=2, dist="worksteal"),
-    # The same classes as actors have, in one process; then on a real Ray, with real kills.
-    Stage("inside", tests=("tests/actors",), marked="not ray", twice=True, workers=2),
+    # The same classes as actors have, in one process; then on a real Ray, with real kills. Inside,
+    # most of the time is waited: a quarter of a core is busy for each two that share the tests.
+    Stage("inside", tests=("tests/actors",), marked="not ray", twice=True, workers=4),
     Stage("actors", tests=("tests/actors",), marked="ray", twice=True, lane=WAITING),
     # Three hosts in namespaces, each with a disk and a Ray node of its own; power cuts, cut links.
     Stage("hosts", tests=("tests/hosts",), twice=True, lane=WAITING),
