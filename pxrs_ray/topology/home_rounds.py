@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pxrs_ray.errors import AlreadyExists, DeadlineExceeded, NotFound, UsageError
+from pxrs_ray.errors import AlreadyExists, BufferAway, DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.homes import (
     Home,
@@ -211,10 +211,13 @@ class HomeRounds:
 
     def leaves(self, slot: Slot) -> Steps[Home]:
         """The logs of a slot are about to be copied for good: have that durable, and answer its
-        home, which it leaves for one of the next term.
+        home, which it leaves for one of the next term. Raises BufferAway while it is not known that
+        they are ours: they may know more than the registry, and a move would hide that.
 
         A move that ends before it is `moved` is settled by the next round, above that term.
         """
+        if not self._table.is_claimed(slot):
+            raise BufferAway(f"buffer {slot} has not been met at its home yet: it is moved then")
         yield KeepHomes(lambda homes: leaving(homes, slot))
         return self.homes.slots[slot]
 

@@ -37,6 +37,7 @@ class SlotTable:
         self._nodes: dict[Slot, str] = {}
         self._answered: set[Slot] = set()
         self._foreign: set[Slot] = set()
+        self._claimed: set[Slot] = set()
         self._unopened: dict[tuple[Slot, str], str] = {}
         self._led_by: dict[Slot, Generation] = {}
         self._serves_under: dict[Slot, int] = {}
@@ -51,6 +52,7 @@ class SlotTable:
         another disk, or has not found its own.
         """
         self.grants.forbid(index)
+        self._claimed.discard(index)
         anew = index in self._elsewhere or self.disk_ids[index] not in ("", home.disk)
         self.terms[index], self.disk_ids[index] = home.term, home.disk
         self._moves[index] = home.moves
@@ -167,8 +169,10 @@ class SlotTable:
         self._foreign.discard(index)
         if self.is_against(index, known, claim) and not adopt:
             self._foreign.add(index)
+            self._claimed.discard(index)
             self.grants.forbid(index)
             return False
+        self._claimed.add(index)
         self.grants.allow(index)
         return True
 
@@ -186,6 +190,10 @@ class SlotTable:
     def is_foreign(self, index: Slot) -> bool:
         """Whether what is known of a slot speaks against this coordinator, accepted by nobody."""
         return index in self._foreign
+
+    def is_claimed(self, index: Slot) -> bool:
+        """Whether its logs, where it was placed last, were found to be ours."""
+        return index in self._claimed
 
     def newest_heard(self) -> Generation:
         """The latest coordinator that any of the buffers that answered goes by."""
