@@ -160,6 +160,8 @@ def places_of(path: Path) -> set[tuple[str, str]]:
         if node.func.attr not in ("keep", "once", "thread") or not node.args:
             continue
         name = node.args[0]
+        if isinstance(name, ast.Lambda):
+            continue  # a change of the homes, which is kept too
         text = name.value if isinstance(name, ast.Constant) else ""
         found.add((name_of(path), str(text)))
     return found
