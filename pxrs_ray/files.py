@@ -218,9 +218,12 @@ class Files:
 
     def end_at(self, fd: int, size: int) -> None:
         """Have a file end at `size`, on disk, also where it is as long already: an earlier cut may
-        be known to this machine's memory alone, where the sync after it failed. Raises DiskFull.
+        be known to this machine's memory alone, where the sync after it failed.
+
+        A full disk has no room to show it once more; then a sync has to do. Raises OSError.
         """
-        self.write(fd, [b"\0"], size)
+        with contextlib.suppress(DiskFull):
+            self.write(fd, [b"\0"], size)
         self.truncate(fd, size)
         self.sync(fd)
 

@@ -119,3 +119,30 @@ def test_a_full_disk_stops_no_memory_log_from_staying_monotone(tmp_path: Path) -
     assert put(log, 0).base_offset == 0
     log.abandon()
     assert open_log(tmp_path, MEMORY).end_offset > 0
+
+
+class NoMore(Files):
+    """A disk that has room for what a log must note (the reserve's), and for no message."""
+
+    def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
+        is_segment = os.readlink(f"/proc/self/fd/{fd}").endswith(".seg")
+        end = position + sum(map(len, pieces))
+        if is_segment and position and end > self.length(fd):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write_some(fd, pieces, position)
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_a_log_opens_after_an_unclean_end_though_its_disk_is_full(
+    tmp_path: Path, boot: str
+) -> None:
+    """Only what is open can make room: retention drops what may go."""
+    log = open_log(tmp_path)
+    for sequence in range(2):
+        put(log, sequence, [b"x" * 100])
+    log.abandon()
+    again = open_log(tmp_path, files=NoMore(), boot=boot, expected_end=2)
+    assert list(contents(again)) == [0, 1]
+    with pytest.raises(DiskFull):
+        put(again, 2, [b"x" * 100])
+    again.abandon()

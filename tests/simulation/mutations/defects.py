@@ -46,6 +46,17 @@ DEFECTS = (
         SMALL,
     ),
     Mutation(
+        "a log whose file is to end for sure opens where its disk is full",
+        (
+            Change(
+                "files.py",
+                '        with contextlib.suppress(DiskFull):\n            self.write(fd, [b"\\0"], size)\n',
+                '        self.write(fd, [b"\\0"], size)\n',
+            ),
+        ),
+        tests=("tests/unit/test_log_disk_full.py",),
+    ),
+    Mutation(
         "a log opens where its disk is full",
         (
             Change(
