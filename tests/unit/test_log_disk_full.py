@@ -125,7 +125,7 @@ class NoMore(Files):
     """A disk that has room for what a log must note (the reserve's), and for no message."""
 
     def write_some(self, fd: int, pieces: Sequence[Any], position: int) -> int:
-        is_segment = os.readlink(f"/proc/self/fd/{fd}").endswith(".seg")
+        is_segment = Path(f"/proc/self/fd/{fd}").readlink().suffix == ".seg"
         end = position + sum(map(len, pieces))
         if is_segment and position and end > self.length(fd):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
