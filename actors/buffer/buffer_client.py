@@ -359,9 +359,9 @@ class BufferClient:
             return self._here_much.line() if much else line
         return (self._much if much else self._small).line() if self._here.elsewhere else None
 
-    def is_connecting(self) -> bool:
-        """Have the connection for what is small made now, and not after some calls; False once it
-        is there, or will not come."""
+    def connect(self) -> bool:
+        """Have the connection for what is small made now, and not after some calls; whether it is
+        still to come."""
         coming = self._here.is_coming()
         return self._small.is_coming() if self._here.elsewhere else coming
 

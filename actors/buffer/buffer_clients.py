@@ -72,7 +72,7 @@ class BufferClients:
 
     def _is_connecting(self, index: int) -> bool:
         try:
-            return self.of(index).is_connecting()
+            return self.of(index).connect()
         except BufferAway:
             return False
 
