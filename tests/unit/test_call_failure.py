@@ -362,7 +362,9 @@ def test_the_client_has_the_buffers_own_signatures() -> None:
     mine = {
         name: method
         for name, method in vars(BufferClient).items()
-        if callable(method) and not name.startswith("_") and name not in ("close", "connect", "stop")
+        if callable(method)
+        and not name.startswith("_")
+        and name not in ("close", "connect", "stop")
     }
     assert len(mine) > 15
     for name, method in mine.items():
