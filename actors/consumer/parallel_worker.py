@@ -36,7 +36,7 @@ from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import HandlerTimeout, PxrsError
 from pxrs_ray.model import Grant, Offset, Progress
-from pxrs_ray.processing.call_turns import CallTurns, Heard
+from pxrs_ray.processing.call_turns import CallTurns, TurnNews
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Item, Task, Work, WorkScheduler
@@ -205,7 +205,7 @@ class ParallelWorker(Worker):
         if turns.due_ms(now_ms) < self._asleep_until_ms:
             self._wake.notify_all()
 
-    def _say(self, heard: Heard) -> None:
+    def _say(self, heard: TurnNews) -> None:
         """Say and do what follows from what was heard."""
         for task in heard.too_late:
             logger.warning("%s has ended, too late", self._context(task))

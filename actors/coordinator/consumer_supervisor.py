@@ -49,13 +49,13 @@ from pxrs_ray.group.replica_life import (
     FindActor,
     HandOver,
     ItsEnd,
-    JoinGroup,
     LetBegin,
+    LetJoin,
+    LetTimePass,
     MakeActor,
     ReadDeath,
     ReplicaLife,
     ReportDeath,
-    Rest,
 )
 from pxrs_ray.group.replica_lives import ReplicaLives
 from pxrs_ray.model import Incarnation, MemberId
@@ -222,7 +222,7 @@ class ConsumerSupervisor:
             case AwaitStarts(lives, wait_s):
                 starts = {task for life in lives for task in _its(life).tasks}
                 return await asyncio.wait(starts, timeout=wait_s) if starts else None
-            case JoinGroup(lives):
+            case LetJoin(lives):
                 config = self.spec.config
                 members = tuple(_its(life).as_member(config) for life in lives)
                 return await self._host.submit(Join(members))
@@ -234,7 +234,7 @@ class ConsumerSupervisor:
                 return await autopsy(_its(life).node, life.actor, status)
             case ReportDeath(died):
                 return await self._host.submit(died)
-            case Rest(pause_s):
+            case LetTimePass(pause_s):
                 return await asyncio.sleep(pause_s)
             case HandOver(life, cause):
                 return await self._hand_over(_its(life), cause)

@@ -1,6 +1,6 @@
 """`Startup`: begins something that callers wait for, and tries again until it has begun.
 
-Rules of this file. `StartTries` says when a try is made, after which pause the next, and when an
+Rules of this file. `BeginTries` says when a try is made, after which pause the next, and when an
 error goes out; a waiting caller gets what passes at its deadline.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.supervision.start_tries import ReadTries, StartTries
+from pxrs_ray.supervision.start_tries import BeginTries, ReadTries
 from pxrs_ray.supervision.supervisor import is_asked_for, off_loop
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Startup:
         self._what = what
         self._begin = begin
         self._undo = undo
-        self._tries = StartTries()
+        self._tries = BeginTries()
         self._task: asyncio.Task[Exception | None] | None = None
 
     @property

@@ -104,7 +104,7 @@ class AwaitStarts(Do[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinGroup(Do[None]):
+class LetJoin(Do[None]):
     """Have the group take these as members, in one change. Raises what the group refuses."""
 
     lives: tuple[ReplicaLife, ...]
@@ -141,7 +141,7 @@ class ReportDeath(Do[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Rest(Do[None]):
+class LetTimePass(Do[None]):
     """Let so much time pass."""
 
     pause_s: float

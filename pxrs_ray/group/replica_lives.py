@@ -24,14 +24,14 @@ from pxrs_ray.group.replica_life import (
     EndProcess,
     FindActor,
     HandOver,
-    JoinGroup,
     L,
     LetBegin,
+    LetJoin,
+    LetTimePass,
     LivesRoom,
     MakeActor,
     ReadDeath,
     ReportDeath,
-    Rest,
 )
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.processing.suspects import Death
@@ -155,7 +155,7 @@ class ReplicaLives(Generic[L]):
 
     def faulted(self, life: L, error: BaseException) -> Steps[None]:
         """What was done beside for it has raised this."""
-        yield from do(Rest(life.faults.failed(self._room.now_s()) or 0.0))
+        yield from do(LetTimePass(life.faults.failed(self._room.now_s()) or 0.0))
         if not self.is_wanted(life) or self.stopping:
             return
         self._room.call_off(life)
@@ -174,7 +174,7 @@ class ReplicaLives(Generic[L]):
 
     def end_if_still_silent(self, life: L, incarnation: Incarnation) -> Steps[None]:
         """Kill one that is not heard of for another lease; its end is seen then."""
-        yield from do(Rest(self._room.lease_s))
+        yield from do(LetTimePass(self._room.lease_s))
         if life.state == "silent" and life.incarnation == incarnation:
             self._room.kill(life, hard=True)
 
@@ -222,7 +222,7 @@ class ReplicaLives(Generic[L]):
         wanted = sorted(filter(self.is_wanted, lives), key=lambda life: life.member)
         if not wanted:
             return
-        yield from do(JoinGroup(tuple(wanted)))
+        yield from do(LetJoin(tuple(wanted)))
         for life in wanted:
             life.state, life.reason = "running", ""
         yield from self._begin(wanted)
@@ -275,7 +275,7 @@ class ReplicaLives(Generic[L]):
             life.reason = f"replaces one that died: {cause}"
             if life.state != "failed":
                 life.state = "starting"
-            yield from do(Rest(self._pause_s(life)))
+            yield from do(LetTimePass(self._pause_s(life)))
             if not self.is_wanted(life):
                 return
             self._room.kill(life, hard=False)  # it may live after all, and only be out of reach

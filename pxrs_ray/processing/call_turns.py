@@ -33,7 +33,7 @@ Ended = tuple[Task, str | None]
 
 
 @dataclass(slots=True)
-class Heard:
+class TurnNews:
     """What a turn has heard that is to be told.
 
     `failed` with its error; `too_late`: ended after it had been left alone; `late`: takes too long,
@@ -93,7 +93,7 @@ class CallTurns:
 
     # --- a turn -----------------------------------------------------------------------------------
 
-    def hear(self, now_ms: int, commit_records: int) -> Heard:
+    def hear(self, now_ms: int, commit_records: int) -> TurnNews:
         """Tell the scheduler what has ended, and what takes too long."""
         heard = self.settle(now_ms, commit_records)
         for task in self.scheduler.expire(now_ms):
@@ -104,9 +104,9 @@ class CallTurns:
                 self._leave_alone(task)
         return heard
 
-    def settle(self, now_ms: int, commit_records: int) -> Heard:
+    def settle(self, now_ms: int, commit_records: int) -> TurnNews:
         """Tell the scheduler what has ended."""
-        heard, ended, scheduler = Heard(), self.ended, self.scheduler
+        heard, ended, scheduler = TurnNews(), self.ended, self.scheduler
         while ended:
             task, error = ended.popleft()
             if error is not None or task.over:
@@ -120,7 +120,7 @@ class CallTurns:
             heard.commits = True
         return heard
 
-    def _ended_badly(self, task: Task, error: str | None, now_ms: int, heard: Heard) -> None:
+    def _ended_badly(self, task: Task, error: str | None, now_ms: int, heard: TurnNews) -> None:
         if task.over:
             self.left_alone -= 1
             heard.too_late.append(task)

@@ -1,4 +1,4 @@
-"""`StartTries`: when something that callers wait for is begun, and begun again. Pure.
+"""`BeginTries`: when something that callers wait for is begun, and begun again. Pure.
 
 Rules of this file. One begins at a time. Passing trouble (a buffer that is slow to open its logs, a
 full disk) is tried again after a pause that grows, for as long as it lasts; whoever waits gets the
@@ -18,7 +18,7 @@ PAUSE_FIRST_MS = 100
 PAUSE_MOST_MS = 5_000
 
 
-class StartTries:
+class BeginTries:
     """One start. `asked` says whether it is to be begun; `begins`, `failed` and `begun` tell it."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A small world of a coordinator that starts, and of the changes that are asked of it.
 
-`StartTries` and `ChangesUnderWay` decide as they ship; here a start's tries and a registry's calls
+`BeginTries` and `ChangesUnderWay` decide as they ship; here a start's tries and a registry's calls
 take their time, and fail for as long as a trouble lasts. `Starts.live` judges from outside: what
 callers heard, what was begun and taken back, and what was changed.
 """
@@ -13,7 +13,7 @@ from functools import partial
 
 from pxrs_ray.errors import DiskFull, NotFound, StoreUnavailable, UsageError
 from pxrs_ray.supervision.changes_under_way import ANSWER_MS, ChangesUnderWay
-from pxrs_ray.supervision.start_tries import PAUSE_MOST_MS, StartTries
+from pxrs_ray.supervision.start_tries import PAUSE_MOST_MS, BeginTries
 from tests.simulation.simulator.scenario import Scenario
 from tests.simulation.simulator.world import Process, World
 
@@ -47,7 +47,7 @@ class Starting(Process):
     def __init__(self, starts: Starts) -> None:
         super().__init__(starts.world, "coordinator")
         self.starts = starts
-        self.tries = StartTries()
+        self.tries = BeginTries()
         self.changes = ChangesUnderWay()
         self.deleted = starts.deleted
         # How much a former try has left, and whether a try is under way.

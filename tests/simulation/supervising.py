@@ -21,13 +21,13 @@ from pxrs_ray.group.replica_life import (
     EndProcess,
     FindActor,
     HandOver,
-    JoinGroup,
     LetBegin,
+    LetJoin,
+    LetTimePass,
     MakeActor,
     ReadDeath,
     ReplicaLife,
     ReportDeath,
-    Rest,
 )
 from pxrs_ray.group.replica_lives import ReplicaLives
 from pxrs_ray.model import Incarnation, MemberId
@@ -247,7 +247,7 @@ class Supervising:
                 jobs = [job for life in lives for job in _its(life).jobs]
                 end_ms = self.world.now_ms + int(wait_s * 1_000)
                 self._until(lambda: all(job.over for job in jobs), end_ms, tell)
-            case JoinGroup(lives):
+            case LetJoin(lives):
                 members = (self.cluster.member(x.member, x.incarnation, x.actor) for x in lives)
                 self._submit(Join(tuple(members)), tell)
             case LetBegin(lives):
@@ -260,7 +260,7 @@ class Supervising:
                 after(self._dice_ms(), partial(tell, RuntimeError("no file") if fails else Death()))
             case ReportDeath(died):
                 self._submit(died, tell)
-            case Rest(pause_s):
+            case LetTimePass(pause_s):
                 after(max(1, int(pause_s * 1_000)), partial(tell, None))
             case HandOver(Life() as life, cause):
                 self._hand_over(life, cause, tell)

@@ -27,8 +27,8 @@ SUPERVISING = (
     _guard(
         "a member that is silent has another lease to thaw",
         "replica_lives.py",
-        "        yield from do(Rest(self._room.lease_s))\n",
-        "        yield from do(Rest(0.0))\n",
+        "        yield from do(LetTimePass(self._room.lease_s))\n",
+        "        yield from do(LetTimePass(0.0))\n",
     ),
     _guard(
         "who stands still is killed after that",
