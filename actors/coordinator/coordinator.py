@@ -241,6 +241,7 @@ class Coordinator(TopologyDocuments, Questions):
         self.accepts_loss = in_memory or bool(self._accepted)
         if self._accepted:
             await self._put_document(ACCEPTING, self._accepted)
+            self._high_water.registry_says_so()
 
     async def _settle_acceptance(self) -> None:
         """What was accepted is dealt with."""

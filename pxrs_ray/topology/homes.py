@@ -276,7 +276,7 @@ def _home_of(
         has = any(node.disk and slot in node.slots for node in nodes)
         found = _first_home(slot, homes, nodes) if has else None
         if found is not None:
-            return replace(found, term=max(found.term, home.term))
+            return replace(found, term=max(found.term, home.term + 1))
     here = living.get(home.node)
     if here is not None and here.disk in ("", home.disk) and not (seen.lease_over and seen.runs):
         return _at_home(home)

@@ -124,6 +124,12 @@ class RegistryWitness:
             raise self._is_another(now)
         self._write(accepted="")
 
+    def registry_says_so(self) -> None:
+        """That its loss is accepted is in the registry: one that knows nothing once more, or is
+        another, was not meant."""
+        if self.accepted and not self._noted.shown.registry_id:
+            self._write(shown=ShownRegistry(self._noted.registry_id))
+
     def _read(self) -> Noted | None:
         """What the file says; None where there is none, or one that makes no sense."""
         try:

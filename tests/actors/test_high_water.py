@@ -12,7 +12,14 @@ from pxrs_ray.actors.coordinator import startup
 from pxrs_ray.actors.coordinator.startup import patiently
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.files import Files
-from pxrs_ray.topology.registry_witness import NAME, RegistryWitness, ShownRegistry, accept_loss
+from pxrs_ray.topology.registry_witness import (
+    NAME,
+    RegistryWitness,
+    ShownRegistry,
+    accept_loss,
+    may_begin_again,
+    noted_in,
+)
 
 
 def noted(folder: Path) -> RegistryWitness:
@@ -117,6 +124,21 @@ def test_who_accepts_a_registry_that_knows_nothing_accepts_no_older_one(tmp_path
     assert not same.accepted, "it is the one from before, and has lost nothing"
     with pytest.raises(StoreCorrupted, match="lost accepted writes"):
         same.check("g", 3, 17)
+
+
+def test_a_registry_that_is_begun_again_is_not_begun_a_third_time(tmp_path: Path) -> None:
+    noted(tmp_path)
+    accept_loss(tmp_path, "me", ShownRegistry())
+    assert may_begin_again(noted_in(tmp_path))
+    begun = RegistryWitness(tmp_path, "second")
+    begun.led(1, knows=False)
+    begun.registry_says_so()
+    assert not may_begin_again(noted_in(tmp_path)), "it is lost once more"
+    with pytest.raises(StoreCorrupted, match="emptied or replaced"):
+        RegistryWitness(tmp_path, "third")
+    again = RegistryWitness(tmp_path, "second")
+    again.led(2, knows=False)
+    assert again.accepted == "me", "that start was cut off"
 
 
 def test_a_removed_group_does_not_come_back_with_a_note_that_is_read_late(tmp_path: Path) -> None:

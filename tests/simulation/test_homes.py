@@ -40,7 +40,7 @@ def test_registries_that_come_back_older_or_empty() -> None:
     assert _failed({**weights, "move": 2.0, "host_off": 1.0}) == []
 
 
-@pytest.mark.parametrize("seed", [114, 318, 593, 1189, 3942, 4304])
+@pytest.mark.parametrize("seed", [114, 318, 593, 1189, 3942, 4304, 9292, 12090])
 def test_what_a_registry_forgot_is_noticed(seed: int) -> None:
     """A loss that was accepted before another one; a process that goes by a coordinator that is
     forgotten; logs that were moved since, and their host away; logs that are away while their

@@ -139,6 +139,7 @@ class Leader(LeaderHomes):
         self.accepts_loss = bool(self.witness.accepted)
         if self.witness.accepted:
             yield from self._put(ACCEPTING, self.witness.accepted)
+            self.witness.registry_says_so()
         self.accepts_loss = self.accepts_loss or bool(documents.get(ACCEPTING))
         if self.accepts_loss:
             self.cluster.machines.judge.era += 1

@@ -187,6 +187,17 @@ HOMES = (
         tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
     ),
     Mutation(
+        "a registry that is begun again is not begun a third time by the same word",
+        (
+            Change(
+                "topology/registry_witness.py",
+                "            self._write(shown=ShownRegistry(self._noted.registry_id))\n",
+                "            pass\n",
+            ),
+        ),
+        tests=("tests/actors/test_high_water.py",),
+    ),
+    Mutation(
         "logs that know more than their registry are not moved",
         (
             Change(
