@@ -33,6 +33,8 @@ class PartitionClient:
     ) -> None:
         self.queue = queue
         self.partition = partition
+        # Up to where the log was found to have dropped what it had, by a read from before that.
+        self.dropped_to: Offset = 0
         self._buffers = BlockingBufferClient(topology, buffers, try_for_s)
         self._reader = reader
         self._epoch = epoch
@@ -44,7 +46,8 @@ class PartitionClient:
     def read(self, offset: Offset, wait_ms: int = 0) -> Iterator[Batch]:
         """What there is from `offset` on, until the end that the log has when it is reached.
 
-        What the log no longer has is passed over. `wait_ms` is how long to wait for the first.
+        What the log no longer has is passed over, and `dropped_to` says so. `wait_ms` is how long
+        to wait for the first.
         """
         while True:
             part = self._buffers.fetch(
@@ -62,7 +65,7 @@ class PartitionClient:
                 start = next_to_read(part, offset)
                 if start is None:
                     return
-                offset = start
+                offset = self.dropped_to = start
                 continue
             yield from batches(part, offset)
             offset, wait_ms = part.next_offset, 0

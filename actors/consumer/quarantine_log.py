@@ -61,8 +61,10 @@ class QuarantineLog:
         with self.lock:
             self._send()
             for batch in self._log.read(self.state.next_position):
+                self.state.dropped(self._log.dropped_to)
                 for record in batch:
                     self.state.apply(record)
+            self.state.dropped(self._log.dropped_to)
             self._appends.read()
             return self.state
 

@@ -166,6 +166,19 @@ class Quarantine:
         """How many messages are put aside."""
         return sum(len(aside.entries) for aside in self.keys.values())
 
+    def dropped(self, to: Offset) -> None:
+        """The log has dropped what lay below `to`, also what was not read yet: what of it was put
+        aside does not wait any more. The owner drops a log when nothing is aside; so whoever only
+        looks may never see how a key came to flow."""
+        if to <= self.next_position:
+            return
+        self.next_position = to
+        for key, aside in list(self.keys.items()):
+            for position in [p for p in aside.entries if p < to]:
+                aside.entries.remove(position)
+            if not aside.entries:
+                del self.keys[key]
+
     def apply(self, record: Message) -> None:
         """Take in the next record of the log; one that was taken in already changes nothing."""
         if record.offset < self.next_position:

@@ -13,8 +13,9 @@ from pxrs_ray.actors.consumer import quarantine_log
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import BufferAway, MessageTooLarge, SequenceConflict
+from pxrs_ray.model import Message
 from pxrs_ray.processing.numbered_appends import NumberedAppends
-from pxrs_ray.processing.quarantine_state import Quarantine, Record
+from pxrs_ray.processing.quarantine_state import Quarantine, Record, headers_of
 
 
 def told(batch: Batch) -> list[object]:
@@ -27,6 +28,7 @@ class Log:
     def __init__(self) -> None:
         self.taken: list[Batch] = []
         self.raises: list[tuple[BaseException, bool]] = []
+        self.dropped_to = self.start = 0
 
     def append(self, batch: Batch, producer: bytes, epoch: int, sequence: int) -> None:
         error, arrives = self.raises.pop(0) if self.raises else (None, True)
@@ -39,6 +41,8 @@ class Log:
             raise error
 
     def read(self, position: int) -> Iterator[Batch]:
+        if position < self.start:
+            position = self.dropped_to = self.start
         return iter(self.taken[position:])
 
 
@@ -74,3 +78,24 @@ def test_what_was_refused_for_good_is_in_nobodys_way(log: QuarantineLog) -> None
         log.note(Record.RETRY, b"a")
     log.note(Record.RETRY, b"b")
     assert [[message.key for message in batch] for batch in kept.taken] == [[b"b"]]
+
+
+def test_who_looks_hears_of_a_key_that_flows_though_its_log_was_dropped_meanwhile(
+    log: QuarantineLog,
+) -> None:
+    """The owner drops the log once nothing is aside: an operator's look may come too late."""
+    kept: Any = log._log
+    log.append([Message(3, -1, b"k", b"m", 1, headers_of(Record.PARKED, offset=7))])
+    log.note(Record.RETRY, b"k")
+    assert log.state.keys[b"k"].retrying
+    owner = {"position": 0}
+    for kind, values in ((Record.REDRIVEN, owner), (Record.RELEASED, {})):
+        record = Message(3, -1, b"k", b"", 1, headers_of(kind, **values))
+        batch = Batch.of([b"k"], [b""], timestamp_ms=1, headers=[record.headers])
+        kept.append(batch, b"o", 8, len(kept.taken))
+    kept.start = len(kept.taken)
+    assert not log.refresh().keys
+    assert log.state.next_position == 4
+    log._appends.sequence = len(kept.taken)  # of another producer in a log of its own count
+    log.append([Message(3, -1, b"k", b"m", 1, headers_of(Record.PARKED, offset=9))])
+    assert [entry.offset for entry in log.state.keys[b"k"].entries.values()] == [9]

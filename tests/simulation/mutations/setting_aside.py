@@ -6,6 +6,17 @@ from tests.simulation.mutations.base import Change, Mutation
 
 SETTING_ASIDE = (
     Mutation(
+        "who looks at a quarantine whose log was dropped hears that nothing waits",
+        (
+            Change(
+                "processing/quarantine_state.py",
+                "        if to <= self.next_position:\n",
+                "        if True:\n",
+            ),
+        ),
+        tests=("tests/unit/test_quarantine_appends.py",),
+    ),
+    Mutation(
         "what was not answered is sent again as it was",
         (
             Change(
