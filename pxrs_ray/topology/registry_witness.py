@@ -51,7 +51,7 @@ class Noted:
     accepted: str = ""
     lives: dict[str, int] = field(default_factory=dict)
     topology_id: str = ""
-    shown: ShownRegistry = field(default_factory=lambda: ShownRegistry())
+    shown: ShownRegistry = field(default_factory=ShownRegistry)
 
 
 NOTED = json_codec(f"node: {NAME}", Noted)

@@ -185,21 +185,7 @@ class Consumers(Process):
             world.at(100, self._restart_failed)
             return
         alive = [actor for actor in self.actors.values() if actor.alive and not actor.frozen]
-        kind = dice.choice(
-            [
-                "die",
-                "die",
-                "freeze",
-                "freeze",
-                "freeze",
-                "lost",
-                "scale",
-                "coordinator",
-                "store",
-                "deadly",
-                "bad",
-            ]
-        )
+        kind = dice.choice(KINDS)
         for_ms = dice.choice((300, 2_000, 3_000, 6_000, 12_000))
         if kind == "die" and alive:
             dice.choice(alive).end("killed")
