@@ -220,7 +220,8 @@ def remove_slot(
     for place in reversed(slot_folders(folder, index, buffers)):  # what it remembers goes first
         there = _files_in(files, folder, place)
         if there and known.issuperset(there):
-            note_left(files, place)
+            if place.parent.name == SLOTS:  # no partition's folder has an identity
+                note_left(files, place)
             files.remove_folder(place)
 
 

@@ -150,7 +150,13 @@ HOMES = (
     ),
     Mutation(
         "logs that were moved away, and removed, leave word of it",
-        (Change("log/log_copy.py", "            note_left(files, place)\n", ""),),
+        (
+            Change(
+                "log/log_copy.py",
+                "                note_left(files, place)\n",
+                "                pass\n",
+            ),
+        ),
         tests=(IDENTITY,),
     ),
     Mutation(
