@@ -31,6 +31,7 @@ REASONS = {
     "hash_column": "the hashes of a whole column, for who partitions elsewhere as we do",
     "REPLICAS": "a form that is kept is registered by being made",
     "AS_JSON": "a form that is kept is registered by being made",
+    "HEADER": "a form that is kept is registered by being made",
     "INDEX": "a form that is kept is registered by being made",
     "FILE_HEADER": "a form that is kept is registered by being made",
     "SUSPICION": "a form that is kept is registered by being made",

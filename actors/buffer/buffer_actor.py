@@ -108,11 +108,11 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         """Open this buffer's logs of a queue; the coordinator calls it after each start.
 
         `expected_ends` is, per partition, the highest offset known to have been reached (a missing
-        entry is 0). A log that ends below it has lost data: the gap is recorded, and its `on_loss`
-        decides. So has one that is not here, or has another id than the queue, whatever was
-        reached: only with `make`, which is true while the queue's logs on this buffer are known to
-        be nowhere yet, it is made. Calling it again changes limits live, and nothing else.
-        Partitions of other buffers are ignored.
+        entry is 0). A log that ends below it has lost data: the gap is recorded, and its
+        `lost_log_policy` decides. So has one that is not here, or has another id than the queue,
+        whatever was reached: it is made only with `make`, which is true while the queue's logs on
+        this buffer are known to be nowhere yet. Calling it again changes limits live, and
+        nothing else. Partitions of other buffers are ignored.
 
         Raises UsageError when the queue exists here with more partitions than `spec` has.
         """

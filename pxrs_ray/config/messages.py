@@ -6,13 +6,13 @@ without secrets, and what is allowed; an unknown option comes with the nearest k
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Place = tuple[str | int, ...]
 
 VALUE_CHARS_MAX = 80
-NEAR = 0.5
-KNOWN_TOLD_MAX = 12
 
 
 def refusal(
@@ -41,15 +39,6 @@ def refusal(
     if len(told) == 1:
         return ConfigError(told[0])
     return ConfigError(f"{len(told)} wrong options:\n  " + "\n  ".join(told))
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Say which known name is meant, or which there are."""
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    told = ", ".join(sorted(known)[:KNOWN_TOLD_MAX])
-    return f"known are {told}" + (", ..." if len(known) > KNOWN_TOLD_MAX else "")
 
 
 def _told(
@@ -97,8 +86,8 @@ def _no_such_kind(problem: ErrorDetails, kinds: Mapping[str, type[Options]]) -> 
     if not isinstance(given, Mapping):
         return f" = {_shown(given)}: must be one of {names}, or a table with one as its mode"
     if "mode" in given:
-        meant = nearest(str(given["mode"]), list(kinds))
-        told = f"; {meant}" if meant.startswith("did") else ""
+        meant = nearest(str(given["mode"]), kinds)
+        told = f"; did you mean {meant!r}?" if meant is not None else ""
         return f".mode = {_shown(given['mode'])}: must be one of {names}{told}"
     fit = [name for name, kind in kinds.items() if kind.model_fields.keys() >= given.keys()]
     lines = " or ".join(f'mode = "{name}"' for name in fit if given)
@@ -112,7 +101,7 @@ def _meant(owner: type[Options] | None, name: str) -> str:
         inner = _model_at(owner, (table, ""))
         if inner is not None and name in inner.model_fields:
             return f"it is an option of one of the {table}: write it under [{table}.NAME]"
-    return nearest(name, list(owner.model_fields))
+    return did_you_mean(name, owner.model_fields)
 
 
 def _shown(value: object) -> str:

@@ -6,7 +6,6 @@ that an error can say where the option is set.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from pxrs_ray.config.messages import Place, kinds_of
 from pxrs_ray.config.old_spellings import OLD
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.suggest import nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -95,8 +95,8 @@ def read_environment(
         fields = _fields(model, place)
         field = fields.get(place[-1])
         if field is None and not (fields and place[0] == "groups" and place[-1] in OLD):
-            if near := difflib.get_close_matches(place[-1], fields, 1, MISTYPED):
-                raise ConfigError(f"{variable}: names no option; did you mean {near[0]!r}?")
+            if near := nearest(place[-1], fields, MISTYPED):
+                raise ConfigError(f"{variable}: names no option; did you mean {near!r}?")
             continue
         here = table
         for part in place[:-1]:

@@ -23,7 +23,7 @@ from fractions import Fraction
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.group.custom_assignor import is_own, solve_by
-from pxrs_ray.model import Member, MemberId, PartitionId
+from pxrs_ray.model import AssignorName, Member, MemberId, PartitionId
 from pxrs_ray.partitioning.hashes import hash_key
 from pxrs_ray.suggest import pick
 
@@ -81,9 +81,13 @@ def assign(
     Raises UsageError for an unknown assignor, doubled member ids, a partition out of range,
     a weight that is not finite, or `static` without a map.
     """
-    solve = ASSIGNORS["sticky"] if is_own(assignor) else pick("assignor", assignor, ASSIGNORS)
+    solve = (
+        ASSIGNORS[AssignorName.STICKY]
+        if is_own(assignor)
+        else pick("assignor", assignor, ASSIGNORS)
+    )
     _check(members, partitions, current, static_map)
-    if assignor == "static" and static_map is None:
+    if assignor == AssignorName.STATIC and static_map is None:
         raise UsageError("assignor 'static' needs static_map: partition -> member id")
     if not members:
         return {}
@@ -161,11 +165,11 @@ def _static(problem: AssignmentProblem) -> Assignment:
 
 
 ASSIGNORS: Mapping[str, Callable[[AssignmentProblem], Assignment]] = {
-    "sticky": _sticky,
-    "range": _range,
-    "round_robin": _round_robin,
-    "tenant": _tenant,
-    "static": _static,
+    AssignorName.STICKY: _sticky,
+    AssignorName.RANGE: _range,
+    AssignorName.ROUND_ROBIN: _round_robin,
+    AssignorName.TENANT: _tenant,
+    AssignorName.STATIC: _static,
 }
 
 

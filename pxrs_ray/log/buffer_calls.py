@@ -172,7 +172,7 @@ def read_parts(
         try:
             fence.check(queue, group, partition, epoch)
             log = manager.log(queue, partition)
-            run = log.read_hot(offset, bytes_max=share)
+            run = log.read_tail(offset, bytes_max=share)
             if run is None:
                 counts["cold_reads"] += 1
                 waited = True

@@ -37,7 +37,7 @@ from pxrs_ray.supervision.passing_trouble import passes
 
 logger = logging.getLogger(__name__)
 
-HOT_BYTES_MAX = 256 << 20
+TAIL_BYTES_MAX = 256 << 20
 MEND_FIRST_MS = 50
 MEND_MOST_MS = 5_000
 
@@ -237,7 +237,7 @@ class LogManager(OpenLogs):
         """Whether ours begins, or goes on above its gap, though another one is in its place."""
         if place in self._to_make:
             return True  # what is there is of a queue that had the name before
-        goes_on = spec.limits.on_loss is LossPolicy.CONTINUE
+        goes_on = spec.limits.lost_log_policy is LossPolicy.CONTINUE
         return place in self._expected and (goes_on or spec.limits.durability is Durability.MEMORY)
 
     def accept_loss(self, queue: str, partition: PartitionId, now_ms: int) -> None:
@@ -305,11 +305,11 @@ class LogManager(OpenLogs):
         log.abandon()
 
     def _share_memory(self) -> None:
-        """Divide the buffer's memory for hot tails among its logs, and set the limits of those
+        """Divide the buffer's memory for tails among its logs, and set the limits of those
         whose limits are others now."""
-        share = max(1, HOT_BYTES_MAX // max(1, len(self._logs)))
+        share = max(1, TAIL_BYTES_MAX // max(1, len(self._logs)))
         of_queue = {
-            queue: replace(spec.limits, hot_bytes_max=min(share, spec.limits.hot_bytes_max))
+            queue: replace(spec.limits, tail_bytes_max=min(share, spec.limits.tail_bytes_max))
             for queue, spec in self._specs.items()
         }
         for (queue, _), log in self._logs.items():

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.model import PartitionId, Strategy
+from pxrs_ray.model import PARTITIONS_MAX, PartitionId, Strategy
 from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_lanes, key_bytes
 from pxrs_ray.partitioning.key_columns import Ints, Rows, key_columns
 from pxrs_ray.partitioning.strategies import jump, jump_many, modulo, modulo_many
@@ -36,7 +36,6 @@ Numbers: TypeAlias = "int | Ints"
 
 STRATEGIES = tuple(each.value for each in Strategy)
 # As many as two bytes tell apart, which is also what numpy sorts by radix.
-PARTITIONS_MAX = 1 << 16
 
 
 class Partitioner:

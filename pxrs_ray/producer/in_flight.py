@@ -13,8 +13,6 @@ from pxrs_ray.errors import PxrsError
 from pxrs_ray.log.producer_state import ANSWERS_MAX
 from pxrs_ray.model import PartitionId
 
-BACKOFF_FIRST_MS = 10
-BACKOFF_MOST_MS = 1_000
 WAIT_FIRST_MS = 100
 WAIT_AGAIN_MS = 2_000
 ANSWER_MARGIN_MS = 200
@@ -29,7 +27,7 @@ class SenderLimits:
     `lane_frames_max` frames of a partition are under way, no more than a log remembers answers.
     """
 
-    calls_max: int
+    inflight_appends_max: int
     append_timeout_ms: int
     # What no option sets.
     call_bytes_max: int = 16 << 20
@@ -112,7 +110,7 @@ class Lane:
     heard: Heard | None = None
     follows: Mark | None = None
     wait_until_ms: int = 0
-    backoff_ms: int = BACKOFF_FIRST_MS
+    refusals: int = 0
     refusal: PxrsError | None = None
 
     def flying(self) -> bool:

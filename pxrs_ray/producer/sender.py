@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from pxrs_ray.backoff import pause_after
 from pxrs_ray.data.frame import NOBODY, mark, pack_header, unpack_header
 from pxrs_ray.data.protocol import Appended, Refused
 from pxrs_ray.errors import (
@@ -31,10 +32,13 @@ from pxrs_ray.errors import (
     SequenceGap,
 )
 from pxrs_ray.model import PartitionId
-from pxrs_ray.producer.in_flight import BACKOFF_FIRST_MS, BACKOFF_MOST_MS, Frame, Lane, Ticket
 from pxrs_ray.producer.in_flight import Call as Call
+from pxrs_ray.producer.in_flight import Frame, Lane, Ticket
 from pxrs_ray.producer.in_flight import SenderLimits as SenderLimits
 from pxrs_ray.supervision.passing_trouble import passes
+
+BACKOFF_FIRST_MS = 10
+BACKOFF_MOST_MS = 1_000
 
 # The log said no, and may say yes later: the frame is surely not in it.
 _WAITED_FOR = (PartitionFull, DiskFull, LogLost, NotFound)
@@ -113,7 +117,7 @@ class Sender:
                 waiting.setdefault(self.buffer_of(partition), []).append(lane)
         for buffer, lanes in waiting.items():
             under_way = self._calls[buffer]
-            while len(under_way) < self._limits.calls_max:
+            while len(under_way) < self._limits.inflight_appends_max:
                 call = self._fill(buffer, lanes)
                 small = self.is_small(call.size_bytes)
                 if not call.frames or (small and self.gathers(buffer)):
@@ -151,7 +155,7 @@ class Sender:
         for frame, answer in zip(call.frames, answers, strict=True):
             lane = self._lanes[frame.partition]
             if isinstance(answer, Appended):
-                lane.backoff_ms, lane.refusal = BACKOFF_FIRST_MS, None
+                lane.refusals, lane.refusal = 0, None
                 lane.doubt = lane.hole = False
                 self._settle(lane, frame, answer)
             else:
@@ -204,8 +208,9 @@ class Sender:
 
     def _back_off(self, lane: Lane, now_ms: int) -> None:
         if lane.wait_until_ms <= now_ms:
-            lane.wait_until_ms = now_ms + lane.backoff_ms
-            lane.backoff_ms = min(lane.backoff_ms * 2, BACKOFF_MOST_MS)
+            lane.refusals += 1
+            pause_ms = pause_after(lane.refusals, BACKOFF_FIRST_MS, BACKOFF_MOST_MS)
+            lane.wait_until_ms = now_ms + pause_ms
 
     def _give_up(self, lane: Lane, frame: Frame, error: PxrsError) -> None:
         lane.doubt = True

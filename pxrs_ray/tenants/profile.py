@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pxrs_ray.config.messages import nearest
 from pxrs_ray.errors import ConfigError, NotFound
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.partitioning.hashes import hash_key
+from pxrs_ray.suggest import did_you_mean
 
 ISOLATED = ".isolated."
 
@@ -114,7 +114,7 @@ class TenantDirectory:
     def __post_init__(self) -> None:
         for tenant, profile in self.tenants.items():
             if profile not in self.profiles:
-                hint = nearest(profile, list(self.profiles))
+                hint = did_you_mean(profile, self.profiles)
                 raise ConfigError(f"tenant {tenant!r} has the profile {profile!r}: {hint}")
 
     def profile(self, tenant: str | None) -> TenantProfile:
@@ -129,7 +129,7 @@ class TenantDirectory:
     def resolve(self, service: str, tenant: str | None, entity: bytes | str) -> Place:
         """Where a message about `entity` of `tenant` goes. Raises NotFound for the service."""
         if service not in self.services:
-            hint = nearest(service, list(self.services))
+            hint = did_you_mean(service, self.services)
             raise NotFound(f"no service {service!r}: {hint}")
         found = self.services[service]
         owner = tenant if self.isolated(tenant) else None

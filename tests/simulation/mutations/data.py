@@ -116,7 +116,7 @@ PRODUCERS = (
     _unit(
         "no more calls are under way than allowed",
         "producer/sender.py",
-        "while len(under_way) < self._limits.calls_max:",
+        "while len(under_way) < self._limits.inflight_appends_max:",
         "while True:",
         f"{_SENDER}test_no_more_is_under_way_than_allowed",
     ),

@@ -50,7 +50,10 @@ class ProducerProcess(Process):
         self._cluster = cluster
         timeout_ms = world.scenario.append_timeout_ms
         limits: SenderLimits = sender_limits(
-            append_timeout_ms=timeout_ms, calls_max=3, call_frames_max=4, call_bytes_min=1
+            append_timeout_ms=timeout_ms,
+            inflight_appends_max=3,
+            call_frames_max=4,
+            call_bytes_min=1,
         )
         self._sender = Sender(1, limits)
         number = self.now().wall_ms // TICK_MS * TICK_MS
