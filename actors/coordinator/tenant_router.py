@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.1
 # Written anew here, for those who wait for them.
 LEASE_S, GRACE_S = tenant_moves.LEASE_S, tenant_moves.GRACE_S
-STEP_MOST_S = tenant_moves.STEP_MOST_S
 START_WAIT_S = 10.0
 STATUS_WAIT_S = 10.0
 # What of a group's options says something of its own queue and consumers, and not of another's.

@@ -69,7 +69,6 @@ class Drain:
 
 
 Step: TypeAlias = TellLedger | Settle | Read | Append | Drain
-Counts: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
