@@ -43,6 +43,7 @@ class Strategy(StrEnum):
 TENANT_HEADER = "tenant"
 # The most partitions of a queue, and so of a group.
 PARTITIONS_MAX = 65_536
+CONSUMERS_MAX = 10_000
 # Strategies that need more than a key, and a dead letter has no more.
 NOT_FOR_DEAD_LETTERS = (Strategy.TENANT, Strategy.LABEL, Strategy.BROADCAST)
 

@@ -1,8 +1,7 @@
 """`GroupController`: one group on the coordinator: its core, its consumers, its documents.
 
-Rules of this file. Each part has one job. `GroupHost` decides and stores, `MemberApi` answers
-members, `ConsumerReplicas` holds the wanted consumers. This class connects them and passes each
-event to the part that it concerns.
+Rules of this file. `GroupHost` decides and stores, `MemberApi` answers members, `ConsumerReplicas`
+holds the wanted consumers. This class connects them and passes each event to its part.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.autoscaler import Autoscaler
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
-from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas, check_count
+from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.group_requests import (
     PauseGroup,
@@ -41,6 +40,7 @@ from pxrs_ray.config.limits import group_settings
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Configure, Dismiss, Rebalance
+from pxrs_ray.group.replica_count import check_count
 from pxrs_ray.group.seek_plan import SeekPlan, Sought
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus

@@ -24,7 +24,6 @@ from pxrs_ray.processing import pack_rules, retry_rules
 
 # How many partitions a queue has where nothing says so.
 PARTITIONS = 16
-CONSUMERS_MAX = 10_000
 HOUR_MS = 3_600_000
 
 

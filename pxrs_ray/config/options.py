@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import model_validator
 
 from pxrs_ray.config.declare import (
-    CONSUMERS_MAX,
     Assignor,
     Bytes,
     Effect,
@@ -30,7 +29,7 @@ from pxrs_ray.config.declare import (
 from pxrs_ray.config.old_spellings import moved
 from pxrs_ray.config.processing_modes import AnyMode, ByKey, Ordered
 from pxrs_ray.data.log_limits import MIB
-from pxrs_ray.model import AssignorName
+from pxrs_ray.model import CONSUMERS_MAX, AssignorName
 
 if TYPE_CHECKING:
     from pxrs_ray.scaling import ScalerSettings
