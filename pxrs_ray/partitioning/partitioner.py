@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import PARTITIONS_MAX, PartitionId, Strategy
-from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_lanes, key_bytes
+from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_runs, key_bytes
 from pxrs_ray.partitioning.key_columns import Ints, Rows, key_columns
 from pxrs_ray.partitioning.strategies import jump, jump_many, modulo, modulo_many
 from pxrs_ray.suggest import pick
@@ -113,7 +113,7 @@ class Partitioner:
             if self._in_turn:
                 self._fill_in_turn(partitions[here], np.arange(len(keys)), first, size)
                 continue
-            for rows, hashes in hash_lanes(keys, self._hash, self._seed):
+            for rows, hashes in hash_runs(keys, self._hash, self._seed):
                 places = self._spread_many(hashes, _part(size, rows))
                 partitions[here][rows] = self._absolute(_part(first, rows), places)
             if keys.valid is not None:

@@ -1,5 +1,5 @@
 """What is under way from a producer to its buffers: frames, the calls that carry them, and each
-partition's lane. Data of the `Sender`, which alone changes it."""
+partition's pending. Data of the `Sender`, which alone changes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SenderLimits:
 
     While a call to a buffer is under way, another one is made only with `call_bytes_min` or more:
     small appends gather by themselves when they come faster than the buffer answers. At most
-    `lane_frames_max` frames of a partition are under way, no more than a log remembers answers.
+    `partition_frames_max` frames of a partition are under way: a log remembers that many answers.
     """
 
     inflight_appends_max: int
@@ -33,7 +33,7 @@ class SenderLimits:
     call_bytes_max: int = 16 << 20
     call_bytes_min: int = 64 << 10
     call_frames_max: int = 1_000
-    lane_frames_max: int = ANSWERS_MAX
+    partition_frames_max: int = ANSWERS_MAX
 
 
 class Ticket(Protocol):
@@ -94,8 +94,8 @@ class Call:
 
 
 @dataclass(slots=True)
-class Lane:
-    """One partition's frames, oldest first.
+class PendingFrames:
+    """One partition's frames that are not acknowledged yet, oldest first.
 
     `doubt`: a frame was given up, and the log has not said yet whether it had come. `hole`: the log
     waits for a number that will never come. `heard`: the producer's position in the log at that
