@@ -18,6 +18,9 @@ Generation = int
 MemberId = str
 Incarnation = int
 
+# Which log: the queue, and the partition in it.
+QueuePartition = tuple[str, PartitionId]
+
 
 class WriteKind(StrEnum):
     """What a `Write` does to a partition row."""

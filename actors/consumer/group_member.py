@@ -37,13 +37,13 @@ from pxrs_ray.consumer.member_effects import (
     BeginWork,
     DrainWork,
     DropWork,
-    Effect,
     ForgetBuffer,
     JoinAgain,
     Joined,
     LeaseRenewed,
     LostMembership,
     MemberChannel,
+    MemberEffect,
     MemberEnded,
     MemberOptions,
     Prepare,
@@ -61,7 +61,7 @@ from pxrs_ray.consumer.member_effects import (
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release
+from pxrs_ray.group.events import Commit, Heartbeat, Leave, MemberAssignment, Prepared, Release
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 from pxrs_ray.supervision.restart_rules import RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor, within
@@ -123,7 +123,7 @@ class GroupMember:
 
     # --- life -----------------------------------------------------------------------------------
 
-    def start(self, assignment: Assignment | None) -> None:
+    def start(self, assignment: MemberAssignment | None) -> None:
         """Begin with the assignment that joining brought."""
         self.machine.start(assignment, time.monotonic())
         self.carry_out()
@@ -244,7 +244,7 @@ class GroupMember:
         if self.machine.has_left:
             self._left.set()
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: MemberEffect) -> None:
         hooks = self._hooks
         match effect:
             case WakeChannel():

@@ -23,6 +23,7 @@ from pxrs_ray.status.answers import GroupStatus
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 from pxrs_ray.tenants import tenant_moves
+from pxrs_ray.tenants.followed_routes import Routes
 from pxrs_ray.tenants.profile import TenantProfile, isolated_queue
 from pxrs_ray.tenants.tenant_moves import (
     FenceProducer,
@@ -31,7 +32,6 @@ from pxrs_ray.tenants.tenant_moves import (
     KeepProducers,
     MakeQueue,
     ReadProgress,
-    Routes,
     StartConsumers,
     StopConsumers,
     TenantMoves,

@@ -37,11 +37,11 @@ class OneOf:
         return core_schema.literal_schema([each.value for each in self.kind])
 
 
-Strategy = Annotated[str, OneOf(model.Strategy)]
+StrategyOption = Annotated[str, OneOf(model.Strategy)]
 Hash = Annotated[str, OneOf(model.HashName)]
-Durability = Annotated[str, OneOf(log_limits.Durability)]
+DurabilityOption = Annotated[str, OneOf(log_limits.Durability)]
 LostLogPolicy = Annotated[str, OneOf(log_limits.LossPolicy)]
-FailurePolicy = Annotated[str, OneOf(retry_rules.FailurePolicy)]
+FailurePolicyOption = Annotated[str, OneOf(retry_rules.FailurePolicy)]
 Submit = Annotated[str, OneOf(pack_rules.SubmitStrategy)]
 Processing = Annotated[str, OneOf(pack_rules.ProcessingStrategy)]
 # Nothing but the configuration names these.
@@ -61,7 +61,7 @@ Assignor = Annotated[
         examples=[*(name.value for name in model.AssignorName), "shop.spread:by_rack"],
     ),
 ]
-Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
+ByteCount = Annotated[int, Field(ge=1, le=1 << 50)]
 MessageBytes = Annotated[int, Field(ge=1, le=GIB)]  # a column of Arrow holds at most 2 GiB
 Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]
 MillisecondsOrNone = Annotated[int, Field(ge=0, le=10 * 366 * 24 * HOUR_MS)]

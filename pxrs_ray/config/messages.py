@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from pxrs_ray.config.declare import Options
 
-Place = tuple[str | int, ...]
+OptionPath = tuple[str | int, ...]
 
 VALUE_CHARS_MAX = 80
 
 
 def refusal(
-    model: type[Options], error: ValidationError, origins: Mapping[Place, str] | None = None
+    model: type[Options], error: ValidationError, origins: Mapping[OptionPath, str] | None = None
 ) -> ConfigError:
     """Make the ConfigError of `error`; `origins` tells by place which file line or variable."""
     problems = error.errors(include_url=False)
-    unknown: dict[Place, dict[str, Any]] = {}
+    unknown: dict[OptionPath, dict[str, Any]] = {}
     for problem in problems:
         if problem["type"] == "extra_forbidden":
             beside = unknown.setdefault(problem["loc"][:-1], {})
@@ -44,10 +44,10 @@ def refusal(
 def _told(
     model: type[Options],
     problem: ErrorDetails,
-    origins: Mapping[Place, str],
-    unknown: Mapping[Place, Mapping[str, Any]],
+    origins: Mapping[OptionPath, str],
+    unknown: Mapping[OptionPath, Mapping[str, Any]],
 ) -> str:
-    place: Place = problem["loc"]
+    place: OptionPath = problem["loc"]
     written = _as_written(model, place)
     ends = range(len(written), 0, -1)
     origin = next((origins[written[:end]] for end in ends if written[:end] in origins), "")
@@ -113,7 +113,7 @@ def _as_sentence(message: str) -> str:
     return message.replace("Input should be", "must be").replace("String should", "must")
 
 
-def _annotation_at(model: type[Options], place: Place) -> Any:
+def _annotation_at(model: type[Options], place: OptionPath) -> Any:
     """What may stand at `place`: goes into options, tables by name, and the mode's kind."""
     here: Any = model
     for part in place:
@@ -130,7 +130,7 @@ def _annotation_at(model: type[Options], place: Place) -> Any:
     return here
 
 
-def _model_at(model: type[Options], place: Place) -> type[Options] | None:
+def _model_at(model: type[Options], place: OptionPath) -> type[Options] | None:
     """The model whose options stand at `place`."""
     here = _annotation_at(model, place)
     return here if hasattr(here, "model_fields") else None
@@ -142,7 +142,7 @@ def kinds_of(annotation: Any) -> dict[str, type[Options]]:
     return {kind.model_fields["mode"].default: kind for kind in kinds}
 
 
-def _as_written(model: type[Options], place: Place) -> Place:
+def _as_written(model: type[Options], place: OptionPath) -> OptionPath:
     """The place as a person writes it: without the kind, which is no step of its own."""
     return tuple(
         part

@@ -13,9 +13,9 @@ from pydantic import model_validator
 
 from pxrs_ray.config.declare import (
     Assignor,
-    Bytes,
+    ByteCount,
     Effect,
-    FailurePolicy,
+    FailurePolicyOption,
     ImportPath,
     LeaseSeconds,
     Milliseconds,
@@ -201,7 +201,7 @@ class GroupConfig(GroupOptions):
     backoff_ms_max: Milliseconds = option(
         10_000, "The longest pause between two attempts.", Effect.WORKERS
     )
-    failure_policy: FailurePolicy = option(
+    failure_policy: FailurePolicyOption = option(
         "stop",
         "What happens to a message after attempts_max attempts. stop: its partition halts. skip: "
         "the message is skipped. dead_letter: it is sent to dead_letter_queue. quarantine: it is "
@@ -240,7 +240,7 @@ class GroupConfig(GroupOptions):
         ge=0,
         le=19,
     )
-    pull_bytes_max: Bytes = option(
+    pull_bytes_max: ByteCount = option(
         MIB, "The most bytes that one fetch returns for a partition.", Effect.CONSUMERS
     )
     start: Start = option(

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from pxrs_ray.config.declare import (
-    Bytes,
+    ByteCount,
     CommitMode,
     Effect,
     Milliseconds,
@@ -107,7 +107,7 @@ class ByKey(ProcessingMode):
         Effect.WORKERS,
         ge=1,
     )
-    lookahead_bytes: Bytes = option(
+    lookahead_bytes: ByteCount = option(
         64 * MIB, "The most bytes of one partition that a consumer holds in memory.", Effect.WORKERS
     )
     fair_tenants: bool = option(

@@ -13,15 +13,15 @@ from pydantic import field_validator
 
 from pxrs_ray.config.declare import (
     PARTITIONS,
-    Bytes,
-    Durability,
+    ByteCount,
+    DurabilityOption,
     Effect,
     Hash,
     LostLogPolicy,
     MessageBytes,
     Milliseconds,
     Options,
-    Strategy,
+    StrategyOption,
     option,
 )
 from pxrs_ray.config.redact import without_secrets
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 class QueueOptions(Options):
     """What a topology says of its queues, and a queue may say otherwise."""
 
-    strategy: Strategy = option(
+    strategy: StrategyOption = option(
         "modulo", "How a key's partition is chosen; see docs/processing.md.", Effect.FIXED
     )
     hash: Hash = option("xxh64", "The hash function that the strategy uses.", Effect.FIXED)
     hash_seed: int = option(42, "The hash's seed; 42 is Spark's.", Effect.FIXED, ge=0, lt=1 << 64)
-    durability: Durability = option(
+    durability: DurabilityOption = option(
         "interval",
         "When an append is acknowledged. memory: nothing is written to disk. interval: the disk is "
         "synced every fsync_interval_ms. always: the disk is synced first. A queue in memory "
@@ -59,25 +59,25 @@ class QueueOptions(Options):
         Effect.BUFFERS,
         Effect.PRODUCERS,
     )
-    partition_bytes_max: Bytes | None = option(
+    partition_bytes_max: ByteCount | None = option(
         None,
         f"The most bytes of one partition's log; None is {ON_DISK_BYTES_MAX // GIB} GiB on disk "
         f"and {IN_MEMORY_BYTES_MAX // MIB} MiB in memory. A full log drops what all groups have "
         "processed. If that does not free enough, producers wait or get PartitionFull.",
         Effect.BUFFERS,
     )
-    tail_bytes_max: Bytes = option(
+    tail_bytes_max: ByteCount = option(
         16 * MIB,
         "How many bytes of its newest messages a partition keeps in memory.",
         Effect.BUFFERS,
     )
-    segment_bytes_max: Bytes = option(
+    segment_bytes_max: ByteCount = option(
         128 * MIB, "A segment file is closed at this size, and the next one begins.", Effect.BUFFERS
     )
     retention_ms: Milliseconds | None = option(
         None, "Segments older than this are dropped; None keeps them.", Effect.BUFFERS
     )
-    retention_bytes: Bytes | None = option(
+    retention_bytes: ByteCount | None = option(
         None, "The oldest segments beyond this size are dropped; None keeps them.", Effect.BUFFERS
     )
     retention_passed: bool = option(
@@ -180,11 +180,10 @@ class QueueConfig(QueueOptions):
 
     def log_limits(self) -> LogLimits:
         """The same, as the partition logs take it."""
-        from pxrs_ray.data.log_limits import Durability as LogDurability
-        from pxrs_ray.data.log_limits import LogLimits, LossPolicy
+        from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
 
         return LogLimits(
-            durability=LogDurability(self.durability),
+            durability=Durability(self.durability),
             lost_log_policy=LossPolicy(self.lost_log_policy),
             partition_bytes_max=self.partition_bytes_max,
             tail_bytes_max=self.tail_bytes_max,

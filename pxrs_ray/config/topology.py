@@ -16,7 +16,7 @@ from pxrs_ray.config import sources
 from pxrs_ray.config.declare import (
     NAME_PATTERN,
     PARTITIONS,
-    Bytes,
+    ByteCount,
     Effect,
     Milliseconds,
     MillisecondsOrNone,
@@ -122,7 +122,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
         Effect.PRODUCERS,
         ge=1,
     )
-    batch_bytes_max: Bytes = option(
+    batch_bytes_max: ByteCount = option(
         MIB,
         "A producer sends a batch once it has this size.",
         Effect.PRODUCERS,
@@ -174,13 +174,13 @@ class PxrsConfig(QueueOptions, GroupOptions):
         return config
 
     @classmethod
-    def of(cls, options: sources.Table) -> Self:
+    def of(cls, options: sources.OptionTable) -> Self:
         """A topology of exactly these options and the defaults: no variable is looked at."""
         config = cls.__new__(cls)
         config._check(options, {})
         return config
 
-    def _fill(self, table: sources.Table, origins: sources.Origins, options: Any) -> None:
+    def _fill(self, table: sources.OptionTable, origins: sources.Origins, options: Any) -> None:
         known = {
             kind: [*_names(table.get(kind)), *_names(options.get(kind))] for kind in sources.TABLES
         }
@@ -188,7 +188,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
         merged = sources.merged(sources.merged(table, variables), options)
         self._check(merged, {**origins, **named})
 
-    def _check(self, options: sources.Table, origins: sources.Origins) -> None:
+    def _check(self, options: sources.OptionTable, origins: sources.Origins) -> None:
         try:
             self.__pydantic_validator__.validate_python(options, self_instance=self)
         except ValidationError as error:

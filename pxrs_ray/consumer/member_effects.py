@@ -14,7 +14,15 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from pxrs_ray.consumer.session import ConsumerSession
-from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release, Reply
+from pxrs_ray.group.events import (
+    Commit,
+    Heartbeat,
+    Leave,
+    MemberAssignment,
+    Prepared,
+    Release,
+    Reply,
+)
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, Outcome, PartitionId
 
 Positions = Mapping[PartitionId, tuple[Epoch, Offset]]
@@ -104,10 +112,10 @@ class Joined:
     """The answer to a `JoinAgain`."""
 
     incarnation: Incarnation
-    assignment: Assignment | None
+    assignment: MemberAssignment | None
 
 
-Answer = Reply | Joined | tuple[Outcome, ...] | None
+MemberAnswer = Reply | Joined | tuple[Outcome, ...] | None
 
 
 class ReadBatch(Protocol):
@@ -261,7 +269,7 @@ class MemberEnded:
     """Nothing more comes of this member; its `failed` says what is wrong, if anything is."""
 
 
-Effect = (
+MemberEffect = (
     WakeChannel
     | BeginWork
     | DrainWork

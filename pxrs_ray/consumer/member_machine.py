@@ -19,18 +19,18 @@ from collections.abc import Sequence
 from pxrs_ray.consumer.fence_reports import FenceReports
 from pxrs_ray.consumer.fetch_plan import FetchPlan
 from pxrs_ray.consumer.member_effects import (
-    Answer,
     Ask,
     BeginWork,
     DrainWork,
     DropWork,
-    Effect,
     Fetch,
     JoinAgain,
     Joined,
     LeaseRenewed,
     LostMembership,
+    MemberAnswer,
     MemberChannel,
+    MemberEffect,
     MemberEnded,
     MemberOptions,
     PartRead,
@@ -45,7 +45,15 @@ from pxrs_ray.consumer.member_effects import (
 from pxrs_ray.consumer.member_progress import AGAIN_S, MemberProgress
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges, WorkProgress
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UnknownMember
-from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release, Reply
+from pxrs_ray.group.events import (
+    Commit,
+    Heartbeat,
+    Leave,
+    MemberAssignment,
+    Prepared,
+    Release,
+    Reply,
+)
 from pxrs_ray.group.member_lease import WAIT_PART, MemberLease
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 
@@ -69,7 +77,7 @@ class MemberMachine:
         self.lost = False  # its membership: only joining is left to do
         self._work = work
         self._channels = MemberChannel.FETCH + buffers
-        self._effects: deque[Effect] = deque()
+        self._effects: deque[MemberEffect] = deque()
         self._heartbeat_s = float("-inf")
         self._join_s = float("-inf")
         # Why it leaves, if it does; whether that was heard; when to say it again.
@@ -94,7 +102,7 @@ class MemberMachine:
 
     # --- life -------------------------------------------------------------------------------------
 
-    def start(self, assignment: Assignment | None, now_s: float) -> None:
+    def start(self, assignment: MemberAssignment | None, now_s: float) -> None:
         """Begin with the assignment that joining brought.
 
         Nobody knows here when that was decided: the lease begins with the first answer.
@@ -102,7 +110,7 @@ class MemberMachine:
         if assignment is not None:
             self._assigned(assignment, now_s)
 
-    def take_effect(self) -> Effect | None:
+    def take_effect(self) -> MemberEffect | None:
         """What is to be done next, at once; None when that is nothing."""
         return self._effects.popleft() if self._effects else None
 
@@ -210,7 +218,7 @@ class MemberMachine:
         """Whether an answer is for who we are now."""
         return session is self.session and not self.lost and not self.ended
 
-    def answered(self, ask: Ask, answer: Answer, now_s: float) -> None:
+    def answered(self, ask: Ask, answer: MemberAnswer, now_s: float) -> None:
         """The coordinator has answered."""
         request = ask.request
         if isinstance(request, JoinAgain):
@@ -313,7 +321,7 @@ class MemberMachine:
 
     # --- ownership --------------------------------------------------------------------------------
 
-    def _assigned(self, assignment: Assignment, now_s: float) -> None:
+    def _assigned(self, assignment: MemberAssignment, now_s: float) -> None:
         paused, leaving = self.session.paused, self.session.leaving
         self._apply(self.session.assign(assignment), now_s)
         if paused != self.session.paused:

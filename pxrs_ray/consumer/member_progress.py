@@ -13,7 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pxrs_ray.consumer.member_effects import Effect, MemberChannel, Rest, RoundOver, WakeChannel
+from pxrs_ray.consumer.member_effects import (
+    MemberChannel,
+    MemberEffect,
+    Rest,
+    RoundOver,
+    WakeChannel,
+)
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import Commit, Release
 
@@ -26,7 +32,7 @@ AGAIN_S = 0.005
 class MemberProgress:
     """The rounds and releases of one member."""
 
-    def __init__(self, effect: Callable[[Effect], None]) -> None:
+    def __init__(self, effect: Callable[[MemberEffect], None]) -> None:
         # How many rounds are over.
         self.rounds = 0
         self._rounds_wanted = 0

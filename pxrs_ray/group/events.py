@@ -190,7 +190,7 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class MemberAssignment:
     """Everything that one member may work on, now. It replaces every earlier assignment.
 
     (generation, sequence) orders assignments: a member ignores one that is not newer than what it
@@ -237,7 +237,7 @@ class FenceReaders:
     epochs: Mapping[PartitionId, Epoch]
 
 
-Effect = AssignmentChanged | Dismiss | FenceReaders
+GroupEffect = AssignmentChanged | Dismiss | FenceReaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class Reply:
 
     generation: Generation
     outcomes: tuple[Outcome, ...] = ()
-    assignment: Assignment | None = None
+    assignment: MemberAssignment | None = None
     lease_ms: int = 0
 
 
@@ -267,7 +267,7 @@ class Decision:
 
     records: tuple[Record, ...] = ()
     reply: Reply | None = None
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[GroupEffect, ...] = ()
     after: int = 0
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
 
-Bytes: TypeAlias = npt.NDArray[np.uint8]
+ByteArray: TypeAlias = npt.NDArray[np.uint8]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 Rows: TypeAlias = "slice | npt.NDArray[np.intp]"
@@ -36,7 +36,7 @@ class KeyColumn:
     `valid` is True where there is a key, and None when there is one everywhere.
     """
 
-    blob: Bytes
+    blob: ByteArray
     offsets: Offsets
     valid: npt.NDArray[np.bool_] | None
 
@@ -55,7 +55,7 @@ class KeyColumn:
 class KeyBytes:
     """`count` keys of `width` bytes each, at `starts`, or one after the other from `base`."""
 
-    blob: Bytes
+    blob: ByteArray
     width: int
     count: int
     base: int = 0

@@ -31,7 +31,7 @@ from pxrs_ray.partitioning.key_columns import Ints, Rows, key_columns
 from pxrs_ray.partitioning.strategies import jump, jump_many, modulo, modulo_many
 from pxrs_ray.suggest import pick
 
-Partitions: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
+PartitionArray: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Numbers: TypeAlias = "int | Ints"
 
 STRATEGIES = tuple(each.value for each in Strategy)
@@ -96,7 +96,7 @@ class Partitioner:
             return tuple(range(self.partitions))
         return (self.partition(key, scope),)
 
-    def partition_column(self, column: Any, scopes: Any = None) -> Partitions:
+    def partition_column(self, column: Any, scopes: Any = None) -> PartitionArray:
         """`partition` of each row of an Arrow column, as the narrowest unsigned integers.
 
         Equal to calling `partition` row by row. Raises UsageError as that does, for a column
@@ -121,7 +121,7 @@ class Partitioner:
         return partitions
 
     def _fill_in_turn(
-        self, partitions: Partitions, rows: npt.NDArray[np.intp], first: Numbers, size: Numbers
+        self, partitions: PartitionArray, rows: npt.NDArray[np.intp], first: Numbers, size: Numbers
     ) -> None:
         """Give `rows`, in their order, the next places in turn."""
         turns = np.arange(self.turn, self.turn + len(rows), dtype=np.int64)

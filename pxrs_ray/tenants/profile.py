@@ -76,7 +76,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where a message goes. `tenant` is set where the queue is its own."""
 
     service: str
@@ -126,7 +126,7 @@ class TenantDirectory:
         """Whether a tenant has queues of its own."""
         return tenant is not None and self.profile(tenant).isolated
 
-    def resolve(self, service: str, tenant: str | None, entity: bytes | str) -> Place:
+    def resolve(self, service: str, tenant: str | None, entity: bytes | str) -> Destination:
         """Where a message about `entity` of `tenant` goes. Raises NotFound for the service."""
         if service not in self.services:
             hint = did_you_mean(service, self.services)
@@ -135,7 +135,7 @@ class TenantDirectory:
         owner = tenant if self.isolated(tenant) else None
         count = self.profile(tenant).partitions if owner is not None else found.partitions
         partition = Partitioner(count, hash_name=found.hash_name).partition(entity)
-        return Place(service, found.full_queue(owner), owner, partition)
+        return Destination(service, found.full_queue(owner), owner, partition)
 
     def serving(self, tenant: str | None, servers: Mapping[str, Sequence[str]]) -> Serving:
         """Which of `servers` (each with the profiles it is assigned to) serve a tenant's queue."""

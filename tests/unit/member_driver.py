@@ -6,9 +6,9 @@ from typing import Any
 
 from pxrs_ray.consumer.member_effects import (
     Ask,
-    Effect,
     Fetch,
     MemberChannel,
+    MemberEffect,
     MemberOptions,
     PartRead,
     Rest,
@@ -22,7 +22,7 @@ from pxrs_ray.errors import (
     PxrsError,
     UnknownMember,
 )
-from pxrs_ray.group.events import Assignment, Reply
+from pxrs_ray.group.events import MemberAssignment, Reply
 from pxrs_ray.model import Grant
 from tests.works import Works
 
@@ -48,7 +48,7 @@ class Driver:
         )
         self.sequence = 0
 
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[MemberEffect]:
         found = []
         while (effect := self.machine.take_effect()) is not None:
             found.append(effect)
@@ -57,11 +57,13 @@ class Driver:
     def woken(self) -> set[int]:
         return {effect.channel for effect in self.effects() if isinstance(effect, WakeChannel)}
 
-    def told(self, *grants: Grant, **changed: Any) -> Assignment:
+    def told(self, *grants: Grant, **changed: Any) -> MemberAssignment:
         self.sequence += 1
         revoking = frozenset(changed.pop("revoking", ()))
         incarnation = self.machine.session.incarnation
-        return Assignment(1, self.sequence, "A", incarnation, grants, revoking, 1_000, **changed)
+        return MemberAssignment(
+            1, self.sequence, "A", incarnation, grants, revoking, 1_000, **changed
+        )
 
     def next(self, channel: MemberChannel) -> Ask | Rest:
         return self.machine.next(channel, self.now_s)
@@ -76,7 +78,7 @@ class Driver:
         assert isinstance(found, Fetch), found
         return found
 
-    def heard(self, assignment: Assignment | None = None) -> None:
+    def heard(self, assignment: MemberAssignment | None = None) -> None:
         """A heartbeat is asked and answered at once."""
         reply = Reply(1, assignment=assignment, lease_ms=int(LEASE_S * 1_000))
         self.machine.answered(self.asks(MemberChannel.HEARTBEAT), reply, self.now_s)

@@ -26,7 +26,15 @@ from pxrs_ray.errors import (
     PxrsError,
     UsageError,
 )
-from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release, Reply
+from pxrs_ray.group.events import (
+    Commit,
+    Heartbeat,
+    Leave,
+    MemberAssignment,
+    Prepared,
+    Release,
+    Reply,
+)
 from pxrs_ray.group.member_lease import MARGIN_PART, WAIT_PART
 from pxrs_ray.model import Grant, Outcome
 from tests.unit.member_driver import (
@@ -132,7 +140,7 @@ def test_who_lost_its_membership_drops_everything_and_joins_once_for_all_that_no
         again, Reply(1, assignment=driver.told(Grant(0, 1, 0)), lease_ms=6_000), driver.now_s
     )
     assert driver.effects() == [] and not driver.machine.session.holdings
-    granted = Assignment(1, 9, "A", 2, (Grant(3, 7, 4),), frozenset(), 1_000)
+    granted = MemberAssignment(1, 9, "A", 2, (Grant(3, 7, 4),), frozenset(), 1_000)
     driver.machine.answered(ask, Joined(2, granted), driver.now_s)
     found = driver.effects()
     assert found[:2] == [WentOn(2), BeginWork(Grant(3, 7, 4))]

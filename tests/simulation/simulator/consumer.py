@@ -19,12 +19,12 @@ from pxrs_ray.consumer.member_effects import (
     BeginWork,
     DrainWork,
     DropWork,
-    Effect,
     Fetch,
     JoinAgain,
     Joined,
     LeaseRenewed,
     MemberChannel,
+    MemberEffect,
     MemberEnded,
     MemberOptions,
     Prepare,
@@ -326,7 +326,7 @@ class ConsumerProcess(Process):
         finally:
             self._carrying = False
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: MemberEffect) -> None:
         match effect:
             case TakeIn():
                 batch, size_bytes = effect.batch, effect.size_bytes
