@@ -35,7 +35,7 @@ from pxrs_ray.closing import Closing
 from pxrs_ray.consumer.delivery import DeliveredBatch, DeliveryContext
 from pxrs_ray.consumer.pulled_positions import Taken
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
-from pxrs_ray.group.events import MemberAssignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.group.member_lease import Title
 from pxrs_ray.model import Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.supervision.restart_rules import told
@@ -71,7 +71,7 @@ class PullConsumer(Closing):
         self._runtime = self._run(self._begin(incarnation, token, assignment))
 
     async def _begin(
-        self, incarnation: Incarnation, token: str, assignment: MemberAssignment | None
+        self, incarnation: Incarnation, token: str, assignment: Assignment | None
     ) -> GroupMember:
         runtime = GroupMember(self._spec, self.member, incarnation, token, self._pulled)
         self._pulled.runtime = runtime

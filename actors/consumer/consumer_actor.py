@@ -43,7 +43,7 @@ from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.consumer.unsound_records import refuse_unsound_records
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.group.events import MemberAssignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.group.member_lease import Title
 from pxrs_ray.json_logging import start_journal
 from pxrs_ray.model import (
@@ -132,7 +132,7 @@ class Consumer:
         return os.getpid(), ray.get_runtime_context().get_node_id()
 
     async def begin(
-        self, incarnation: Incarnation, assignment: MemberAssignment | None
+        self, incarnation: Incarnation, assignment: Assignment | None
     ) -> tuple[int, str]:
         """Start working as `incarnation`; calling it again changes nothing. Answers as `ready`."""
         if self._runtime is None:

@@ -61,7 +61,7 @@ from pxrs_ray.consumer.member_effects import (
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.group.events import Commit, Heartbeat, Leave, MemberAssignment, Prepared, Release
+from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 from pxrs_ray.supervision.restart_rules import RestartRules, told
 from pxrs_ray.supervision.supervisor import Supervisor, within
@@ -123,7 +123,7 @@ class GroupMember:
 
     # --- life -----------------------------------------------------------------------------------
 
-    def start(self, assignment: MemberAssignment | None) -> None:
+    def start(self, assignment: Assignment | None) -> None:
         """Begin with the assignment that joining brought."""
         self.machine.start(assignment, time.monotonic())
         self.carry_out()

@@ -17,7 +17,7 @@ from pxrs_ray.model import Progress
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.consumer.specs import GroupSpec
-    from pxrs_ray.group.events import MemberAssignment, Reply
+    from pxrs_ray.group.events import Assignment, Reply
     from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
 A_co = TypeVar("A_co", covariant=True)
@@ -40,7 +40,7 @@ class MemberRequest(GroupRequest[A_co]):
 
 
 @dataclass(frozen=True)
-class JoinGroup(MemberRequest["tuple[Incarnation, MemberAssignment | None]"]):
+class JoinGroup(MemberRequest["tuple[Incarnation, Assignment | None]"]):
     """Be a member, or be one again that lost its membership as `lost`; its new incarnation."""
 
     token: str

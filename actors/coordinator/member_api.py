@@ -30,11 +30,11 @@ from pxrs_ray.actors.coordinator.log_witness import LogWitnessCalls
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
 from pxrs_ray.group.events import (
+    Assignment,
     Commit,
     Heartbeat,
     Join,
     Leave,
-    MemberAssignment,
     PartitionProgress,
     Prepared,
     Release,
@@ -59,7 +59,7 @@ class MemberApi:
     @answers_for_group(JoinGroup)
     async def join(
         self, member: MemberId, token: str, lost: Incarnation = 0
-    ) -> tuple[Incarnation, MemberAssignment | None]:
+    ) -> tuple[Incarnation, Assignment | None]:
         """Register a member, or give one that lost its membership (as `lost`) a new incarnation.
 
         The newest incarnation of a name wins. Raises Fenced when a member comes back and another

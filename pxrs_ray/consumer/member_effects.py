@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import (
+    Assignment,
     Commit,
     Heartbeat,
     Leave,
-    MemberAssignment,
     Prepared,
     Release,
     Reply,
@@ -112,7 +112,7 @@ class Joined:
     """The answer to a `JoinAgain`."""
 
     incarnation: Incarnation
-    assignment: MemberAssignment | None
+    assignment: Assignment | None
 
 
 MemberAnswer = Reply | Joined | tuple[Outcome, ...] | None

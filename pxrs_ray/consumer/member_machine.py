@@ -45,15 +45,7 @@ from pxrs_ray.consumer.member_effects import (
 from pxrs_ray.consumer.member_progress import AGAIN_S, MemberProgress
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges, WorkProgress
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UnknownMember
-from pxrs_ray.group.events import (
-    Commit,
-    Heartbeat,
-    Leave,
-    MemberAssignment,
-    Prepared,
-    Release,
-    Reply,
-)
+from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release, Reply
 from pxrs_ray.group.member_lease import WAIT_PART, MemberLease
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 
@@ -102,7 +94,7 @@ class MemberMachine:
 
     # --- life -------------------------------------------------------------------------------------
 
-    def start(self, assignment: MemberAssignment | None, now_s: float) -> None:
+    def start(self, assignment: Assignment | None, now_s: float) -> None:
         """Begin with the assignment that joining brought.
 
         Nobody knows here when that was decided: the lease begins with the first answer.
@@ -321,7 +313,7 @@ class MemberMachine:
 
     # --- ownership --------------------------------------------------------------------------------
 
-    def _assigned(self, assignment: MemberAssignment, now_s: float) -> None:
+    def _assigned(self, assignment: Assignment, now_s: float) -> None:
         paused, leaving = self.session.paused, self.session.leaving
         self._apply(self.session.assign(assignment), now_s)
         if paused != self.session.paused:

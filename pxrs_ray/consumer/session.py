@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pxrs_ray.group.events import MemberAssignment, PartitionProgress
+from pxrs_ray.group.events import Assignment, PartitionProgress
 from pxrs_ray.model import (
     Epoch,
     Generation,
@@ -90,7 +90,7 @@ class ConsumerSession:
         self.woken: Callable[[], None] = _nobody
         self._work = work
 
-    def assign(self, assignment: MemberAssignment) -> SessionChanges:
+    def assign(self, assignment: Assignment) -> SessionChanges:
         """Make `assignment` the truth, unless it is older than what we have or not for us."""
         newer = (assignment.generation, assignment.sequence) > self.seen
         ours = (assignment.member, assignment.incarnation) == (self.member, self.incarnation)

@@ -10,12 +10,12 @@ from pxrs_ray.clock import Instant
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError
 from pxrs_ray.group.event_checks import harmless
 from pxrs_ray.group.events import (
+    Assignment,
     AssignmentChanged,
     Decision,
     Dismiss,
     FenceReaders,
     GroupEffect,
-    MemberAssignment,
     Reply,
 )
 from pxrs_ray.group.group_state import GroupSettings, GroupState, MemberState, Preparation
@@ -37,11 +37,11 @@ CAUSE_CHARS_MAX = 500
 RETIRED_MAX = 10_000
 
 
-def assignment_of(state: GroupState, settings: GroupSettings, member: MemberId) -> MemberAssignment:
+def assignment_of(state: GroupState, settings: GroupSettings, member: MemberId) -> Assignment:
     """The member's newest assignment."""
     slot = state.members[member]
     owned = state.owned.get(member, set())
-    return MemberAssignment(
+    return Assignment(
         state.generation,
         slot.sequence,
         member,

@@ -190,7 +190,7 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True)
-class MemberAssignment:
+class Assignment:
     """Everything that one member may work on, now. It replaces every earlier assignment.
 
     (generation, sequence) orders assignments: a member ignores one that is not newer than what it
@@ -251,7 +251,7 @@ class Reply:
 
     generation: Generation
     outcomes: tuple[Outcome, ...] = ()
-    assignment: MemberAssignment | None = None
+    assignment: Assignment | None = None
     lease_ms: int = 0
 
 

@@ -25,6 +25,7 @@ from pxrs_ray.group.assignors import assign
 from pxrs_ray.group.decision import DecisionBuilder, assignment_of
 from pxrs_ray.group.event_checks import check_event, check_offsets
 from pxrs_ray.group.events import (
+    Assignment,
     Commit,
     Configure,
     Decision,
@@ -33,7 +34,6 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
-    MemberAssignment,
     PartitionProgress,
     Plan,
     Prepared,
@@ -135,7 +135,7 @@ class GroupCoordinator:
         settings = replace(self.settings, assignor=assignor or self.settings.assignor)
         return plan(self.state, settings, cause, add, remove)
 
-    def assignment(self, member: MemberId) -> MemberAssignment:
+    def assignment(self, member: MemberId) -> Assignment:
         """The member's newest assignment. Only as durable as `records_emitted` says."""
         return assignment_of(self.state, self.settings, member)
 

@@ -18,7 +18,7 @@ from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import SystemClock
 from pxrs_ray.errors import UnknownMember
-from pxrs_ray.group.events import Dismiss, Heartbeat, Join, MemberAssignment, PartitionProgress
+from pxrs_ray.group.events import Assignment, Dismiss, Heartbeat, Join, PartitionProgress
 from pxrs_ray.model import Incarnation, Member, MemberId, Outcome, Progress, Snapshot
 from tests.actors.conftest import Stage, send
 from tests.actors.load import Load
@@ -66,7 +66,7 @@ def test_a_leftover_of_an_old_epoch_cannot_commit_though_its_id_owns_the_partiti
     send(topology, 10)
     coordinator = BlockingCoordinatorClient(topology.name)
 
-    def join(token: str) -> tuple[Incarnation, MemberAssignment]:
+    def join(token: str) -> tuple[Incarnation, Assignment]:
         incarnation, assignment = coordinator.call(JoinGroup("g", "me", token))
         assert assignment is not None
         return incarnation, assignment

@@ -16,7 +16,7 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.group.events import MemberAssignment, PartitionProgress
+from pxrs_ray.group.events import Assignment, PartitionProgress
 from pxrs_ray.model import Change, Outcome, PartitionRow, Write, WriteKind
 from tests.actors.recording import Note, Recorder
 from tests.simulation import checkers
@@ -61,7 +61,7 @@ def _listen(note: Callable[[Callable[[int], HistoryEvent]], None]) -> None:
     """Have every session of this process tell `note` what it obeys and is answered."""
     assign, committed = ConsumerSession.assign, ConsumerSession.committed
 
-    def obey(self: ConsumerSession, told: MemberAssignment) -> SessionChanges:
+    def obey(self: ConsumerSession, told: Assignment) -> SessionChanges:
         before = self.seen
         changes = assign(self, told)
         if self.seen != before:

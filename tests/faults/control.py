@@ -27,7 +27,7 @@ from pxrs_ray.actors.coordinator.group_requests import SeekGroup
 from pxrs_ray.actors.names import feeds_of
 from pxrs_ray.config import GroupConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.group.events import MemberAssignment, PartitionProgress
+from pxrs_ray.group.events import Assignment, PartitionProgress
 from pxrs_ray.model import Progress
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults import FaultReport
@@ -55,10 +55,10 @@ def check(wanted: object, found: object, what: str) -> None:
     assert wanted == found, f"{what}: {found!r}, and should be {wanted!r}"
 
 
-async def join(world: ControlWorld, group: str, member: str) -> MemberAssignment:
+async def join(world: ControlWorld, group: str, member: str) -> Assignment:
     """Join as a member, and answer what it is granted."""
     _, found = await world.call(JoinGroup(group, member, f"token of {member}"))
-    assert isinstance(found, MemberAssignment)
+    assert isinstance(found, Assignment)
     return found
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pxrs_ray.group.events import (
+    Assignment,
     Commit,
     Configure,
     Event,
     Heartbeat,
     Join,
-    MemberAssignment,
     PartitionProgress,
     Tick,
 )
@@ -117,8 +117,8 @@ def answered(
     return Answered(1, generation, member, 1, rows, (Outcome.APPLIED,), released)
 
 
-def told(member: str, grant: Grant, sequence: int = 1) -> MemberAssignment:
-    return MemberAssignment(1, sequence, member, 1, (grant,))
+def told(member: str, grant: Grant, sequence: int = 1) -> Assignment:
+    return Assignment(1, sequence, member, 1, (grant,))
 
 
 def begun(member: str, epoch: int) -> Begun:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pxrs_ray.group.events import Event, MemberAssignment, PartitionProgress
+from pxrs_ray.group.events import Assignment, Event, PartitionProgress
 from pxrs_ray.model import (
     Epoch,
     Generation,
@@ -270,7 +270,7 @@ class Told:
     """An assignment leaves the coordinator for its member."""
 
     at_ms: int
-    assignment: MemberAssignment
+    assignment: Assignment
 
 
 @dataclass(slots=True)
@@ -278,7 +278,7 @@ class Obeyed:
     """A consumer made this assignment its truth."""
 
     at_ms: int
-    assignment: MemberAssignment
+    assignment: Assignment
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pxrs_ray.group.events import Heartbeat, MemberAssignment, Tick
+from pxrs_ray.group.events import Assignment, Heartbeat, Tick
 from pxrs_ray.model import Grant
 from tests.simulation.histories import appended, decided, told
 from tests.simulation.history import (
@@ -22,7 +22,7 @@ from tests.simulation.history import (
 )
 
 HEARD = [decided(Heartbeat("A", 1, (0, 0)), now_ms=5), decided(Tick(), now_ms=106)]
-PAUSED = MemberAssignment(1, 1, "A", 1, (Grant(0, 1, 0),), frozenset(), 0, paused=True)
+PAUSED = Assignment(1, 1, "A", 1, (Grant(0, 1, 0),), frozenset(), 0, paused=True)
 
 
 def put_aside(offset: int = 0, attempts_max: int = 1) -> PutAside:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pxrs_ray.errors import Fenced, PxrsError
 from pxrs_ray.group.events import (
+    Assignment,
     Heartbeat,
     Join,
-    MemberAssignment,
     PartitionProgress,
     Release,
     Reply,
@@ -180,7 +180,7 @@ class PlayedConsumer(Process):
         elif isinstance(answer, Reply) and answer.assignment is not None:
             self._take(answer.assignment)
 
-    def _take(self, found: MemberAssignment) -> None:
+    def _take(self, found: Assignment) -> None:
         self._seen = (found.generation, found.sequence)
         back = tuple(
             PartitionProgress(grant.partition, grant.epoch, grant.progress)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.consumer.source_plan import HandOn, SourcePlan, SourceRead
-from pxrs_ray.group.events import MemberAssignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
 from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.sources.soundness import sound
@@ -61,7 +61,7 @@ class _Member:
 
     def told(self, sequence: int, grants: tuple[Grant, ...]) -> None:
         """A new assignment."""
-        changes = self.session.assign(MemberAssignment(1, sequence, self.name, 1, grants))
+        changes = self.session.assign(Assignment(1, sequence, self.name, 1, grants))
         for partition in changes.dropped:
             del self.works[partition]
         for grant in changes.started:

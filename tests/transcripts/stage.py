@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import CoordinatorDeposed, Fenced, PxrsError, StoreUnavailable
 from pxrs_ray.group.events import (
+    Assignment,
     AssignmentChanged,
     Commit,
     Decision,
@@ -25,7 +26,6 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
-    MemberAssignment,
     PartitionProgress,
     Release,
     Seek,
@@ -331,7 +331,7 @@ class Stage:
 
     # --- members --------------------------------------------------------------------------------
 
-    def tell(self, assignment: MemberAssignment) -> None:
+    def tell(self, assignment: Assignment) -> None:
         """An assignment reaches its member, unless that is frozen."""
         session = self.sessions.get(assignment.member)
         if session is None or session.member in self.frozen:

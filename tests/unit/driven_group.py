@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.group.events import (
+    Assignment,
     AssignmentChanged,
     Commit,
     Decision,
@@ -18,7 +19,6 @@ from pxrs_ray.group.events import (
     Event,
     FenceReaders,
     Join,
-    MemberAssignment,
     PartitionProgress,
     Release,
     Tick,
@@ -81,7 +81,7 @@ class DrivenGroup:
         assert stored is not None and list(stored.partitions) == self.core.state.rows
         return decision
 
-    def _tell(self, assignment: MemberAssignment) -> None:
+    def _tell(self, assignment: Assignment) -> None:
         session = self.sessions.get(assignment.member)
         if session is None or session.incarnation != assignment.incarnation:
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pxrs_ray.config import GroupConfig, Packs
 from pxrs_ray.config.scheduling import scheduler_for
 from pxrs_ray.consumer.session import ConsumerSession
-from pxrs_ray.group.events import MemberAssignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Grant, Offset, Outcome, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.scheduler import Item, Task, Work
@@ -165,9 +165,7 @@ class Life:
         row = lives.row
         self.session = ConsumerSession(MEMBER, self.epoch, self)
         self.session.assign(
-            MemberAssignment(
-                1, self.epoch, MEMBER, self.epoch, (row,), frozenset(), 1_000, False, False
-            )
+            Assignment(1, self.epoch, MEMBER, self.epoch, (row,), frozenset(), 1_000, False, False)
         )
         progress = row.progress
         scheduler = scheduler_for(config, progress)

@@ -22,7 +22,7 @@ from pxrs_ray.errors import (
     PxrsError,
     UnknownMember,
 )
-from pxrs_ray.group.events import MemberAssignment, Reply
+from pxrs_ray.group.events import Assignment, Reply
 from pxrs_ray.model import Grant
 from tests.works import Works
 
@@ -57,13 +57,11 @@ class Driver:
     def woken(self) -> set[int]:
         return {effect.channel for effect in self.effects() if isinstance(effect, WakeChannel)}
 
-    def told(self, *grants: Grant, **changed: Any) -> MemberAssignment:
+    def told(self, *grants: Grant, **changed: Any) -> Assignment:
         self.sequence += 1
         revoking = frozenset(changed.pop("revoking", ()))
         incarnation = self.machine.session.incarnation
-        return MemberAssignment(
-            1, self.sequence, "A", incarnation, grants, revoking, 1_000, **changed
-        )
+        return Assignment(1, self.sequence, "A", incarnation, grants, revoking, 1_000, **changed)
 
     def next(self, channel: MemberChannel) -> Ask | Rest:
         return self.machine.next(channel, self.now_s)
@@ -78,7 +76,7 @@ class Driver:
         assert isinstance(found, Fetch), found
         return found
 
-    def heard(self, assignment: MemberAssignment | None = None) -> None:
+    def heard(self, assignment: Assignment | None = None) -> None:
         """A heartbeat is asked and answered at once."""
         reply = Reply(1, assignment=assignment, lease_ms=int(LEASE_S * 1_000))
         self.machine.answered(self.asks(MemberChannel.HEARTBEAT), reply, self.now_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
-from pxrs_ray.group.events import MemberAssignment, PartitionProgress
+from pxrs_ray.group.events import Assignment, PartitionProgress
 from pxrs_ray.model import Grant, Outcome, Progress
 from tests.works import Works
 
@@ -21,8 +21,8 @@ def told(
     leaving: bool = False,
     member: str = "A",
     incarnation: int = 1,
-) -> MemberAssignment:
-    return MemberAssignment(
+) -> Assignment:
+    return Assignment(
         generation,
         sequence,
         member,
@@ -62,7 +62,7 @@ def test_a_grant_starts_at_its_checkpoint() -> None:
     ],
     ids=repr,
 )
-def test_an_assignment_that_is_not_newer_or_not_ours_is_ignored(stale: MemberAssignment) -> None:
+def test_an_assignment_that_is_not_newer_or_not_ours_is_ignored(stale: Assignment) -> None:
     session = ConsumerSession("A", 1, Works())
     session.assign(told(Grant(0, 1, 0), sequence=2))
     assert session.assign(stale) == SessionChanges()

@@ -27,10 +27,10 @@ from pxrs_ray.errors import (
     UsageError,
 )
 from pxrs_ray.group.events import (
+    Assignment,
     Commit,
     Heartbeat,
     Leave,
-    MemberAssignment,
     Prepared,
     Release,
     Reply,
@@ -140,7 +140,7 @@ def test_who_lost_its_membership_drops_everything_and_joins_once_for_all_that_no
         again, Reply(1, assignment=driver.told(Grant(0, 1, 0)), lease_ms=6_000), driver.now_s
     )
     assert driver.effects() == [] and not driver.machine.session.holdings
-    granted = MemberAssignment(1, 9, "A", 2, (Grant(3, 7, 4),), frozenset(), 1_000)
+    granted = Assignment(1, 9, "A", 2, (Grant(3, 7, 4),), frozenset(), 1_000)
     driver.machine.answered(ask, Joined(2, granted), driver.now_s)
     found = driver.effects()
     assert found[:2] == [WentOn(2), BeginWork(Grant(3, 7, 4))]

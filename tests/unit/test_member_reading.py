@@ -27,7 +27,7 @@ from pxrs_ray.errors import (
     LogLost,
     OffsetOutOfRange,
 )
-from pxrs_ray.group.events import MemberAssignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Grant
 from tests.unit.member_driver import (
     LATE,
@@ -84,7 +84,7 @@ def test_a_late_answer_of_another_life_is_thrown_away() -> None:
     driver.owns(Grant(0, 1, 0))
     fetch = driver.fetches()
     driver.refused(driver.asks(MemberChannel.HEARTBEAT), UNKNOWN)
-    granted = MemberAssignment(1, 9, "A", 2, (Grant(0, 1, 0),), frozenset(), 1_000)
+    granted = Assignment(1, 9, "A", 2, (Grant(0, 1, 0),), frozenset(), 1_000)
     driver.machine.answered(driver.asks(MemberChannel.JOIN), Joined(2, granted), driver.now_s)
     driver.effects()
     driver.machine.fetched(fetch, [read(0, 3)], driver.now_s)

@@ -18,7 +18,7 @@ from pxrs_ray.actors.coordinator import deletion
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import BufferAway, LogAway, NotFound, SlotWaits, UsageError
 from pxrs_ray.files import Files
-from pxrs_ray.group.events import MemberAssignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.store.memory import MemoryStore
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
@@ -36,9 +36,9 @@ def play(
     asyncio.run(run())
 
 
-async def join(world: ControlWorld, group: str, member: str) -> MemberAssignment:
+async def join(world: ControlWorld, group: str, member: str) -> Assignment:
     _, found = await world.call(JoinGroup(group, member, f"token-{member}"))
-    assert isinstance(found, MemberAssignment)
+    assert isinstance(found, Assignment)
     return found
 
 

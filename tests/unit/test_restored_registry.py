@@ -24,7 +24,7 @@ from pxrs_ray.actors.consumer.member_requests import (
 from pxrs_ray.config import QueueConfig
 from pxrs_ray.data.protocol import Fetched
 from pxrs_ray.errors import StoreCorrupted
-from pxrs_ray.group.events import MemberAssignment, PartitionProgress
+from pxrs_ray.group.events import Assignment, PartitionProgress
 from pxrs_ray.model import Progress
 from tests.faults.control_world import BUFFERS, ControlWorld, control_world
 
@@ -44,13 +44,13 @@ def play(folder: Path, scene: Callable[[ControlWorld], Coroutine[Any, Any, None]
     asyncio.run(run())
 
 
-async def join(world: ControlWorld, member: str) -> MemberAssignment:
+async def join(world: ControlWorld, member: str) -> Assignment:
     _, assignment = await world.call(JoinGroup("g", member, f"token-{member}"))
     assert assignment is not None
     return assignment
 
 
-async def read(world: ControlWorld, assignment: MemberAssignment) -> dict[int, int]:
+async def read(world: ControlWorld, assignment: Assignment) -> dict[int, int]:
     """The first offset that the logs give to each of a member's grants; a refused one has none."""
     found = {}
     for grant in assignment.grants:

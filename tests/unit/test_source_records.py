@@ -21,7 +21,7 @@ from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.consumer.unsound_records import refuse_unsound_records
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import BadRecord, ConfigError
-from pxrs_ray.group.events import MemberAssignment
+from pxrs_ray.group.events import Assignment
 from pxrs_ray.model import Grant
 from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.sources import SourceRecord, SourceSpec
@@ -104,7 +104,7 @@ class Taken:
 def reader(spread: PartitioningSpec, partitions: set[int]) -> tuple[SourceFetcher, Taken]:
     session = ConsumerSession("m", 1, Works())
     grants = tuple(Grant(p, 1, 0) for p in sorted(partitions))
-    session.assign(MemberAssignment(1, 1, "m", 1, grants))
+    session.assign(Assignment(1, 1, "m", 1, grants))
     spec = SimpleNamespace(config=SimpleNamespace(pull_bytes_max=1 << 20))
     runtime: Any = SimpleNamespace(session=session, spec=spec, name="m")
     taken: Any = Taken()

@@ -8,6 +8,7 @@ from pxrs_ray.clock import Instant
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import UnknownMember
 from pxrs_ray.group.events import (
+    Assignment,
     AssignmentChanged,
     Commit,
     Decision,
@@ -16,7 +17,6 @@ from pxrs_ray.group.events import (
     Heartbeat,
     Join,
     Leave,
-    MemberAssignment,
     PartitionProgress,
     Prepared,
     Release,
@@ -58,7 +58,7 @@ class Group:
         return [row.owner for row in self.core.state.rows]
 
 
-def assignments(group: Group, decision: Decision) -> dict[str, MemberAssignment]:
+def assignments(group: Group, decision: Decision) -> dict[str, Assignment]:
     """The assignments that `decision`, the group's newest, has changed."""
     changed = [e.member for e in decision.effects if isinstance(e, AssignmentChanged)]
     return {member: group.core.assignment(member) for member in changed}

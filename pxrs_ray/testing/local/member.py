@@ -19,9 +19,9 @@ from pxrs_ray.consumer.handler_shape import HandlerShape
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges
 from pxrs_ray.errors import Fenced
 from pxrs_ray.group.events import (
+    Assignment,
     Commit,
     Heartbeat,
-    MemberAssignment,
     PartitionProgress,
     Prepared,
     Release,
@@ -104,7 +104,7 @@ class LocalMember:
         """The coordinator has answered at this moment: another lease begins."""
         self.lease.answered(self.now_ms() / 1_000, lease_ms / 1_000)
 
-    def obey(self, assignment: MemberAssignment) -> None:
+    def obey(self, assignment: Assignment) -> None:
         """Make an assignment the truth."""
         if self.cut_off or self.ended:
             return
