@@ -99,20 +99,8 @@ ROOMS_OF = {
     "Lane": {"processing"},
     "Channel": {"consumer", "actors.consumer"},
     "Pack": {"processing", "config"},
-    "Slot": {"topology", "replication", "actors.coordinator"},
-    "Tenant": {"tenants", "actors.client", "actors.coordinator"},
-    "Epoch": {"replication", "group"},
-    "Lease": {
-        "group",
-        "log",
-        "store",
-        "tenants",
-        "testing",
-        "consumer",
-        "processing",
-        "actors.consumer",
-        "actors.buffer",
-    },
+    "Slot": {"base", "topology", "replication", "actors.coordinator"},
+    "Tenant": {"tenants", "topology", "actors.client", "actors.coordinator"},
 }
 
 

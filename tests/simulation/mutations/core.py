@@ -34,7 +34,7 @@ CORE = (
         (
             Change(
                 "group/group_coordinator.py",
-                "if known is None or slot.member.incarnation != incarnation:",
+                "if known is None or known.member.incarnation != incarnation:",
                 "if known is None:",
             ),
             _OWNER_IN_CORE,
@@ -189,7 +189,7 @@ CORE = (
         (
             Change(
                 "group/group_coordinator.py",
-                "if known is None or slot.member.incarnation != row.incarnation:",
+                "if known is None or known.member.incarnation != row.incarnation:",
                 "if known is not None:",
             ),
         ),
