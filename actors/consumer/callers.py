@@ -40,6 +40,7 @@ from pxrs_ray.processing.call_apart import (
     call_apart,
 )
 from pxrs_ray.processing.call_turns import CallTurns, Told
+from pxrs_ray.processing.retry_rules import outcome
 from pxrs_ray.processing.scheduler import Task, Work
 from pxrs_ray.steps import Do, carry_now
 from pxrs_ray.supervision.forks import leave_if_child
@@ -178,7 +179,7 @@ class Callers:
                     except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
                         leave_if_child(error)
                         if not self._work.is_void(error):
-                            ended.append((task, told(error)))
+                            ended.append((task, outcome(error)))
                             continue
                     else:
                         ended.append((task, None))
@@ -222,7 +223,7 @@ class Callers:
             raised = self._outcome(task)
             slot.end()
             if raised is None or not self._work.is_void(raised):
-                return self._over(task, None if raised is None else told(raised))
+                return self._over(task, None if raised is None else outcome(raised))
         return self._over(task, carry_now(call_apart(task), partial(self._step, task, slot)))
 
     def _may_at_once(self, task: Task, slot: RecordSlot, at_s: float) -> bool:
@@ -263,7 +264,7 @@ class Callers:
         raise AssertionError(step)
 
     def _went(self, raised: BaseException) -> Went:
-        return Went(told(raised), void=self._work.is_void(raised))
+        return Went(outcome(raised), void=self._work.is_void(raised))
 
     def _put_aside(self, task: Task) -> Went:
         try:

@@ -100,7 +100,7 @@ class Consumer:
         keep_children_apart()
         self._spec = spec
         self._config = spec.group.config
-        self._handler = Handler(spec.handler)
+        self._handler = Handler(spec.handler, spec.group.config.settings)
         self._handler.check_fits(self._config, group.group)
         if spec.group.source is not None:
             self._handler.check_first(refuse_unsound_records)

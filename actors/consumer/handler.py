@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -78,13 +78,13 @@ def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
 class Handler:
     """A loaded handler: workers call it, from their own threads."""
 
-    def __init__(self, ref: HandlerRef) -> None:
+    def __init__(self, ref: HandlerRef, settings: Mapping[str, Any] | None = None) -> None:
         found = (
             import_handler(ref.path)
             if ref.path is not None
             else cloudpickle.loads(ref.pickled or b"")
         )
-        shape = shape_of(found, ref.mode)
+        shape = shape_of(found, ref.mode, settings)
         self.name = ref.name
         self._target = shape.target
         self.wants_batch = shape.wants_batch

@@ -29,6 +29,7 @@ from pxrs_ray.consumer.delivery import (
     deliveries,
 )
 from pxrs_ray.data.batch import Batch, Cell
+from pxrs_ray.errors import RetryAfter
 from pxrs_ray.model import Grant, Offset, Progress
 from pxrs_ray.processing.in_order import (
     CallOne,
@@ -41,7 +42,7 @@ from pxrs_ray.processing.in_order import (
     Step,
     TakeBatch,
 )
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.retry_rules import RetryRules, outcome
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import as_ordinary
@@ -184,7 +185,7 @@ class SequentialWorker(Worker):
             self._order.ran(offset, None, monotonic())
             return
         leave_if_child(error)
-        self._order.ran(offset, told(error), monotonic())
+        self._order.ran(offset, outcome(error), monotonic())
         self._tell_failed(offset, error)
 
     def _call_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
@@ -306,7 +307,7 @@ class SequentialWorker(Worker):
             self._order.called(step, None, monotonic())
         elif not self._is_void(error):
             leave_if_child(error)
-            self._order.called(step, told(error), monotonic())
+            self._order.called(step, outcome(error), monotonic())
             self._tell_failed(step.first, error)
         return True
 
@@ -315,7 +316,8 @@ class SequentialWorker(Worker):
         wait_s = self._order.paused_until_s - monotonic()
         if wait_s > 0:
             context = context_at(self._shared, offset)
-            logger.warning("%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))
+            level = logging.INFO if isinstance(error, RetryAfter) else logging.WARNING
+            logger.log(level, "%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))
 
     # --- what is given up -------------------------------------------------------------------------
 

@@ -132,6 +132,13 @@ class GroupConfig(GroupOptions):
     handler: ImportPath | None = option(
         None, "What is called with each message or batch: 'module:name'.", Effect.START
     )
+    settings: dict[str, Any] = option(
+        {},
+        "What a handler that is a class is made with, as keyword arguments. It stands in the "
+        "registry as it is: name a variable that holds a secret, not the secret.",
+        Effect.NEW_CONSUMERS,
+        examples=[{"model": "small", "temperature": 0.2}],
+    )
     consumers: int = option(
         1, "How many consumers to start with.", Effect.COORDINATOR, ge=0, le=CONSUMERS_MAX
     )

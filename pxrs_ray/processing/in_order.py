@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.retry_rules import (
+    Deferred,
     FailurePolicy,
-    RetryAfter,
     RetryRules,
+    TryAgain,
     after_failure,
     backoff,
 )
@@ -225,10 +226,13 @@ class InOrder:
             self._suspicion, self._suspect = self._suspicion.without(step.first), None
 
     def _failed(self, error: str, now_s: float) -> None:
-        """Count a failure, and judge it."""
+        """Count a failure, and judge it; what is deferred has not failed."""
+        if isinstance(error, Deferred):
+            self._pause_s = now_s + error.delay_ms / 1_000
+            return
         self.attempts += 1
         verdict = after_failure(self._rules, self.attempts)
-        if isinstance(verdict, RetryAfter):
+        if isinstance(verdict, TryAgain):
             self._pause_s = now_s + verdict.delay_ms / 1_000
         else:
             self._give_up(error, verdict)
