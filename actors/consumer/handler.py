@@ -31,6 +31,7 @@ from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.supervisor import LoopThread
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.consumer.call_gate import CallGate
     from pxrs_ray.config import GroupConfig
 
 T = TypeVar("T")
@@ -91,6 +92,8 @@ class Handler:
         function = shape.function
         self._one_at_a_time = False
         self._check: Callable[[Any], None] | None = None
+        # Where the group has limits: each call waits here for its turn.
+        self.gate: CallGate | None = None
         self._loop = LoopThread("pxrs-async-handler") if shape.is_async else None
         self.call: Callable[[Any], object] = self._run_async if self._loop else function
         self.function: Callable[[Any], Coroutine[Any, Any, object]] = function

@@ -156,9 +156,12 @@ class Redriver:
         position = step.entry.position
         [record] = self._log.records(position, 1)
         message = restored(record, self._log.partition)
+        shared = self._shared_for(step.key, step.attempt, position)
+        gate = self._handler.gate
+        if gate is not None and not gate.wait(Delivery(message, shared), self._stopping):
+            return False
         if not self._may_begin(self._stopping):
             return False
-        shared = self._shared_for(step.key, step.attempt, position)
         if not self._slot.begin(position, position + 1, self._stopping):
             return False
         try:

@@ -32,7 +32,7 @@ from pxrs_ray.config.declare import (
 )
 from pxrs_ray.config.old_spellings import renamed
 
-Calls = Annotated[int, Field(ge=1, le=64)]
+Calls = Annotated[int, Field(ge=1, le=1_024)]
 
 
 class ProcessingMode(Options):
