@@ -96,9 +96,9 @@ class ReplicaLog(PartitionLog):
         self._check_usable()
         self._check_range(offset)
         with self._lock:
-            base = self._hot.base_offset
+            base = self._tail.base_offset
             if base is not None and offset >= base:
-                return FrameRun(*self._hot.read(offset, self._end, ALL_RECORDS, bytes_max))
+                return FrameRun(*self._tail.read(offset, self._end, ALL_RECORDS, bytes_max))
         try:
             found = self._on_disk.read(offset, ALL_RECORDS, bytes_max)
         except OSError as error:
@@ -200,7 +200,7 @@ class ReplicaLog(PartitionLog):
         with self._lock:
             self._disk, self._producers = disk, producers
             self._manifest = below(self._manifest, offset)
-            self._hot.cut(offset)
+            self._tail.cut(offset)
             self._start = min(self._start, offset)
             self._end = self._durable = offset
         self._covered, self._floor = covered, self._kept_floor()

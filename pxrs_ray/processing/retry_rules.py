@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pxrs_ray.backoff import pause_after
 from pxrs_ray.errors import ConfigError, RetryAfter
 from pxrs_ray.supervision.restart_rules import told
 
@@ -76,4 +77,4 @@ def after_failure(rules: RetryRules, attempts: int) -> TryAgain | FailurePolicy:
 
 def backoff(rules: RetryRules, attempts: int) -> int:
     """The pause after so many failed attempts, in milliseconds: it doubles up to its maximum."""
-    return min(rules.backoff_ms << min(attempts - 1, 30), rules.backoff_ms_max)
+    return pause_after(attempts, rules.backoff_ms, rules.backoff_ms_max)
