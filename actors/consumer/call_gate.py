@@ -35,7 +35,7 @@ STOPPING_LOOK_S = 0.1
 
 Cost = Callable[[Any], float]
 # Takes what each call costs; answers how many may begin, and in how many milliseconds to ask again.
-Ask = Callable[[tuple[float, ...]], Awaitable[tuple[int, int]]]
+AskForCalls = Callable[[tuple[float, ...]], Awaitable[tuple[int, int]]]
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +85,7 @@ class CallGate:
             total += cost
         return total
 
-    async def let_pass(self, ask: Ask) -> None:
+    async def let_pass(self, ask: AskForCalls) -> None:
         """Ask for those that wait, for ever."""
         while True:
             with self._lock:
