@@ -6,8 +6,9 @@ import sqlite3
 import time
 from contextlib import closing
 
-from examples.paid_calls import service
 from pxrs_ray import Delivery, Topology
+
+from . import service  # noqa: TID252 - the folder is a package of examples
 
 TABLE = "CREATE TABLE IF NOT EXISTS answers (id TEXT PRIMARY KEY, answer TEXT)"
 FIND = "SELECT answer FROM answers WHERE id = ?"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from examples.paid_calls import service
 from pxrs_ray import Delivery, RetryAfter
+
+from . import service  # noqa: TID252 - the folder is a package of examples
 
 
 class Answer:
