@@ -9,8 +9,25 @@ import pytest
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.replication.epoch_table import EpochTable
-from pxrs_ray.replication.leader_effects import Advanced, AskIsr, ReplicationSettings, Ship, Tell
-from pxrs_ray.replication.peer_messages import CutAt, Follower, Frames, Position, Stored
+from pxrs_ray.replication.leader_effects import (
+    Advanced,
+    AskIsr,
+    HaveBegin,
+    ReplicationSettings,
+    Ship,
+    Tell,
+)
+from pxrs_ray.replication.led_log import LedLog
+from pxrs_ray.replication.peer_messages import (
+    Agreed,
+    BeginAt,
+    CutAt,
+    Follower,
+    Frames,
+    Position,
+    Stored,
+    Watermark,
+)
 from pxrs_ray.replication.placement import (
     InSync,
     IsrChange,
@@ -24,14 +41,16 @@ from pxrs_ray.replication.placement import (
     with_replicas,
 )
 from pxrs_ray.replication.slot_follower import (
+    BeginLog,
     CutLog,
-    FollowedPartition,
+    FollowedLog,
     Say,
     SlotFollower,
     StoreFrames,
 )
-from pxrs_ray.replication.slot_leader import LedPartition, SlotLeader
+from pxrs_ray.replication.slot_leader import SlotLeader
 
+KEY = ("q", 0)
 A, B, C = (InSync(disk, "boot 1") for disk in "abc")
 ALIVE = {disk: ReplicaSeen(1, "boot 1") for disk in "abc"}
 SETTINGS = ReplicationSettings(lag_max_ms=400, again_ms=80)
@@ -42,9 +61,9 @@ def placement(*isr: InSync, leader: str = "a", epoch: int = 1, version: int = 1)
 
 
 def leader_of(end: int, *begins: tuple[int, int], isr: tuple[InSync, ...] = (A, B)) -> SlotLeader:
-    log = LedPartition(end, end, EpochTable([(0, 0), *begins]))
+    log = LedLog(end, end, EpochTable([(0, 0), *begins]))
     epoch = max((epoch for epoch, _ in begins), default=0) + 1
-    return SlotLeader("a", placement(*isr, epoch=epoch), {0: log}, SETTINGS, 0)
+    return SlotLeader("a", placement(*isr, epoch=epoch), {KEY: log}, SETTINGS, 0)
 
 
 def effects(machine: SlotLeader | SlotFollower) -> list[object]:
@@ -55,8 +74,8 @@ def effects(machine: SlotLeader | SlotFollower) -> list[object]:
 
 
 def follower_of(end: int, *begins: tuple[int, int]) -> SlotFollower:
-    log = FollowedPartition(end, end, EpochTable([(0, 0), *begins]))
-    return SlotFollower(Follower("b", "boot 1", 1), {0: log}, 80)
+    log = FollowedLog(end, end, EpochTable([(0, 0), *begins]))
+    return SlotFollower(Follower("b", "boot 1", 1), {KEY: log}, 80)
 
 
 def settle(leader: SlotLeader, follower: SlotFollower) -> list[int]:
@@ -74,7 +93,7 @@ def settle(leader: SlotLeader, follower: SlotFollower) -> list[int]:
             if isinstance(effect, Tell):
                 follower.heard(effect.message, 0)
             elif isinstance(effect, Ship):
-                leader.shipped(effect, leader.partitions[0].end, 0)
+                leader.shipped(effect, leader.logs[KEY].end, 0)
         if not said and not told:
             break
     return cuts
@@ -87,7 +106,7 @@ def test_kip_101_a_follower_that_restarts_keeps_what_its_leader_has() -> None:
     """It has heard of no high watermark, and would have cut all that it has."""
     leader, follower = leader_of(10, (1, 0)), follower_of(10, (1, 0))
     assert settle(leader, follower) == []
-    assert follower.partitions[0].agreed
+    assert follower.logs[KEY].agreed
 
 
 def test_kip_101_a_tail_of_an_epoch_that_went_on_elsewhere_is_cut_where_that_ended() -> None:
@@ -99,23 +118,23 @@ def test_kip_279_who_had_an_epoch_of_its_own_cuts_down_to_one_that_both_had() ->
     leader = leader_of(20, (1, 0), (4, 9))
     follower = follower_of(15, (1, 0), (2, 6), (3, 12))
     assert settle(leader, follower) == [6]
-    assert follower.partitions[0].table.last == 1
+    assert follower.logs[KEY].table.last == 1
 
 
 def test_an_epoch_without_a_message_is_cut_though_no_message_is() -> None:
     leader, follower = leader_of(8, (1, 0), (3, 8)), follower_of(8, (1, 0), (2, 8))
     assert settle(leader, follower) == [8]
-    assert follower.partitions[0].table.begins == [(0, 0), (1, 0)]
-    assert follower.partitions[0].agreed
+    assert follower.logs[KEY].table.begins == [(0, 0), (1, 0)]
+    assert follower.logs[KEY].agreed
 
 
 def test_kip_320_what_is_said_under_another_epoch_is_not_heard() -> None:
     follower = follower_of(5, (1, 0))
     follower.follow(3, "a", 0)
     effects(follower)
-    follower.heard(CutAt(2, 0, 1, 0, 0), 0)
-    follower.heard(Frames(2, 0, 5, 6, ((2, 5),), 0, b"x"), 0)
-    assert effects(follower) == [] and follower.partitions[0].end == 5
+    follower.heard(CutAt(2, KEY, 1, 1, 0, 0), 0)
+    follower.heard(Frames(2, KEY, 5, 6, ((2, 5),), 0, 0, b"x"), 0)
+    assert effects(follower) == [] and follower.logs[KEY].end == 5
 
 
 def test_a_cut_that_comes_late_cuts_nothing_that_was_stored_since() -> None:
@@ -128,17 +147,17 @@ def test_a_cut_that_comes_late_cuts_nothing_that_was_stored_since() -> None:
     assert settle(leader, follower) == []
     follower.heard(told.message, 0)
     settle_again = effects(follower)
-    assert CutLog(0, 7) in settle_again
+    assert CutLog(KEY, 7) in settle_again
     for one in settle_again:
         if isinstance(one, Say):
             leader.heard(one.message, 0)
     for effect in effects(leader):
         if isinstance(effect, Tell):
             follower.heard(effect.message, 0)
-    follower.heard(Frames(3, 0, 7, 12, ((2, 7),), 0, b"x"), 0)
+    follower.heard(Frames(3, KEY, 7, 12, ((2, 7),), 0, 0, b"x"), 0)
     assert [one for one in effects(follower) if isinstance(one, StoreFrames)]
     follower.heard(told.message, 0)
-    assert effects(follower) == [] and follower.partitions[0].end == 12
+    assert effects(follower) == [] and follower.logs[KEY].end == 12
 
 
 def test_a_table_names_the_epochs_of_a_run_of_frames() -> None:
@@ -153,11 +172,11 @@ def test_frames_are_taken_at_the_end_of_the_log_and_nowhere_else() -> None:
     leader, follower = leader_of(5, (1, 0)), follower_of(5, (1, 0))
     settle(leader, follower)
     for first, end in ((4, 6), (6, 7)):
-        follower.heard(Frames(2, 0, first, end, ((2, 5),), 0, b"x"), 0)
+        follower.heard(Frames(2, KEY, first, end, ((2, 5),), 0, 0, b"x"), 0)
         [said] = effects(follower)
         assert isinstance(said, Say) and isinstance(said.message, Stored)
         assert said.message.end == 5, "so the leader sends what is missing"
-    follower.heard(Frames(2, 0, 5, 6, ((2, 5),), 0, b"x"), 0)
+    follower.heard(Frames(2, KEY, 5, 6, ((2, 5),), 0, 0, b"x"), 0)
     assert isinstance(effects(follower)[0], StoreFrames)
 
 
@@ -165,89 +184,89 @@ def test_frames_are_taken_at_the_end_of_the_log_and_nowhere_else() -> None:
 
 
 def stored(end: int, life: int = 1) -> Stored:
-    return Stored(2, Follower("b", "boot 1", life), 0, end, end)
+    return Stored(2, Follower("b", "boot 1", life), KEY, 1, end, end)
 
 
 def test_the_high_watermark_is_what_all_in_sync_have_and_it_never_goes_back() -> None:
     leader = leader_of(3, (1, 0))
     settle(leader, follower_of(3, (1, 0)))
-    assert leader.partitions[0].high_watermark == 3
-    leader.appended(0, 6, 6, 0)
+    assert leader.logs[KEY].high_watermark == 3
+    leader.appended(KEY, 6, 6, 0)
     assert not [one for one in effects(leader) if isinstance(one, Advanced)]
     leader.heard(stored(5), 0)
-    assert Advanced(0, 5) in effects(leader)
-    leader.heard(Position(2, Follower("b", "boot 1", 2), 0, 1, 1, 2, 2), 0)
-    assert leader.partitions[0].high_watermark == 5
+    assert Advanced(KEY, 5) in effects(leader)
+    leader.heard(Position(2, Follower("b", "boot 1", 2), KEY, 1, 1, 0, 2, 2), 0)
+    assert leader.logs[KEY].high_watermark == 5
 
 
 def test_what_a_former_life_has_stored_counts_for_nothing() -> None:
     leader = leader_of(3, (1, 0))
     settle(leader, follower_of(3, (1, 0)))
-    leader.appended(0, 6, 6, 0)
-    leader.heard(Position(2, Follower("b", "boot 1", 2), 0, 1, 1, 2, 2), 0)
+    leader.appended(KEY, 6, 6, 0)
+    leader.heard(Position(2, Follower("b", "boot 1", 2), KEY, 1, 1, 0, 2, 2), 0)
     leader.heard(stored(6), 0)
-    assert leader.partitions[0].high_watermark == 3
+    assert leader.logs[KEY].high_watermark == 3
     leader.heard(stored(6, life=2), 0)
-    assert leader.partitions[0].high_watermark == 6, "and the later one is not forgotten for it"
+    assert leader.logs[KEY].high_watermark == 6, "and the later one is not forgotten for it"
 
 
 def test_a_leader_that_hears_nobody_asks_for_a_smaller_set_and_waits_until_it_stands() -> None:
     leader = leader_of(3, (1, 0))
     settle(leader, follower_of(3, (1, 0)))
-    leader.appended(0, 6, 6, 10)
+    leader.appended(KEY, 6, 6, 10)
     leader.tick(450)
     leader.tick(1_000)
     asked = [one.change for one in effects(leader) if isinstance(one, AskIsr)]
     assert asked and asked[0] == IsrChange(2, 1, (A,))
-    assert leader.partitions[0].high_watermark == 3
+    assert leader.logs[KEY].high_watermark == 3
     leader.placed(placement(A, epoch=2, version=2), 1_010)
-    assert leader.partitions[0].high_watermark == 6
+    assert leader.logs[KEY].high_watermark == 6
 
 
 def test_a_replica_that_comes_back_is_waited_for_from_the_moment_it_is_asked_for() -> None:
     leader = leader_of(3, (1, 0), isr=(A,))
-    assert leader.partitions[0].high_watermark == 3
+    assert leader.logs[KEY].high_watermark == 3
     settle(leader, follower_of(3, (1, 0)))
     assert leader.is_asking
-    leader.appended(0, 4, 4, 0)
-    assert leader.partitions[0].high_watermark == 3, "the registry may have let it in by now"
+    leader.appended(KEY, 4, 4, 0)
+    assert leader.logs[KEY].high_watermark == 3, "the registry may have let it in by now"
 
 
 def test_a_leader_hears_nothing_of_another_epoch_and_no_question_that_was_answered() -> None:
     leader = leader_of(3, (1, 0))
     who = Follower("b", "boot 1", 1)
-    leader.heard(Position(1, who, 0, 1, 1, 3, 3), 0)
+    leader.heard(Position(1, who, KEY, 1, 1, 0, 3, 3), 0)
     assert effects(leader) == []
-    leader.heard(Position(2, who, 0, 2, 1, 3, 3), 0)
+    leader.heard(Position(2, who, KEY, 2, 1, 0, 3, 3), 0)
     assert [one for one in effects(leader) if isinstance(one, Tell)]
-    leader.heard(Position(2, who, 0, 1, 1, 9, 9), 0)
+    leader.heard(Position(2, who, KEY, 1, 1, 0, 9, 9), 0)
     assert effects(leader) == []
 
 
 def test_fewer_in_sync_than_the_least_acknowledge_nothing() -> None:
-    log = LedPartition(3, 3, EpochTable([(0, 0), (1, 0)]))
+    log = LedLog(3, 3, EpochTable([(0, 0), (1, 0)]))
     settings = ReplicationSettings(min_isr=2)
-    leader = SlotLeader("a", placement(A, epoch=2), {0: log}, settings, 0)
+    leader = SlotLeader("a", placement(A, epoch=2), {KEY: log}, settings, 0)
     assert not leader.takes and log.high_watermark == 0
     leader.placed(placement(A, B, epoch=2, version=2), 0)
     assert leader.takes
 
 
 def test_where_a_power_cut_is_to_take_nothing_only_what_is_synced_counts() -> None:
-    log = LedPartition(5, 4, EpochTable([(0, 0), (1, 0)]))
+    log = LedLog(5, 4, EpochTable([(0, 0), (1, 0)]))
     leader = SlotLeader(
-        "a", placement(A, B, epoch=2), {0: log}, ReplicationSettings(synced_only=True), 0
+        "a", placement(A, B, epoch=2), {KEY: log}, ReplicationSettings(synced_only=True), 0
     )
-    leader.heard(Position(2, Follower("b", "boot 1", 1), 0, 1, 1, 5, 3), 0)
+    leader.heard(Position(2, Follower("b", "boot 1", 1), KEY, 1, 1, 0, 5, 3), 0)
     assert log.high_watermark == 3
-    leader.heard(Stored(2, Follower("b", "boot 1", 1), 0, 5, 5), 0)
+    leader.heard(Stored(2, Follower("b", "boot 1", 1), KEY, 1, 5, 5), 0)
     assert log.high_watermark == 4
 
 
 def test_who_lacks_what_the_log_had_when_the_epoch_began_is_not_let_in() -> None:
     """It may be acknowledged, though the new leader has not heard of it."""
     leader = leader_of(10, (1, 0), isr=(A, C))
-    leader.heard(Position(2, Follower("b", "boot 1", 1), 0, 1, 1, 5, 5), 0)
+    leader.heard(Position(2, Follower("b", "boot 1", 1), KEY, 1, 1, 0, 5, 5), 0)
     assert not [one for one in effects(leader) if isinstance(one, AskIsr)]
     leader.heard(stored(10), 0)
     assert [one.change.isr for one in effects(leader) if isinstance(one, AskIsr)] == [(A, C, B)]
@@ -262,14 +281,14 @@ def test_what_was_lost_on_the_way_is_said_again() -> None:
     assert isinstance(asked, Say)
     leader.heard(asked.message, 0)
     effects(leader)
-    leader.appended(0, 4, 4, 0)
+    leader.appended(KEY, 4, 4, 0)
     [ship] = [one for one in effects(leader) if isinstance(one, Ship)]
     leader.shipped(ship, 4, 0)
     leader.tick(50)
     assert not [one for one in effects(leader) if isinstance(one, Ship)]
     leader.heard(stored(3), 60)
     leader.tick(100)
-    assert Ship("b", 0, 3) in effects(leader), "and an answer that brings nothing puts it off not"
+    assert Ship("b", KEY, 3) in effects(leader), "and an answer that brings nothing puts it off not"
 
 
 # --- who leads ------------------------------------------------------------------------------------
@@ -320,3 +339,141 @@ def test_replicas_change_around_the_leader_and_never_below_what_is_in_sync() -> 
         with_replicas(placement(A, B), ("b", "c"))
     first = first_placement(("a", "b"), ALIVE)
     assert (first.leader, first.epoch, first.isr) == ("a", 1, (A, B))
+
+
+# --- what was dropped -----------------------------------------------------------------------------
+
+
+def begun_by(leader: SlotLeader, follower: SlotFollower) -> list[object]:
+    """What the leader says to a follower that asks where their logs part."""
+    follower.follow(leader.placement.epoch, "a", 0)
+    [asked] = effects(follower)
+    assert isinstance(asked, Say)
+    leader.heard(asked.message, 0)
+    return effects(leader)
+
+
+@pytest.mark.parametrize(
+    ("end", "begins"),
+    [(5, ((1, 0),)), (12, ((1, 0),)), (15, ((1, 0), (2, 8)))],
+    ids=["it ends before it", "it ends behind it", "it has an epoch of its own"],
+)
+def test_who_has_nothing_of_what_the_leader_still_has_begins_anew(
+    end: int, begins: tuple[tuple[int, int], ...]
+) -> None:
+    """A cut would go down to the start, below what it knows to be safe."""
+    leader = leader_of(30, (1, 0), (3, 10))
+    leader.shortened(KEY, 10, 11)
+    assert HaveBegin("b", KEY, 1, 1) in begun_by(leader, follower_of(end, *begins))
+    follower = follower_of(end, *begins)
+    follower.follow(4, "a", 0)
+    effects(follower)
+    follower.heard(BeginAt(4, KEY, 1, 1, 10, b"known"), 0)
+    begun, asked = effects(follower)
+    assert begun == BeginLog(KEY, 10, b"known")
+    assert isinstance(asked, Say) and isinstance(asked.message, Position)
+    assert (asked.message.first, asked.message.end, asked.message.number) == (10, 10, 2)
+    leader.heard(asked.message, 0)
+    assert Tell("b", Agreed(4, KEY, 1, 2)) in effects(leader)
+
+
+def test_who_begins_later_than_the_leader_begins_anew_where_it_cannot_be_cut() -> None:
+    leader, follower = leader_of(30, (1, 0), (2, 10)), follower_of(20)
+    follower.logs[KEY].first = 20
+    assert HaveBegin("b", KEY, 1, 1) in begun_by(leader, follower)
+
+
+def test_whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_it_does() -> None:
+    leader, follower = leader_of(3, (1, 0), isr=(A,)), follower_of(3, (1, 0))
+    settle(leader, follower)
+    leader.appended(KEY, 9, 9, 0)
+    [ship] = [one for one in effects(leader) if isinstance(one, Ship)]
+    leader.shipped(ship, 6, 0)  # and it is lost on the way
+    effects(leader)
+    leader.shortened(KEY, 7, 7)
+    told = HaveBegin("b", KEY, 1, 1)
+    leader.tick(100)
+    assert told in effects(leader)
+    leader.tick(120)
+    assert told not in effects(leader)
+    leader.tick(200)
+    assert told in effects(leader)
+    leader.heard(Position(2, Follower("b", "boot 1", 1), KEY, 1, 1, 0, 3, 3), 210)
+    assert told in effects(leader), "its question was late"
+    follower.heard(BeginAt(2, KEY, 1, 1, 7, b""), 210)
+    follower.heard(BeginAt(2, KEY, 1, 1, 7, b""), 210)
+    begun, asked = effects(follower)
+    assert isinstance(begun, BeginLog) and isinstance(asked, Say), "once, however often it is told"
+
+
+def test_what_was_stored_before_a_new_beginning_counts_for_nothing() -> None:
+    leader, follower = leader_of(9, (1, 0)), follower_of(9, (1, 0))
+    settle(leader, follower)
+    leader.leave_behind("b", KEY, 0)
+    who = Follower("b", "boot 1", 1)
+    leader.heard(Position(2, who, KEY, 2, 1, 0, 7, 7), 0)
+    leader.appended(KEY, 12, 12, 0)
+    leader.heard(Stored(2, who, KEY, 1, 12, 12), 0)
+    assert leader.logs[KEY].high_watermark == 9
+    leader.heard(Stored(2, who, KEY, 2, 12, 12), 0)
+    assert leader.logs[KEY].high_watermark == 12
+
+
+def test_an_answer_to_a_former_life_is_not_heard() -> None:
+    """Each life counts its questions from the start, and what it asks first is asked again."""
+    log = FollowedLog(12, 12, EpochTable([(0, 0), (1, 0), (2, 7)]))
+    follower = SlotFollower(Follower("b", "boot 1", 2), {KEY: log}, 80)
+    follower.follow(3, "a", 0)
+    effects(follower)
+    follower.heard(CutAt(3, KEY, 1, 1, 1, 7), 0)
+    follower.heard(BeginAt(3, KEY, 1, 1, 20, b""), 0)
+    follower.heard(Agreed(3, KEY, 1, 1), 0)
+    assert effects(follower) == [] and (log.end, log.agreed) == (12, False)
+    follower.heard(Agreed(3, KEY, 2, 1), 0)
+    assert log.agreed
+
+
+def test_what_a_follower_said_last_and_was_lost_is_asked_again() -> None:
+    settings = ReplicationSettings(synced_only=True, again_ms=80)
+    log = LedLog(3, 3, EpochTable([(0, 0), (1, 0)]))
+    leader = SlotLeader("a", placement(A, B, epoch=2), {KEY: log}, settings, 0)
+    follower = follower_of(3, (1, 0))
+    settle(leader, follower)
+    leader.appended(KEY, 4, 4, 0)
+    [ship] = [one for one in effects(leader) if isinstance(one, Ship)]
+    leader.shipped(ship, 4, 0)
+    follower.heard(Frames(2, KEY, 3, 4, ((2, 3),), 3, 0, b"x"), 0)
+    assert isinstance(effects(follower)[0], StoreFrames)
+    follower.stored(KEY, 3)
+    [said] = effects(follower)
+    assert isinstance(said, Say)
+    leader.heard(said.message, 0)
+    follower.stored(KEY, 4)
+    effects(follower)  # lost: that it is synced
+    leader.tick(200)
+    [told] = [one for one in effects(leader) if isinstance(one, Tell)]
+    follower.heard(told.message, 200)
+    [said] = effects(follower)
+    assert isinstance(said, Say)
+    leader.heard(said.message, 200)
+    assert log.high_watermark == 4
+
+
+def test_a_start_that_was_lost_on_the_way_is_told_again() -> None:
+    leader, follower = leader_of(8, (1, 0)), follower_of(8, (1, 0))
+    settle(leader, follower)
+    leader.shortened(KEY, 0, 5)
+    leader.tick(100)
+    [lost] = effects(leader)
+    leader.tick(150)
+    assert effects(leader) == []
+    leader.tick(200)
+    assert effects(leader) == [lost]
+    assert isinstance(lost, Tell) and isinstance(lost.message, Watermark)
+    follower.heard(lost.message, 200)
+    assert follower.logs[KEY].start == 5
+    [said] = effects(follower)
+    assert isinstance(said, Say)
+    leader.heard(said.message, 200)
+    leader.tick(400)
+    assert effects(leader) == []

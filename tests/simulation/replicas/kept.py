@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pxrs_ray.replication.peer_messages import LogKey
 from pxrs_ray.replication.placement import (
     Placement,
 )
@@ -30,6 +31,8 @@ FAULTS = (
     "damage",
     "lost_disk",
     "failing_disk",
+    "retention",
+    "new_queue",
 )
 
 
@@ -45,7 +48,7 @@ class Entry(NamedTuple):
 class Wanted(NamedTuple):
     """What a producer wants appended."""
 
-    partition: int
+    key: LogKey
     producer: str
     sequence: int
     value: int
@@ -53,12 +56,12 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaDisk:
-    """What a replica keeps, from one process to the next. `made`: its logs were, once."""
+    """What a replica keeps, from one process to the next. `made`: these logs were, once."""
 
     name: str
     files: SimulatedDisk
     lives: int = 0
-    made: bool = False
+    made: set[LogKey] = field(default_factory=set)
     whole: bool = True
 
 
