@@ -178,8 +178,13 @@ def _drop_again(disk: DiskLog, start: Offset, files: Files, folder: Path) -> Non
     """Delete what was dropped before the crash, after the manifest had been told.
 
     Where the log may still be cut, what is known of producers at its floor needs frames above that,
-    and one segment tells of which leader epoch the last is that cannot be cut.
+    and one segment tells of which leader epoch the last is that cannot be cut. A power cut may have
+    undone some of these deletions: what lies before a hole that they left is of no use to anybody.
     """
+    pairs = zip(disk.segments, disk.segments[1:], strict=False)
+    holes = [at for at, (s, n) in enumerate(pairs, 1) if s.end_offset < n.base_offset <= start]
+    with contextlib.suppress(OSError):
+        disk.drop(holes[-1] if holes else 0)
     if disk.segments and disk.segments[0].end_offset <= start:
         floor = snapshot_end(files, folder / FLOOR, start)
         start = start if floor is None else floor

@@ -186,6 +186,28 @@ def test_what_is_no_snapshot_begins_nothing(tmp_path: Path) -> None:
     assert list(everything(log)) == [0]
 
 
+def test_a_segment_that_a_power_cut_brings_back_is_not_followed(tmp_path: Path) -> None:
+    """What was deleted is not synced: of several that were, some may come back, and others not."""
+    log = opened(tmp_path)
+    for sequence in range(200):
+        put(log, sequence)
+    log.advance(200)
+    log.sync()
+    segments = sorted(tmp_path.glob("*.seg"))
+    back = segments[1].name, segments[1].read_bytes()
+    log.begin_epoch(1, NOW_MS)
+    put(log, 200)
+    log.advance(201)
+    log.truncate_before(200, NOW_MS, force=True)
+    first = log.first_offset
+    assert first > int(segments[2].stem)
+    log.abandon()
+    (tmp_path / back[0]).write_bytes(back[1])
+    log = opened(tmp_path)
+    assert (log.first_offset, log.end_offset, log.gaps) == (first, 201, ())
+    assert not (tmp_path / back[0]).exists()
+
+
 def test_what_was_dropped_is_followed_as_long_as_it_is_here(tmp_path: Path) -> None:
     leader, follower = opened(tmp_path / "a"), opened(tmp_path / "b")
     for sequence in range(5):

@@ -204,6 +204,13 @@ REPLICA_LOGS = (
         f"{_BEGINNINGS}an_old_snapshot_is_good_enough_where_what_is_newer_may_be_cut",
     ),
     _one(
+        "a segment that a power cut brings back is not followed",
+        _OPENING,
+        "disk.drop(holes[-1] if holes else 0)",
+        "disk.drop(0)",
+        f"{_BEGINNINGS}a_segment_that_a_power_cut_brings_back_is_not_followed",
+    ),
+    _one(
         "nothing is dropped above the high watermark",
         _REPLICA,
         "        if offset > self._high_watermark:\n            raise OffsetOutOfRange(",
