@@ -9,8 +9,10 @@ from pxrs_ray.replication.peer_messages import LogKey
 from pxrs_ray.replication.placement import (
     Placement,
 )
+from pxrs_ray.replication.placements import PLACEMENTS, Placements, placements_from
 from tests.simulation.simulator.disk import SimulatedDisk
 
+SLOT = 0
 PING_MS = 40
 HEARD_MS = 250
 TICK_MS = 25
@@ -79,20 +81,25 @@ class Rules:
 
 
 class Registry:
-    """The placement in the registry: whoever leads last may write, and nobody else."""
+    """The registry's document of placements: whoever leads last may write, and nobody else."""
 
     def __init__(self, placement: Placement) -> None:
-        self.placement = placement
+        self.text = PLACEMENTS.encode_text(Placements(slots={SLOT: placement}))
         self.generation = 0
 
-    def lead(self) -> tuple[int, Placement]:
+    @property
+    def placement(self) -> Placement:
+        """What stands."""
+        return placements_from(self.text).slots[SLOT]
+
+    def lead(self) -> tuple[int, str]:
         """Take the lead."""
         self.generation += 1
-        return self.generation, self.placement
+        return self.generation, self.text
 
-    def put(self, generation: int, placement: Placement) -> bool:
+    def put(self, generation: int, text: str) -> bool:
         """Write; False for a coordinator that was replaced."""
         if generation != self.generation:
             return False
-        self.placement = placement
+        self.text = text
         return True
