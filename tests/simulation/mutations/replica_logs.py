@@ -29,8 +29,8 @@ REPLICA_LOGS = (
     _one(
         "a cut that was begun is finished when the log is opened",
         _OPENING,
-        "if reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:",
-        "if False:",
+        "reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:",
+        "False:",
         f"{_ENDED}[kill]",
     ),
     _one(

@@ -342,13 +342,13 @@ REPLICATING = (
     ),
     _hosted(
         "readers of a leader see what all in sync have",
-        "                    self.logs[effect.partition].advance(effect.to)\n",
-        "                    self.logs[effect.partition].advance(1 << 60)\n",
+        "                    self.logs[effect.key].advance(effect.to)\n",
+        "                    self.logs[effect.key].advance(1 << 60)\n",
         "what_is_acknowledged_is_on_both_and_readable_on_both",
     ),
     _hosted(
         "a log is cut where the machine says so",
-        "self.logs[effect.partition].cut(effect.end, self._wall_ms())",
+        "self.logs[effect.key].cut(effect.end, self._wall_ms())",
         "pass",
         "who_was_left_behind_is_cut_back_to_the_one_that_leads",
     ),
