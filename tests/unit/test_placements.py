@@ -199,3 +199,10 @@ def test_a_node_without_cpus_gets_replicas_only_where_no_other_is_left() -> None
     there = [*nodes(2), NodeSeen("head", "10.0.0.9", "disk 9", cpus=0.0)]
     assert all("disk 9" not in disks for disks in spread_replicas(range(4), there, 2).values())
     assert all(disks[2] == "disk 9" for disks in spread_replicas(range(4), there, 3).values())
+
+
+def test_two_disks_of_one_host_keep_no_two_replicas_of_a_slot() -> None:
+    there = [*nodes(2), NodeSeen("again", "10.0.0.1", "disk 9")]
+    host = {node.disk: node.host for node in there}
+    for disks in spread_replicas(range(6), there, 2).values():
+        assert len({host[disk] for disk in disks}) == 2

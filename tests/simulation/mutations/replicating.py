@@ -313,7 +313,7 @@ REPLICATING = (
         "no two replicas of a slot are on one host",
         "left = [node for node in fit if all(node.host != one.host for one in chosen)]",
         "left = fit",
-        "replicas_are_on_hosts_of_their_own_and_all_have_as_much[3-3]",
+        "two_disks_of_one_host_keep_no_two_replicas_of_a_slot",
         "topology/replica_spread.py",
     ),
     _hosted(
