@@ -19,7 +19,7 @@ from pxrs_ray.clock import wall_ms
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext, context_at
 from pxrs_ray.errors import NotHeld
 from pxrs_ray.model import Epoch, Message, Offset
-from pxrs_ray.processing.quarantine_state import Record, headers_of, restored
+from pxrs_ray.processing.quarantine_state import QuarantineRecord, headers_of, restored
 from pxrs_ray.processing.redrive import GiveAgain, LetFlow, Note, Redrive, WaitUntil
 from pxrs_ray.processing.retry_rules import RetryRules
 from pxrs_ray.processing.scheduler import Item
@@ -88,7 +88,7 @@ class Redriver:
     def _record(self, item: Item) -> Message:
         _, key, payload, timestamp_ms, headers, message_id = item.message
         own = headers_of(
-            Record.PARKED,
+            QuarantineRecord.PARKED,
             offset=item.offset,
             attempts=item.attempts,
             error=item.error,

@@ -36,9 +36,9 @@ from pxrs_ray.processing.in_order import (
     GiveUp,
     Halt,
     InOrder,
+    InOrderStep,
     PauseUntil,
     RunOn,
-    Step,
     TakeBatch,
 )
 from pxrs_ray.processing.retry_rules import RetryRules
@@ -121,7 +121,7 @@ class SequentialWorker(Worker):
             self._slot_read = None
             self._callbacks.in_hand.give_back(self._slot)
 
-    def _make(self, step: Step) -> bool:
+    def _make(self, step: InOrderStep) -> bool:
         """Make one step; False when the worker must end."""
         if isinstance(step, CommitNow):
             # Also at the end: where the partition stays, nobody else commits what is done.

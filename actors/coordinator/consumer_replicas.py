@@ -38,7 +38,7 @@ from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS, take_over
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.declare import CONSUMERS_MAX, Effect
+from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import differences
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
 from pxrs_ray.group.events import Configure, Plan
@@ -51,6 +51,7 @@ from pxrs_ray.group.replica_count import (
     Owed,
     StartMore,
     Unkept,
+    check_count,
     new_names,
     scale,
     start,
@@ -340,9 +341,3 @@ def check_ray_options(options: Mapping[str, Any]) -> None:
             f"Ray options of a group must be numbers, texts, lists and tables, so that a consumer "
             f"can be replaced at any time: {error}"
         ) from None
-
-
-def check_count(consumers: int) -> None:
-    """Raise UsageError for a number of consumers that makes no sense."""
-    if not 0 <= consumers <= CONSUMERS_MAX:
-        raise UsageError(f"a group has 0 to {CONSUMERS_MAX} consumers, not {consumers}")

@@ -6,7 +6,6 @@ import os
 import pkgutil
 import sys
 import traceback
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from pxrs_ray import cli
 from pxrs_ray.cli._examples import epilog_of
 from pxrs_ray.cli._show import say
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.suggest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +44,8 @@ class PlainGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; an unknown one is told with the nearest that there is."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            near = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"`{ctx.command_path} --help` has all"
+            near = nearest(args[0], self.list_commands(ctx))
+            hint = f"did you mean {near!r}?" if near else f"`{ctx.command_path} --help` has all"
             ctx.fail(f"there is no command {args[0][:50]!r}: {hint}")
         return super().resolve_command(ctx, args)
 

@@ -45,6 +45,29 @@ def check_shape(handler: object) -> None:
             )
     elif not callable(handler) and not has_method:
         raise HandlerError(f"a handler must be callable or an import path, not {handler!r}")
+    name = next((name for name in ("handle_batch", "handle") if hasattr(handler, name)), "")
+    function = getattr(handler, name) if name else handler
+    _check_takes_one(handler, name, function)
+
+
+def _check_takes_one(handler: object, name: str, function: Any) -> None:
+    """Raise HandlerError for what cannot be called with one message, or one batch."""
+    of_class = inspect.isclass(handler)
+    bound = not of_class or isinstance(
+        inspect.getattr_static(handler, name, None), staticmethod | classmethod
+    )
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # nothing is known of it, as of some functions in C
+    try:
+        found.bind(*[None] * (1 if bound else 2))
+    except TypeError:
+        what = getattr(function, "__qualname__", None) or repr(handler)
+        raise HandlerError(
+            f"handler {what}{found} must take one argument: it is called with a message, or with a "
+            "batch"
+        ) from None
 
 
 def import_handler(path: str) -> object:

@@ -156,7 +156,7 @@ def _agree(
     disk: DiskLog, manifest: Manifest, synced: Offset, limits: LogLimits, now_ms: int
 ) -> Offset:
     """Compare segments with the manifest, record what is missing, answer where to go on."""
-    stop = limits.on_loss is LossPolicy.STOP
+    stop = limits.lost_log_policy is LossPolicy.STOP
     reached = manifest.start_offset
     for segment in disk.segments:
         if segment.base_offset > reached:

@@ -104,9 +104,9 @@ class ReplicaLog(PartitionLog):
         if not self.first_offset <= offset <= self._end:
             self._check_range(offset)
         with self._lock:
-            base = self._hot.base_offset
+            base = self._tail.base_offset
             if base is not None and offset >= base:
-                return FrameRun(*self._hot.read(offset, self._end, ALL_RECORDS, bytes_max))
+                return FrameRun(*self._tail.read(offset, self._end, ALL_RECORDS, bytes_max))
         try:
             found = self._on_disk.read(offset, ALL_RECORDS, bytes_max)
         except OSError as error:
@@ -220,7 +220,7 @@ class ReplicaLog(PartitionLog):
         before = self._on_disk
         with self._lock:
             self._disk, self._producers, self._manifest = disk, producers, manifest
-            self._hot.cut(end)
+            self._tail.cut(end)
             self._start, self._end, self._durable = start, end, end
         self._covered, self._floor = covered, self._kept_floor()
         before.close()
@@ -265,7 +265,7 @@ class ReplicaLog(PartitionLog):
         self._reserve.with_room(lambda: note_beginning(files, folder, beginning))
         self._reserve.with_room(lambda: finish_beginning(files, folder, self._lock_fd))
         with self._lock:
-            self._hot = MemoryTail()
+            self._tail = MemoryTail()
             self._high_watermark = min(self._high_watermark, at)
         self._go_on_at(at, anew(self._manifest, at), at, now_ms)
         self._begun = True

@@ -85,7 +85,7 @@ class CommitNow:
     """Return when what is done is committed, or is not ours any more."""
 
 
-Step = TakeBatch | RunOn | CallOne | PauseUntil | GiveUp | Halt | CommitNow
+InOrderStep = TakeBatch | RunOn | CallOne | PauseUntil | GiveUp | Halt | CommitNow
 
 
 class InOrder:
@@ -152,7 +152,7 @@ class InOrder:
 
     # --- what is next -----------------------------------------------------------------------------
 
-    def next(self, now_s: float) -> Step:
+    def next(self, now_s: float) -> InOrderStep:
         """The step to be made now."""
         if self._commits:
             self._commits = False
@@ -177,7 +177,7 @@ class InOrder:
             return RunOn(first, end)
         return CallOne(first, first + 1, self.attempts + 1, self._suspect)
 
-    def _look_up(self, offset: Offset, now_s: float) -> Step | None:
+    def _look_up(self, offset: Offset, now_s: float) -> InOrderStep | None:
         """What has failed before, or was in hand at a death: its attempts, its pause, its doom."""
         self._looked_up = offset
         self.attempts = self._failing.get(offset, self.attempts)

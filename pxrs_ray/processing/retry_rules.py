@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pxrs_ray.backoff import pause_after
 from pxrs_ray.errors import ConfigError
 
 
@@ -56,4 +57,4 @@ def after_failure(rules: RetryRules, attempts: int) -> RetryAfter | FailurePolic
 
 def backoff(rules: RetryRules, attempts: int) -> int:
     """The pause after so many failed attempts, in milliseconds: it doubles up to its maximum."""
-    return min(rules.backoff_ms << min(attempts - 1, 30), rules.backoff_ms_max)
+    return pause_after(attempts, rules.backoff_ms, rules.backoff_ms_max)

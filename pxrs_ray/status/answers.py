@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
-from pxrs_ray.status.places import BufferStatus, Step
+from pxrs_ray.status.places import BufferStatus, SpreadStep
 from pxrs_ray.status.problem import Problem, Report
 from pxrs_ray.status.stalls import Stall
 
@@ -253,7 +253,7 @@ class TopologyStatus(Shown):
     reports: tuple[Report, ...] = ()
     changes_waiting: tuple[str, ...] = ()
     places: tuple[BufferStatus, ...] = ()
-    uneven: tuple[Step, ...] = ()
+    uneven: tuple[SpreadStep, ...] = ()
 
     @property
     def problems(self) -> list[Problem]:

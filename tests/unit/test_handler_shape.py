@@ -62,3 +62,51 @@ def test_batches_are_for_ordered_processing() -> None:
     check_fits("h", False, "by_key", "g")
     with pytest.raises(HandlerError, match="takes batches, and the processing mode of group g"):
         check_fits("h", True, "packs", "g")
+
+
+class Bound:
+    def two(self, message: Any, other: Any) -> None: ...
+
+    def one(self, message: Any) -> None: ...
+
+
+class Static:
+    @staticmethod
+    def handle(message: Any) -> None: ...
+
+
+class NoMessage:
+    def handle(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "named"),
+    [
+        (lambda message, other: None, "<lambda>"),
+        (lambda: None, "<lambda>"),
+        (lambda *, message: None, "<lambda>"),
+        (Bound().two, "Bound.two"),
+        (NoMessage, "NoMessage.handle"),
+        (NoMessage(), "NoMessage.handle"),
+    ],
+)
+def test_what_takes_no_single_argument_is_refused_by_name(handler: object, named: str) -> None:
+    with pytest.raises(HandlerError, match=f"{named}.*must take one argument"):
+        check_shape(handler)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        Bound().one,
+        Static,
+        Static(),
+        OfMessages,
+        OfBatches(),
+        print,
+        lambda message, other=1: None,
+        lambda *messages: None,
+    ],
+)
+def test_what_can_be_called_with_one_argument_is_a_handler(handler: object) -> None:
+    check_shape(handler)

@@ -38,9 +38,15 @@ class Caller(Protocol):
     wants_batch: bool
 
     def call(
-        self, argument: Delivery | DeliveredBatch, messages: Sequence[Message]
+        self,
+        argument: Delivery | DeliveredBatch,
+        messages: Sequence[Message],
+        due_ms: int | None = None,
     ) -> BaseException | None:
-        """Call the handler; answers what it raised. Raises when the member has died in the call."""
+        """Call the handler; answers what it raised. Raises when the member has died in the call.
+
+        A call that ends at `due_ms` or later has timed out.
+        """
 
     def now_ms(self) -> int:
         """The present moment."""
@@ -291,7 +297,7 @@ class ScheduledWork(PartitionWork):
         timeout_ms = handler_timeout_ms(self._config.processing)
         if timeout_ms is not None:
             task.due_ms = self._caller.now_ms() + timeout_ms
-        raised = self._caller.call(Delivery(message, shared), [message])
+        raised = self._caller.call(Delivery(message, shared), [message], task.due_ms)
         now_ms = self._caller.now_ms()
         self.scheduler.expire(now_ms)
         if raised is not None and not shared.title():

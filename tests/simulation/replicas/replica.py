@@ -37,7 +37,7 @@ from tests.simulation.simulator.world import Process, call, send
 if TYPE_CHECKING:
     from tests.simulation.replicas.group import ReplicaGroup
 
-INTERVAL = log_limits(segment_bytes_max=3_000, hot_bytes_max=600, index_interval_bytes=400)
+INTERVAL = log_limits(segment_bytes_max=3_000, tail_bytes_max=600, index_interval_bytes=400)
 ALWAYS = replace(INTERVAL, durability=Durability.ALWAYS)
 
 
