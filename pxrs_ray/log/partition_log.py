@@ -95,14 +95,18 @@ class PartitionLog(RetainedLog):
         self._take(header, b"".join((pack_header(header), body)), now_ms)
         return Appended(self.partition, header.base_offset, header.messages)
 
-    def _take(self, header: FrameHeader, frame: bytes, now_ms: int) -> None:
+    def _take(
+        self, header: FrameHeader, frame: bytes, now_ms: int, *, is_known: bool = False
+    ) -> None:
+        """`is_known`: what it tells of its producer is known here already."""
         self._store(header, frame, now_ms)
         try:
             with self._lock:
                 self._tail.append(header, frame)
                 if self._disk is not None:
                     self._tail.evict(self.limits.tail_bytes_max)
-                self._producers.record(header, now_ms)
+                if not is_known:
+                    self._producers.record(header, now_ms)
                 self._end = header.end_offset
                 self._changed()
         except BaseException as error:  # it is on disk already, and memory does not know it
