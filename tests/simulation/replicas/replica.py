@@ -20,6 +20,7 @@ from pxrs_ray.replication.leader_effects import (
     SteppedDown,
 )
 from pxrs_ray.replication.peer_messages import Follower, LogKey, ToFollower, ToLeader
+from pxrs_ray.replication.peer_wire import pack_peer
 from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from tests.settings import log_limits
@@ -223,7 +224,8 @@ class ReplicaProcess(Process):
                     # By its disk: what comes late finds the process that lives then.
                     door = self.group.doors.get(effect.to)
                     if door is not None:
-                        send(self, door, partial(self.group.tell, effect.to, effect.message))
+                        data = pack_peer(effect.to, effect.message)
+                        send(self, door, partial(self.group.tell, data))
                 case AskIsr():
                     self._ask_isr(effect.change)
                 case Advanced():
