@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import ray
 
+from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.buffer_making import make_buffer
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.data.batch import Batch, batches
@@ -44,7 +45,8 @@ class BuffersOnly:
 
     def begin_again(self, **options: Any) -> None:
         """Another queue in the same buffers: nothing is left of this one, nor of what fed it."""
-        ray.get([buffer.forget.remote([QUEUE]) for buffer in self.buffers], timeout=PATIENCE_S)
+        for queue in (QUEUE, names.feeds_of(QUEUE), names.streams_of(QUEUE)):
+            self._drop(queue)
         self._begin(options)
 
     def open(self, spec: QueueSpec) -> None:
@@ -80,8 +82,11 @@ class BuffersOnly:
 
     def empty(self) -> None:
         """Delete every message."""
-        ray.get([buffer.drop_queue.remote(QUEUE) for buffer in self.buffers], timeout=PATIENCE_S)
+        self._drop(QUEUE)
         self.open(self.spec)
+
+    def _drop(self, queue: str) -> None:
+        ray.get([buffer.drop_queue.remote(queue) for buffer in self.buffers], timeout=PATIENCE_S)
 
     def hold(self) -> None:
         """Register a group that has passed nothing, so that nothing is dropped to make room."""
