@@ -79,7 +79,8 @@ STAGES = (
         ),
         tests=("tests/test_tidy.py", "tests/test_rooms.py"),
     ),
-    Stage("unit", tests=("tests/unit", "tests/fuzz"), workers=2),
+    # Some wait for processes that they kill: a third of what they take.
+    Stage("unit", tests=("tests/unit", "tests/fuzz"), workers=3, dist="worksteal"),
     Stage(
         "packaging",
         tests=("tests/test_packaging.py", "tests/test_extras.py", "tests/test_setup.py"),
