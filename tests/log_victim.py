@@ -35,7 +35,7 @@ def payloads(sequence: int) -> list[bytes]:
 def limits(durability: str) -> LogLimits:
     """Small segments, so that kills meet rolls as well."""
     return log_limits(
-        durability=Durability(durability), segment_bytes_max=20_000, hot_bytes_max=10_000
+        durability=Durability(durability), segment_bytes_max=20_000, tail_bytes_max=10_000
     )
 
 

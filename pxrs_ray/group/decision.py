@@ -14,8 +14,8 @@ from pxrs_ray.group.events import (
     AssignmentChanged,
     Decision,
     Dismiss,
-    Effect,
     FenceReaders,
+    GroupEffect,
     Reply,
 )
 from pxrs_ray.group.group_state import GroupSettings, GroupState, MemberState, Preparation
@@ -76,7 +76,7 @@ class DecisionBuilder:
         self.now = now
         self.cause = cause
         self.records: list[Record] = []
-        self._effects: list[Effect] = []
+        self._effects: list[GroupEffect] = []
         self._touched: dict[MemberId, None] = {}
         self._fenced: dict[PartitionId, Epoch] = {}
 

@@ -293,7 +293,7 @@ class GroupCoordinator:
         done = row.progress
         if done.checkpoint < stored.checkpoint:
             return Outcome.BEHIND
-        if done != stored.progress:
+        if not stored.is_at(done):
             builder.commit(
                 Write(
                     WriteKind.COMMIT,

@@ -36,9 +36,9 @@ from pxrs_ray.group.events import (
     AssignmentChanged,
     Decision,
     Dismiss,
-    Effect,
     Event,
     FenceReaders,
+    GroupEffect,
     Heartbeat,
     Reply,
 )
@@ -279,7 +279,7 @@ class GroupRuntime:
         else:
             self._waiting.defer(after, call, reply)
 
-    def _carry_out(self, effects: Sequence[Effect], now: Instant) -> None:
+    def _carry_out(self, effects: Sequence[GroupEffect], now: Instant) -> None:
         self.outputs.append(Changed())
         for effect in effects:
             match effect:

@@ -179,12 +179,9 @@ class GroupState:
 
     def _apply_partition(self, write: Write) -> None:
         row = self.rows[write.partition]
-        advance(
-            PARTITION_TABLE,
-            self.phase(write.partition),
-            _EVENT_OF_KIND[write.kind],
-            f"partition {write.partition} of {self.group}",
-        )
+        phase, event = self.phase(write.partition), _EVENT_OF_KIND[write.kind]
+        if event not in PARTITION_TABLE[phase]:  # words are made for errors only
+            advance(PARTITION_TABLE, phase, event, f"partition {write.partition} of {self.group}")
         if write.epoch != row.epoch:
             raise IllegalTransition(
                 f"partition {write.partition} is at epoch {row.epoch}, the record at {write.epoch}"

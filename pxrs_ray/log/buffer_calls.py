@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pxrs_ray.data.protocol import Appended, Fetched, OutFrame, Position, Refused
+from pxrs_ray.data.protocol import Appended, Fetched, OutFrame, ReadPosition, Refused
 from pxrs_ray.errors import Fenced, LeaseOver, LogError, PxrsError
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.log_view import FrameRun
@@ -119,7 +119,7 @@ class FetchCall:
     """Partitions that are read by one call. A round: `begin`, `read_parts`, `end`."""
 
     def __init__(
-        self, positions: Mapping[PartitionId, Position], over: Callable[[], LeaseOver]
+        self, positions: Mapping[PartitionId, ReadPosition], over: Callable[[], LeaseOver]
     ) -> None:
         self.look = positions
         self._positions = positions
@@ -156,7 +156,7 @@ def read_parts(
     counts: Counter[str],
     queue: str,
     group: str,
-    positions: Mapping[PartitionId, Position],
+    positions: Mapping[PartitionId, ReadPosition],
     bytes_max: int,
     final: bool,
 ) -> Generator[ColdRead, FrameRun, list[Fetched | Refused]]:
@@ -172,7 +172,7 @@ def read_parts(
         try:
             fence.check(queue, group, partition, epoch)
             log = manager.log(queue, partition)
-            run = log.read_hot(offset, bytes_max=share)
+            run = log.read_tail(offset, bytes_max=share)
             if run is None:
                 counts["cold_reads"] += 1
                 waited = True
@@ -198,7 +198,7 @@ def _unless_fenced(
     fence: ReadFence,
     queue: str,
     group: str,
-    positions: Mapping[PartitionId, Position],
+    positions: Mapping[PartitionId, ReadPosition],
 ) -> Fetched | Refused:
     try:
         fence.check(queue, group, part.partition, positions[part.partition][0])

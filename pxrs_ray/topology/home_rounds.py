@@ -31,7 +31,7 @@ from pxrs_ray.topology.homes import (
 from pxrs_ray.topology.move_plan import REGISTRY_REMEDY, registry_stays_behind
 from pxrs_ray.topology.slot_table import SlotTable
 
-Change = Callable[[Homes], Homes]
+HomesChange = Callable[[Homes], Homes]
 Seen = Callable[[Slot], SlotSeen]
 
 
@@ -58,7 +58,7 @@ class KeepHomes(Do[Any]):
     One after the other: the next change is made of what the last one has left.
     """
 
-    change: Change
+    change: HomesChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class HomeRounds:
 
     # --- the document -----------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> Homes | None:
+    def changed(self, change: HomesChange) -> Homes | None:
         """What is to be made durable now; None where that changes nothing."""
         homes = change(self.homes)
         return homes if homes != self.homes else None

@@ -19,7 +19,7 @@ from pxrs_ray.replication.leader_effects import (
     ReplicationSettings,
     SteppedDown,
 )
-from pxrs_ray.replication.peer_messages import Follower, ToFollower, ToLeader
+from pxrs_ray.replication.peer_messages import Follower, LogKey, ToFollower, ToLeader
 from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from tests.settings import log_limits
@@ -37,7 +37,7 @@ from tests.simulation.simulator.world import Process, call, send
 if TYPE_CHECKING:
     from tests.simulation.replicas.group import ReplicaGroup
 
-INTERVAL = log_limits(segment_bytes_max=3_000, hot_bytes_max=600, index_interval_bytes=400)
+INTERVAL = log_limits(segment_bytes_max=3_000, tail_bytes_max=600, index_interval_bytes=400)
 ALWAYS = replace(INTERVAL, durability=Durability.ALWAYS)
 
 
@@ -59,23 +59,23 @@ class ReplicaProcess(Process):
             rules.min_isr, rules.synced_only, rules.lag_max_ms, again_ms=AGAIN_MS
         )
         try:
-            logs = {p: self._opened(p) for p in range(rules.partitions)}
+            logs = {key: self._opened(key) for key in group.keys}
         except BaseException:
             self.files.end()
             raise
-        disk.made = True
         self.replica = SlotReplica(self.who, logs, settings, FRAMES_BYTES, self._wall_ms)
-        self.waiting: dict[int, list[tuple[int, Callable[[int | None], None]]]] = {}
-        self.every(TICK_MS, partial(self._do, lambda: self.replica.tick(self.monotonic_ms())))
+        self.waiting: dict[LogKey, list[tuple[int, Callable[[int | None], None]]]] = {}
+        self.every(TICK_MS, partial(self._do, self._tick))
         self.every(5 if rules.synced_only else 60, partial(self._do, self._sync))
 
     def _wall_ms(self) -> int:
         return self.now().wall_ms
 
-    def _opened(self, partition: int) -> ReplicaLog:
+    def _opened(self, key: LogKey) -> ReplicaLog:
+        queue, partition = key
         log = ReplicaLog.open(
-            Path(f"/{self.disk.name}/q/p{partition:05d}"),
-            "q",
+            Path(f"/{self.disk.name}/{queue}/p{partition:05d}"),
+            queue,
             partition,
             ALWAYS if self.group.rules.synced_only else INTERVAL,
             now_ms=self._wall_ms(),
@@ -84,8 +84,21 @@ class ReplicaProcess(Process):
             lock_wait_ms=0,
         )
         if log.state == "waiting":
-            log.confirm(0, self._wall_ms(), make=not self.disk.made)
+            log.confirm(0, self._wall_ms(), make=key not in self.disk.made)
+        self.disk.made.add(key)
         return log
+
+    def open_more(self) -> None:
+        """Open the logs of queues that were made since."""
+        for key in self.group.keys:
+            if key not in self.replica.logs:
+                log = self._opened(key)
+                self.replica.opened(key, log, self.monotonic_ms())
+
+    def _tick(self) -> None:
+        self.replica.tick(self.monotonic_ms())
+        if self.world.random.random() < 0.1:
+            self.open_more()
 
     @property
     def is_whole(self) -> bool:
@@ -133,8 +146,8 @@ class ReplicaProcess(Process):
         self._do(partial(self._append, wanted, respond))
 
     def _append(self, wanted: Wanted, respond: Callable[[int | None], None]) -> None:
-        log = self.replica.logs[wanted.partition]
-        if not self.replica.takes:
+        log = self.replica.logs.get(wanted.key)
+        if log is None or not self.replica.takes:
             respond(None)
             return
         batch = Batch.of_few([b"k"], [b"%d" % wanted.value], 1)
@@ -147,29 +160,44 @@ class ReplicaProcess(Process):
             respond(None)  # it skips ahead, of what was cut
             return
         if not answer.repeated:
-            self.replica.grown(wanted.partition, self.monotonic_ms())
+            self.replica.grown(wanted.key, self.monotonic_ms())
         assert answer.base_offset is not None, "the log remembers more answers than are under way"
+        # A repeat may be of what was dropped since: it was acknowledged.
         if log.high_watermark > answer.base_offset:
             respond(answer.base_offset)
         else:
-            waiting = self.waiting.setdefault(wanted.partition, [])
+            waiting = self.waiting.setdefault(wanted.key, [])
             waiting.append((answer.base_offset, respond))
 
     def read(
-        self, partition: int, back: int, respond: Callable[[list[tuple[int, int]]], None]
+        self, key: LogKey, back: int, respond: Callable[[list[tuple[int, int]]], None]
     ) -> None:
         """What may be read, at whoever leads or follows, from so far back on: offsets, values."""
 
         def read() -> None:
-            log = self.replica.logs[partition]
+            log = self.replica.logs.get(key)
+            if log is None:
+                return
             run = log.read(max(log.start_offset, log.visible_end - back))
             respond([(e.offset, e.value) for chunk in run.chunks for e in entries_in(chunk)])
 
         self._do(read)
 
-    def entries(self, partition: int) -> list[Entry]:
-        """All that the log of a partition has."""
-        log = self.replica.logs[partition]
+    def drop(self, key: LogKey, before: int) -> None:
+        """Retention lets go of all but so much of what may be read, where this leads."""
+        self._do(partial(self._drop, key, before))
+
+    def _drop(self, key: LogKey, left: int) -> None:
+        log = self.replica.logs.get(key)
+        if self.replica.leader is not None and log is not None:
+            start = log.visible_end - left
+            if start > log.start_offset:
+                log.truncate_before(start, self._wall_ms(), force=True)
+                self.replica.grown(key, self.monotonic_ms())
+
+    def entries(self, key: LogKey) -> list[Entry]:
+        """All that a log has."""
+        log = self.replica.logs[key]
         found, at = [], log.start_offset
         while (run := log.read_unsettled(at, 1 << 20)).next_offset > at:
             at = run.next_offset
@@ -183,18 +211,19 @@ class ReplicaProcess(Process):
         self._do(lambda: self.replica.heard(message, self.monotonic_ms()))
 
     def _sync(self) -> None:
-        for partition, log in self.replica.logs.items():
+        for key, log in self.replica.logs.items():
             if log.dirty:
                 log.sync()
-                self.replica.grown(partition, self.monotonic_ms())
+                self.replica.grown(key, self.monotonic_ms())
 
     def _carry_out(self) -> None:
         while (effect := self.replica.take_effect()) is not None:
             match effect:
                 case ToPeer():
-                    target = self.group.processes.get(effect.to)
-                    if target is not None:
-                        send(self, target, partial(target.told, effect.message))
+                    # By its disk: what comes late finds the process that lives then.
+                    door = self.group.doors.get(effect.to)
+                    if door is not None:
+                        send(self, door, partial(self.group.tell, effect.to, effect.message))
                 case AskIsr():
                     self._ask_isr(effect.change)
                 case Advanced():
@@ -207,12 +236,12 @@ class ReplicaProcess(Process):
         call(self, coordinator, partial(coordinator.isr_asked, change), self.placed)
 
     def _advanced(self, advanced: Advanced) -> None:
-        waiting = self.waiting.pop(advanced.partition, [])
+        waiting = self.waiting.pop(advanced.key, [])
         for offset, respond in waiting:
             if offset < advanced.to:
                 respond(offset)
             else:
-                self.waiting.setdefault(advanced.partition, []).append((offset, respond))
+                self.waiting.setdefault(advanced.key, []).append((offset, respond))
 
     def _step_down(self) -> None:
         for waiting in self.waiting.values():
