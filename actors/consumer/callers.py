@@ -28,6 +28,7 @@ from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext, delivery_of
 from pxrs_ray.model import Grant
 from pxrs_ray.processing.call_apart import (
+    AwaitBudget,
     AwaitLease,
     AwaitPause,
     CallIt,
@@ -39,7 +40,8 @@ from pxrs_ray.processing.call_apart import (
     Went,
     call_apart,
 )
-from pxrs_ray.processing.call_turns import CallTurns, Told
+from pxrs_ray.processing.call_turns import NOT_BEGUN, CallTurns, Told
+from pxrs_ray.processing.retry_rules import outcome
 from pxrs_ray.processing.scheduler import Task, Work
 from pxrs_ray.steps import Do, carry_now
 from pxrs_ray.supervision.forks import leave_if_child
@@ -95,6 +97,9 @@ class Callers:
         self._first = replace(shared, attempt=1)
         # A call may be left alone, so its begin and its end are noted under the lock.
         self._timed = turns.timed
+        # Where the group has limits, each call waits for its turn.
+        self._gate = handler.gate
+        self._apart = self._timed or self._gate is not None
         self._began_s = monotonic()
 
     # --- with the lock held -----------------------------------------------------------------------
@@ -156,7 +161,7 @@ class Callers:
         todo, ended = self._turns.todo, self._turns.ended
         lease, record = self._lease, self._record
         words, at, now_s, call = slot.words, slot.at, monotonic, self._handler.call
-        is_stopping, timed, delivery = self._stopping.is_set, self._timed, self._delivery
+        is_stopping, apart, delivery = self._stopping.is_set, self._apart, self._delivery
         quick, began_s, handle = self._turns.quick, inf, Work.HANDLE
         while True:
             try:
@@ -168,7 +173,7 @@ class Callers:
             at_s = now_s()
             quick = quick + 1 if at_s - began_s < QUICK_S else 0
             began_s, item = at_s, task.items[0]
-            plain = task.work is handle and item.suspect is None and not timed
+            plain = task.work is handle and item.suspect is None and not apart
             if plain and at_s <= lease.begin_until_s and not is_stopping():
                 # As `RecordSlot.begin` does for one message.
                 words[at] = item.offset
@@ -178,7 +183,7 @@ class Callers:
                     except BaseException as error:  # noqa: BLE001 - also what `sys.exit()` raises
                         leave_if_child(error)
                         if not self._work.is_void(error):
-                            ended.append((task, told(error)))
+                            ended.append((task, outcome(error)))
                             continue
                     else:
                         ended.append((task, None))
@@ -218,16 +223,19 @@ class Callers:
     def _call_apart(self, task: Task, slot: RecordSlot) -> bool:
         """What needs more than a call: it may take too long, may kill, may not begin now, or is to
         be put aside. False when it was left alone: then this caller is over."""
-        if self._timed and self._may_at_once(task, slot, monotonic()):
+        if self._apart and self._may_at_once(task, slot, monotonic()):
             raised = self._outcome(task)
             slot.end()
             if raised is None or not self._work.is_void(raised):
-                return self._over(task, None if raised is None else told(raised))
-        return self._over(task, carry_now(call_apart(task), partial(self._step, task, slot)))
+                return self._over(task, None if raised is None else outcome(raised))
+        steps = call_apart(task, limited=self._gate is not None)
+        return self._over(task, carry_now(steps, partial(self._step, task, slot)))
 
     def _may_at_once(self, task: Task, slot: RecordSlot, at_s: float) -> bool:
         """Whether the call begins at this moment, and nothing is special about it."""
-        if task.work is not Work.HANDLE or task.item.suspect is not None:
+        if self._gate is not None or task.work is not Work.HANDLE:
+            return False
+        if task.item.suspect is not None:
             return False
         if at_s > self._lease.begin_until_s or self._stopping.is_set():
             return False
@@ -255,6 +263,8 @@ class Callers:
                 return WELL if raised is None else self._went(raised)
             case LeavePlace():
                 return slot.end()
+            case AwaitBudget():
+                return self._await_budget(task)
             case AwaitPause(pause_ms):
                 pause_s = self._began_s + pause_ms / 1_000 - monotonic()
                 return self._stopping.wait(max(0.0, pause_s))
@@ -262,8 +272,16 @@ class Callers:
                 return self._put_aside(task)
         raise AssertionError(step)
 
+    def _await_budget(self, task: Task) -> Went:
+        assert self._gate is not None
+        try:
+            passed = self._gate.wait(self._delivery(task), self._stopping)
+        except Exception as error:  # noqa: BLE001 - what the user's own cost function raises
+            return Went(told(error))
+        return WELL if passed else Went(NOT_BEGUN)
+
     def _went(self, raised: BaseException) -> Went:
-        return Went(told(raised), void=self._work.is_void(raised))
+        return Went(outcome(raised), void=self._work.is_void(raised))
 
     def _put_aside(self, task: Task) -> Went:
         try:

@@ -17,6 +17,7 @@ from typing import Any
 
 from pxrs_ray.actors.consumer.call_record import RecordSlot
 from pxrs_ray.actors.consumer.callers import QUICK_S, Callers
+from pxrs_ray.processing.retry_rules import outcome
 from pxrs_ray.processing.scheduler import Task
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -87,7 +88,7 @@ class LoopCallers(Callers):
             if self._may_at_once(task, slot, at_s):
                 error = await self._awaited(task)
                 if error is None or not self._work.is_void(error):
-                    if not self._told(task, None if error is None else told(error)):
+                    if not self._told(task, None if error is None else outcome(error)):
                         return
                     continue
             leave_if_child()

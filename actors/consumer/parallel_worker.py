@@ -38,7 +38,7 @@ from pxrs_ray.errors import HandlerTimeout, PxrsError
 from pxrs_ray.model import Grant, Offset, Progress
 from pxrs_ray.processing.call_turns import CallTurns, TurnNews
 from pxrs_ray.processing.key_ordered import KeyLanes
-from pxrs_ray.processing.retry_rules import FailurePolicy
+from pxrs_ray.processing.retry_rules import Deferred, FailurePolicy
 from pxrs_ray.processing.scheduler import Item, Task, Work, WorkScheduler
 
 logger = logging.getLogger(__name__)
@@ -211,6 +211,7 @@ class ParallelWorker(Worker):
             logger.warning("%s has ended, too late", self._context(task))
         for task, error in heard.failed:
             level = logging.WARNING if task.work is Work.HANDLE else logging.ERROR
+            level = logging.INFO if isinstance(error, Deferred) else level
             logger.log(level, "%s: %s failed: %s", self._context(task), task.work.value, error)
         if heard.commits:
             self._callbacks.checkpoint_soon()

@@ -21,7 +21,7 @@ from pxrs_ray.errors import NotHeld
 from pxrs_ray.model import Epoch, Message, Offset
 from pxrs_ray.processing.quarantine_state import QuarantineRecord, headers_of, restored
 from pxrs_ray.processing.redrive import GiveAgain, LetFlow, Note, Redrive, WaitUntil
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.retry_rules import RetryRules, outcome
 from pxrs_ray.processing.scheduler import Item
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -156,9 +156,12 @@ class Redriver:
         position = step.entry.position
         [record] = self._log.records(position, 1)
         message = restored(record, self._log.partition)
+        shared = self._shared_for(step.key, step.attempt, position)
+        gate = self._handler.gate
+        if gate is not None and not gate.wait(Delivery(message, shared), self._stopping):
+            return False
         if not self._may_begin(self._stopping):
             return False
-        shared = self._shared_for(step.key, step.attempt, position)
         if not self._slot.begin(position, position + 1, self._stopping):
             return False
         try:
@@ -168,7 +171,7 @@ class Redriver:
             if isinstance(error, NotHeld) or not shared.title():
                 return True
             logger.warning("%s, re-driven: %s", context_at(shared, message.offset), told(error))
-            note = self._steps.failed(step, told(error), monotonic())
+            note = self._steps.failed(step, outcome(error), monotonic())
         else:
             leave_if_child()
             note = self._steps.worked(step)

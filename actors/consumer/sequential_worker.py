@@ -14,6 +14,7 @@ from dataclasses import replace
 from sys import getrefcount
 from time import monotonic
 
+from pxrs_ray.actors.consumer.call_gate import CallGate
 from pxrs_ray.actors.consumer.call_record import RecordSlot
 from pxrs_ray.actors.consumer.call_record_file import EMPTY
 from pxrs_ray.actors.consumer.handler import Handler
@@ -29,6 +30,7 @@ from pxrs_ray.consumer.delivery import (
     deliveries,
 )
 from pxrs_ray.data.batch import Batch, Cell
+from pxrs_ray.errors import RetryAfter
 from pxrs_ray.model import Grant, Offset, Progress
 from pxrs_ray.processing.in_order import (
     CallOne,
@@ -41,7 +43,7 @@ from pxrs_ray.processing.in_order import (
     RunOn,
     TakeBatch,
 )
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.retry_rules import RetryRules, outcome
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import as_ordinary
@@ -80,6 +82,7 @@ class SequentialWorker(Worker):
             callbacks.checkpoint_soon,
             wants_batch=handler.wants_batch,
             began_s=monotonic(),
+            apart=handler.gate is not None,
         )
         self._slot_read: RecordSlot | None = None
         super().__init__(grant, shared, handler, callbacks, config, before)
@@ -184,7 +187,7 @@ class SequentialWorker(Worker):
             self._order.ran(offset, None, monotonic())
             return
         leave_if_child(error)
-        self._order.ran(offset, told(error), monotonic())
+        self._order.ran(offset, outcome(error), monotonic())
         self._tell_failed(offset, error)
 
     def _call_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
@@ -280,18 +283,15 @@ class SequentialWorker(Worker):
 
     def _call_one(self, step: CallOne) -> bool:
         """Call with these messages alone; False: it must not begin, for the worker ends."""
+        self._shared.attempt = step.attempt
+        if self._handler.gate is not None and not self._may_cost(step, self._handler.gate):
+            return not self._stopping.is_set()
         if not self._lease.may_begin(self._stopping):
             return False
-        self._shared.attempt = step.attempt
         begun = self._slot.begin(step.first, step.end, self._stopping, step.suspect)
         if not (begun and self._lease.may_begin(self._stopping)):
             return False
-        part = self._part(step.first, step.end)
-        argument: Delivery | DeliveredBatch = (
-            DeliveredBatch(part, self._shared)
-            if self._handler.wants_batch
-            else next(deliveries(part, self._shared))
-        )
+        argument = self._argument(step)
         self._cells_from = step.end if self._cells_from == step.first + 1 else -1
         error: BaseException | None = None
         try:
@@ -306,16 +306,32 @@ class SequentialWorker(Worker):
             self._order.called(step, None, monotonic())
         elif not self._is_void(error):
             leave_if_child(error)
-            self._order.called(step, told(error), monotonic())
+            self._order.called(step, outcome(error), monotonic())
             self._tell_failed(step.first, error)
         return True
+
+    def _argument(self, step: CallOne) -> Delivery | DeliveredBatch:
+        part = self._part(step.first, step.end)
+        if self._handler.wants_batch:
+            return DeliveredBatch(part, self._shared)
+        return next(deliveries(part, self._shared))
+
+    def _may_cost(self, step: CallOne, gate: CallGate) -> bool:
+        """Wait for the group's limits; False: it may not begin, or what it costs is not known."""
+        try:
+            return gate.wait(self._argument(step), self._stopping)
+        except Exception as error:  # noqa: BLE001 - what the user's own cost function raises
+            self._order.called(step, told(error), monotonic())
+            self._tell_failed(step.first, error)
+            return False
 
     def _tell_failed(self, offset: Offset, error: BaseException) -> None:
         """Log a failure that is followed by another attempt."""
         wait_s = self._order.paused_until_s - monotonic()
         if wait_s > 0:
             context = context_at(self._shared, offset)
-            logger.warning("%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))
+            level = logging.INFO if isinstance(error, RetryAfter) else logging.WARNING
+            logger.log(level, "%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))
 
     # --- what is given up -------------------------------------------------------------------------
 

@@ -168,11 +168,11 @@ class GroupController:
         await self._remember_use()
         await self._tell_passed()
         self.tell_buffers()
-        supervisor = Supervisor(f"group {self.key}")
-        self._passed = supervisor.keep("telling the logs", self._passed_loop)
+        self._passed = Supervisor(self.key).keep("telling the logs", self._passed_loop)
         await self._seal_anew()
         await self.replica_set.restore(self._kept_replicas())
         self.autoscale.configure(self.spec.config.scaling)
+        self.autoscale.pin(len(self.replica_set.replicas) if self.replica_set.scaled_ms else None)
 
     async def _remember_use(self) -> None:
         """When anybody was last a member, as the history tells; coordinators come and go."""
@@ -243,8 +243,7 @@ class GroupController:
     async def meet(self, index: int) -> None:
         """A buffer has come back: hear what its logs know of us, and tell them what we know."""
         await self.logs.check()
-        spec = self.spec
-        await self._pool.passed_on(index, spec.queue, spec.group, self.checkpoints())
+        await self._pool.passed_on(index, self.spec.queue, self.spec.group, self.checkpoints())
 
     def tell_buffers(self) -> None:
         """Repeat which epochs are current, for a buffer that may have forgotten."""
@@ -325,7 +324,7 @@ class GroupController:
             self.autoscale.pin(consumers)
             return consumers
 
-        await self.replica_set.scale(by_hand)
+        await self.replica_set.scale(by_hand, by_hand=True)
 
     @answers_for_group(PauseGroup)
     async def pause(self) -> None:
@@ -357,6 +356,7 @@ class GroupController:
     async def release_scale(self) -> None:
         """Let the load decide again how many consumers there are."""
         self.autoscale.pin(None)
+        await self.replica_set.released()
 
     @answers_for_group(RebalanceGroup)
     async def rebalance(self) -> None:

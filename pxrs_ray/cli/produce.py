@@ -102,7 +102,7 @@ def command(
         sent, size_bytes = _send(producer, columns, scope, at_ms, common)
     seconds = time.perf_counter() - began_s
     sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
-    answer(sum_up, as_json, lambda: f"{sent:,} messages are in {queue}")
+    answer(sum_up, as_json, lambda: f"{sent:,} message{'s are' if sent != 1 else ' is'} in {queue}")
 
 
 def _send(

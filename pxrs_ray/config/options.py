@@ -132,6 +132,13 @@ class GroupConfig(GroupOptions):
     handler: ImportPath | None = option(
         None, "What is called with each message or batch: 'module:name'.", Effect.START
     )
+    settings: dict[str, Any] = option(
+        {},
+        "What a handler that is a class is made with, as keyword arguments. It stands in the "
+        "registry as it is: name a variable that holds a secret, not the secret.",
+        Effect.NEW_CONSUMERS,
+        examples=[{"model": "small", "temperature": 0.2}],
+    )
     consumers: int = option(
         1,
         "The number of consumers at the start; `pxrs scale` changes it later.",
@@ -186,6 +193,28 @@ class GroupConfig(GroupOptions):
         "A consumer commits at the latest after this many processed messages.",
         Effect.CONSUMERS,
         ge=1,
+    )
+    calls_per_minute: int | None = option(
+        None,
+        "The most calls of the handler in any minute, of all consumers of the group together; "
+        "None does not limit them.",
+        Effect.COORDINATOR,
+        Effect.WORKERS,
+        ge=1,
+    )
+    cost_per_minute: float | None = option(
+        None,
+        "The most that the calls of any minute may cost, as `cost` says; the last of them may go "
+        "beyond it.",
+        Effect.COORDINATOR,
+        Effect.WORKERS,
+        gt=0,
+    )
+    cost: ImportPath | None = option(
+        None,
+        "What a message costs, before it is handled: 'module:function', which takes a message and "
+        "returns a number (tokens, cents). For cost_per_minute.",
+        Effect.NEW_CONSUMERS,
     )
     attempts_max: int = option(
         5,
@@ -277,6 +306,8 @@ class GroupConfig(GroupOptions):
                 f"backoff_ms = {self.backoff_ms}: must be at most backoff_ms_max, which is "
                 f"{self.backoff_ms_max}"
             )
+        if (self.cost is None) != (self.cost_per_minute is None):
+            raise ValueError("cost and cost_per_minute are only of use together")
         if (self.assignor == AssignorName.STATIC) != (self.static_map is not None):
             raise ValueError("assignor = 'static' and static_map are only of use together")
         if self.failure_policy == "quarantine" and not isinstance(self.processing, ByKey):

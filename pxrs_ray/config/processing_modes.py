@@ -34,7 +34,7 @@ from pxrs_ray.data.log_limits import MIB
 from pxrs_ray.model import TENANT_HEADER
 from pxrs_ray.processing.pack_rules import PACK_RECORDS_MAX
 
-Calls = Annotated[int, Field(ge=1, le=64)]
+Calls = Annotated[int, Field(ge=1, le=1_024)]
 
 
 class ProcessingMode(Options):

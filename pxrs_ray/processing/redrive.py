@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pxrs_ray.errors import HandlerKilled
 from pxrs_ray.model import Epoch, Offset
 from pxrs_ray.processing.quarantine_state import Parked, Quarantine, QuarantineRecord
-from pxrs_ray.processing.retry_rules import RetryAfter, RetryRules, after_failure
+from pxrs_ray.processing.retry_rules import Deferred, RetryRules, TryAgain, after_failure
 from pxrs_ray.processing.scheduler import Item
 
 # How long it is waited until messages of a key that are under way are parked too.
@@ -130,9 +130,12 @@ class Redrive:
 
     def failed(self, step: GiveAgain, error: str, now_s: float) -> Note | None:
         """It failed: it is tried again, or its key waits for an operator."""
+        if isinstance(error, Deferred):
+            self._until_s = now_s + error.delay_ms / 1_000
+            return None
         self._failed += 1
         verdict = after_failure(self._rules, self._failed)
-        if isinstance(verdict, RetryAfter):
+        if isinstance(verdict, TryAgain):
             self._until_s = now_s + verdict.delay_ms / 1_000
             return None
         self._next_key()

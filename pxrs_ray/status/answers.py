@@ -141,7 +141,8 @@ class GroupStatus(Shown):
     """One group at one moment. `unused_ms` is for how long it has had no member.
 
     `unknown` says what could not be asked now. `records_waiting` changes of ownership and
-    membership are decided but not yet in the registry: no member knows of them.
+    membership are decided but not yet in the registry: no member knows of them. `scaled_ms` is when
+    an operator set another number of consumers than the file has.
     """
 
     topology: str
@@ -160,6 +161,7 @@ class GroupStatus(Shown):
     unknown: tuple[Report, ...] = ()
     records_waiting: int = 0
     registry_away_s: float | None = None
+    scaled_ms: int | None = None
 
     @property
     def lag(self) -> int:

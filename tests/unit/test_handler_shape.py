@@ -64,6 +64,32 @@ def test_batches_are_for_ordered_processing() -> None:
         check_fits("h", True, "packs", "g")
 
 
+class Model:
+    def __init__(self, model: str, temperature: float = 0.0) -> None:
+        self.model, self.temperature = model, temperature
+
+    def handle(self, message: Any) -> None: ...
+
+
+def test_a_class_is_made_with_its_settings() -> None:
+    made = shape_of(Model, settings={"model": "small", "temperature": 0.5}).target
+    assert (made.model, made.temperature) == ("small", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("handler", "settings", "words"),
+    [
+        (Model, {}, "missing a required argument: 'model'"),
+        (Model, {"model": "m", "heat": 1}, "unexpected keyword argument 'heat'"),
+        (one, {"model": "m"}, "takes no settings"),
+        (Model("m"), {"model": "m"}, "takes no settings"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told(handler: Any, settings: Any, words: str) -> None:
+    with pytest.raises(HandlerError, match=words):
+        shape_of(handler, settings=settings)
+
+
 class Bound:
     def two(self, message: Any, other: Any) -> None: ...
 

@@ -106,7 +106,7 @@ class TestTopology(Closing):
         dead_letters = config.dead_letter_queue if config.failure_policy == "dead_letter" else None
 
         def make() -> HandlerShape:
-            return shape_of(found, mode)
+            return shape_of(found, mode, config.settings)
 
         made = self._groups[name] = LocalGroup(
             name,
