@@ -126,6 +126,14 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         ),
         "host 10.0.0.1 has 2, host 10.0.0.2 has none",
     ),
+    Kind.DISK_FILLS: (
+        topology_status(places=(buffer_place(0, free_bytes=900_000_000),)),
+        "has 900.0 MB left",
+    ),
+    Kind.DISK_FULL: (
+        topology_status(places=(buffer_place(0, free_bytes=110_600),)),
+        "has 110.6 kB left",
+    ),
     Kind.LOGS_FOREIGN: (
         reported(Kind.LOGS_FOREIGN, "the logs of buffer 1 were made under another registry", 1),
         "another registry",
