@@ -164,7 +164,7 @@ def _wait_until_left(
     while left := _left(topologies, node, goes):
         text = "; ".join(left)
         if time.monotonic() > end_s:
-            raise DeadlineExceeded(f"the time of host {node.host} is over, and there are: {text}")
+            raise DeadlineExceeded(f"host {node.host} is not empty at its deadline: {text}")
         if text != told and not quiet:
             say(f"not done: {text}", flush=True)
         told = text

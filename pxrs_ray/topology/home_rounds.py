@@ -182,7 +182,7 @@ class HomeRounds:
         """Where a slot that leaves its home goes. Raises NotFound, UsageError, DeadlineExceeded."""
         nodes: list[NodeSeen] | None = yield LivingNodes()
         if nodes is None:
-            raise DeadlineExceeded("which nodes live is not known now")
+            raise DeadlineExceeded("it is not known now which nodes are alive")
         nodes = yield LookAtDisks(tuple(nodes))
         return place_to_move_to(self.homes, slot, nodes, wanted)
 
