@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from pxrs_ray.errors import Fenced as Fenced
     from pxrs_ray.errors import PartitionFull as PartitionFull
     from pxrs_ray.errors import PxrsError as PxrsError
+    from pxrs_ray.errors import RetryAfter as RetryAfter
     from pxrs_ray.errors import StoreUnavailable as StoreUnavailable
+    from pxrs_ray.errors import UsageError as UsageError
     from pxrs_ray.model import Message as Message
     from pxrs_ray.partitioning import quality as quality
 
@@ -49,8 +51,10 @@ _HOMES = {
     "PxrsError": "pxrs_ray.errors",
     "PxrsConfig": "pxrs_ray.config",
     "QueueConfig": "pxrs_ray.config",
+    "RetryAfter": "pxrs_ray.errors",
     "StoreUnavailable": "pxrs_ray.errors",
     "Topology": "pxrs_ray.actors.client.topology",
+    "UsageError": "pxrs_ray.errors",
     "attach": "pxrs_ray.actors.client.topology",
     "deploy": "pxrs_ray.actors.client.topology",
     "partition_changes": "pxrs_ray.actors.client.notifications",

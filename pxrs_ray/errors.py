@@ -7,6 +7,9 @@ travel between Ray processes by pickle, so each class rebuilds itself from `args
 
 from __future__ import annotations
 
+# A week: nothing may be wanted later than most logs are kept.
+RETRY_AFTER_SECONDS_MAX = 604_800
+
 
 class PxrsError(Exception):
     """The root: catching it catches every error that PXRS raises on purpose."""
@@ -57,6 +60,25 @@ class UnsupportedVersion(PxrsError):
 
 class IllegalTransition(PxrsError):
     """Raised when an event makes no sense in the present state; the state is unchanged."""
+
+
+class RetryAfter(PxrsError):
+    """Raised by a handler that wants its message again, `seconds` later: no failed attempt.
+
+    Other keys go on meanwhile (`by_key`), or other partitions (`ordered`). `why` is for the log.
+    """
+
+    def __init__(self, seconds: float, why: str = "") -> None:
+        if not 0 <= seconds <= RETRY_AFTER_SECONDS_MAX:
+            raise UsageError(
+                f"RetryAfter takes 0 to {RETRY_AFTER_SECONDS_MAX} seconds, not {seconds!r}"
+            )
+        super().__init__(seconds, why)
+        self.seconds = seconds
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"again in {self.seconds:g} s" + (f": {self.why}" if self.why else "")
 
 
 class DeadlineExceeded(PxrsError, TimeoutError):

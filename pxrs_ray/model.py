@@ -19,6 +19,9 @@ MemberId = str
 Incarnation = int
 Slot = int  # of a buffer: its number, wherever it is at home
 
+# Which log: the queue, and the partition in it.
+QueuePartition = tuple[str, PartitionId]
+
 
 class WriteKind(StrEnum):
     """What a `Write` does to a partition row."""
@@ -40,8 +43,23 @@ class Strategy(StrEnum):
     BROADCAST = "broadcast"
 
 
+# The header that names a message's tenant, where nothing says otherwise.
+TENANT_HEADER = "tenant"
+# The most partitions of a queue, and so of a group.
+PARTITIONS_MAX = 65_536
+CONSUMERS_MAX = 10_000
 # Strategies that need more than a key, and a dead letter has no more.
 NOT_FOR_DEAD_LETTERS = (Strategy.TENANT, Strategy.LABEL, Strategy.BROADCAST)
+
+
+class AssignorName(StrEnum):
+    """The built-in assignors: how a group's partitions are distributed over its members."""
+
+    STICKY = "sticky"
+    RANGE = "range"
+    ROUND_ROBIN = "round_robin"
+    TENANT = "tenant"
+    STATIC = "static"
 
 
 class HashName(StrEnum):
@@ -104,6 +122,14 @@ class PartitionRow:
         """How far its owner has come, or had."""
         return Progress(self.checkpoint, self.attempts, self.detail)
 
+    def is_at(self, done: Progress) -> bool:
+        """Whether that is its progress. Makes no object: every commit asks."""
+        return (
+            self.checkpoint == done.checkpoint
+            and self.attempts == done.attempts
+            and self.detail == done.detail
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -157,10 +183,17 @@ class Write:
         other.
         """
         at = row.partition
+        if self.kind is WriteKind.COMMIT:  # nearly all writes are commits
+            return PartitionRow(
+                at,
+                row.owner,
+                row.incarnation,
+                row.epoch,
+                self.checkpoint,
+                self.attempts,
+                self.detail,
+            )
         match self.kind:
-            case WriteKind.COMMIT:
-                who, epoch = (row.owner, row.incarnation), row.epoch
-                return PartitionRow(at, *who, epoch, self.checkpoint, self.attempts, self.detail)
             case WriteKind.RESET:
                 return PartitionRow(at, None, 0, self.epoch_after, self.checkpoint)
             case WriteKind.CLAIM:

@@ -18,7 +18,7 @@ from pxrs_ray.errors import PxrsError
 from pxrs_ray.feed.feed_calls import FeedCall, FeedCalls
 from pxrs_ray.spark.queue_ref import Target
 
-Reply = BufferReply[list[Appended | Refused]] | PxrsError
+AppendReply = BufferReply[list[Appended | Refused]] | PxrsError
 
 
 class Appender:
@@ -31,7 +31,7 @@ class Appender:
         self._calls = FeedCalls(
             target.topology, target.queue, target.buffers, round(stall_s * 1_000), monotonic_ms()
         )
-        self._replies: dict[FeedCall, Reply] = {}
+        self._replies: dict[FeedCall, AppendReply] = {}
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -55,7 +55,7 @@ class Appender:
         while (call := self._calls.oldest()) is not None:
             self._settle(call)
 
-    def _append(self, call: FeedCall) -> Reply:
+    def _append(self, call: FeedCall) -> AppendReply:
         try:
             return self._buffers.of(call.buffer).append(
                 self._target.queue,
@@ -76,7 +76,7 @@ class Appender:
             time.sleep(pause_ms / 1_000)
         self._replies[call] = self._append(call)
 
-    def _is_over(self, call: FeedCall, reply: Reply) -> bool:
+    def _is_over(self, call: FeedCall, reply: AppendReply) -> bool:
         error = reply
         if not isinstance(reply, PxrsError):
             try:

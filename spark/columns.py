@@ -18,6 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.feed.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
+from pxrs_ray.supervision.restart_rules import first_line
 
 Expression = str | Column
 
@@ -125,10 +126,10 @@ def _resolved(df: DataFrame, name: str, wanted: Expression) -> tuple[T.DataType,
 
 
 def _unusable(df: DataFrame, name: str, wanted: Expression, error: PySparkException) -> UsageError:
-    why = str(error.desc if hasattr(error, "desc") else error).strip().splitlines()[0]
+    why = first_line(str(error.desc) if hasattr(error, "desc") else error)
     return UsageError(
         f"{name}={shown(wanted)} is neither a column of this DataFrame nor an expression over "
-        f"them; it has {', '.join(df.columns)}. Spark says: {why[:300]}"
+        f"them; it has {', '.join(df.columns)}. Spark says: {why}"
     )
 
 

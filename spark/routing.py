@@ -19,11 +19,11 @@ from pxrs_ray.feed.facts import KnownProgress
 from pxrs_ray.feed.partition_feed import (
     Append,
     Drain,
+    FeedStep,
     Read,
     RoutedRows,
     Settle,
     SparkPartition,
-    Step,
     TellLedger,
 )
 from pxrs_ray.spark.appender import Appender
@@ -94,7 +94,7 @@ class _Carrier:
             feed.called,
         )
 
-    def carry(self, steps: Generator[Step, Any, Result]) -> Result:
+    def carry(self, steps: Generator[FeedStep, Any, Result]) -> Result:
         """Do every step, and answer what they come to. Raises what they raise."""
         answer: object = None
         error: PxrsError | None = None
@@ -110,7 +110,7 @@ class _Carrier:
             except PxrsError as raised:
                 error = raised
 
-    def _do(self, step: Step) -> object:
+    def _do(self, step: FeedStep) -> object:
         match step:
             case TellLedger(frame):
                 self._ledger.send(frame)

@@ -43,7 +43,7 @@ NOTHING_KNOWN = FeedState()
 
 # Key, payload, timestamp, headers, scope: as `message_columns` takes them.
 Optional = Expression | None
-Columns = tuple[Optional, Expression | WholeRow, Optional, Optional, Optional]
+StreamColumns = tuple[Optional, Expression | WholeRow, Optional, Optional, Optional]
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class _Batches:
 
     target: Target
     queue: str
-    columns: Columns
+    columns: StreamColumns
     way: str
     fetch_s_max: float
     stall_s: float

@@ -30,6 +30,7 @@ from pxrs_ray.feed.feed_run import FetchFailed
 from pxrs_ray.feed.partition_feed import RoutedRows
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.tasks import route_bytes
+from pxrs_ray.supervision.restart_rules import first_line, last_line
 
 # What Java says when an executor was lost: not the user's fault, and worth another try.
 RAYDPS_FAULTS = ("io.ray.", "RayActor", "RayDPException", "ExecutorLostFailure", "Unserializable")
@@ -91,7 +92,7 @@ def prepared(df: DataFrame) -> Iterator[PreparedFrame]:
             yield PreparedFrame(-1, (), "", "")
             return
         if any(fault in said for fault in RAYDPS_FAULTS):
-            raise FetchFailed(said.splitlines()[0][:300]) from error
+            raise FetchFailed(first_line(said)) from error
         raise
     try:
         actors = _executor_actors(list(info.locations()))
@@ -196,4 +197,4 @@ def _cause(error: RayError, number: int) -> Exception:
             return answer
         if not isinstance(answer, RayError):
             return error
-    return FetchFailed(f"Spark partition {number}: {str(error).strip().splitlines()[-1][:300]}")
+    return FetchFailed(f"Spark partition {number}: {last_line(error)}")

@@ -16,7 +16,7 @@ from tests.settings import log_limits
 PRODUCER = b"p" * 16
 NOW_MS = 1_000
 SMALL = log_limits(
-    segment_bytes_max=4_000, hot_bytes_max=2_000, index_interval_bytes=700, frame_bytes_max=100_000
+    segment_bytes_max=4_000, tail_bytes_max=2_000, index_interval_bytes=700, frame_bytes_max=100_000
 )
 
 
@@ -78,5 +78,5 @@ def contents(
         at = run.next_offset
 
 
-MEMORY = log_limits(durability=Durability.MEMORY, hot_bytes_max=2_000)
-ALWAYS = log_limits(durability=Durability.ALWAYS, segment_bytes_max=4_000, hot_bytes_max=2_000)
+MEMORY = log_limits(durability=Durability.MEMORY, tail_bytes_max=2_000)
+ALWAYS = log_limits(durability=Durability.ALWAYS, segment_bytes_max=4_000, tail_bytes_max=2_000)

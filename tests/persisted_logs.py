@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from pxrs_ray.data.frame import KNOWN_FLAGS, FrameHeader, Mark
 from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.log.index import SparseIndex
-from pxrs_ray.log.producer_state import ANSWERS_MAX, Answer, KnownProducer, ProducersSnapshot
+from pxrs_ray.log.log_begin import Beginning
+from pxrs_ray.log.producer_state import (
+    ANSWERS_MAX,
+    SNAPSHOT,
+    Answer,
+    KnownProducer,
+    ProducersSnapshot,
+)
 from pxrs_ray.log.segment import SegmentHead
 
 BOUNDS = st.integers(1, 1 << 62)
@@ -48,9 +55,14 @@ _PRODUCERS = st.builds(
 )
 _MARKS = st.none() | st.builds(Mark, U32, st.integers(0, (1 << 16) - 2))
 
+_SNAPSHOTS = st.builds(
+    ProducersSnapshot, NUMBERS, NUMBERS, st.dictionaries(IDS, _PRODUCERS, max_size=4)
+)
+
 LOG_STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "log: lock (synced offset)": NUMBERS,
     "log: cut": NUMBERS,
+    "log: begin": st.builds(Beginning, NUMBERS, _SNAPSHOTS.map(SNAPSHOT.encode)),
     "log: *.seg, its header": st.builds(SegmentHead, NUMBERS, NUMBERS, st.just(0))
     | st.builds(SegmentHead, NUMBERS, st.just(0), st.integers(1, (1 << 63) - 1)),
     "log: *.idx": _indexes(),
@@ -68,7 +80,5 @@ LOG_STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         U64,
         _MARKS,
     ),
-    "log: producers.snap": st.builds(
-        ProducersSnapshot, NUMBERS, NUMBERS, st.dictionaries(IDS, _PRODUCERS, max_size=4)
-    ),
+    "log: producers.snap": _SNAPSHOTS,
 }

@@ -18,7 +18,7 @@ ALL = 1 << 40
 TINY = log_limits(
     durability=Durability.ALWAYS,
     segment_bytes_max=1_200,
-    hot_bytes_max=700,
+    tail_bytes_max=700,
     index_interval_bytes=300,
     retention_passed=True,
 )

@@ -35,7 +35,8 @@ class Harness:
     def __init__(self, folder: Path, limits: SenderLimits | None = None) -> None:
         self.logs = {p: open_log(folder / str(p), MEMORY) for p in range(PARTITIONS)}
         self.sender = Sender(
-            BUFFERS, limits or sender_limits(calls_max=3, call_frames_max=3, call_bytes_min=1)
+            BUFFERS,
+            limits or sender_limits(inflight_appends_max=3, call_frames_max=3, call_bytes_min=1),
         )
         self.notes = Notes()
         self.sent: dict[int, tuple[int, bytes]] = {}

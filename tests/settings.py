@@ -14,10 +14,9 @@ from pxrs_ray.config.scheduling import retry_rules
 from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.group.group_state import GroupSettings
 from pxrs_ray.processing.key_ordered import LaneRules
-from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy
+from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy, SubmitStrategy
 from pxrs_ray.processing.packs import PackShape
 from pxrs_ray.processing.retry_rules import RetryRules
-from pxrs_ray.processing.submit_strategy import SubmitStrategy
 from pxrs_ray.producer.accumulator import ProducerLimits
 from pxrs_ray.producer.in_flight import SenderLimits
 from pxrs_ray.scaling import ScalerSettings

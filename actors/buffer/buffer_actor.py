@@ -39,7 +39,7 @@ from pxrs_ray.files import Files
 from pxrs_ray.json_logging import start_journal
 from pxrs_ray.log.held_calls import wake, wake_all
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.log.producer_fence import Generation
+from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.refusals import refused
 from pxrs_ray.model import Offset, PartitionId
 
@@ -108,11 +108,11 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         """Open this buffer's logs of a queue; the coordinator calls it after each start.
 
         `expected_ends` is, per partition, the highest offset known to have been reached (a missing
-        entry is 0). A log that ends below it has lost data: the gap is recorded, and its `on_loss`
-        decides. So has one that is not here, or has another id than the queue, whatever was
-        reached: only with `make`, which is true while the queue's logs on this buffer are known to
-        be nowhere yet, it is made. Calling it again changes limits live, and nothing else.
-        Partitions of other buffers are ignored.
+        entry is 0). A log that ends below it has lost data: the gap is recorded, and its
+        `lost_log_policy` decides. So has one that is not here, or has another id than the queue,
+        whatever was reached: it is made only with `make`, which is true while the queue's logs on
+        this buffer are known to be nowhere yet. Calling it again changes limits live, and
+        nothing else. Partitions of other buffers are ignored.
 
         Raises UsageError when the queue exists here with more partitions than `spec` has.
         """
@@ -126,13 +126,13 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
 
     async def begin_producer(
         self, queue: str, producer: str, number: int, token: str
-    ) -> Generation | None:
+    ) -> ProducerLife | None:
         """Begin a life of a producer that comes back, and refuse its former ones for ever; see
         `ProducerFence.begin`. What was given before it has its answer already, or never gets in.
         """
         begin = self._manager.producers.begin
         self._gate.check()
-        found: Generation | None = await self._writer.do(
+        found: ProducerLife | None = await self._writer.do(
             partial(begin, queue, producer, number, token), ()
         )
         self._gate.check()

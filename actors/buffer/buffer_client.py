@@ -29,8 +29,8 @@ from pxrs_ray.data.protocol import (
     Fetched,
     LogEnds,
     OutFrame,
-    Position,
     QueueSpec,
+    ReadPosition,
     Refused,
 )
 from pxrs_ray.errors import BufferAway, DeadlineExceeded, ProtocolError, PxrsError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
     from pxrs_ray.log.identity import Identity
     from pxrs_ray.log.log_copy import Bytes, FileState, Piece
-    from pxrs_ray.log.producer_fence import Generation
+    from pxrs_ray.log.producer_fence import ProducerLife
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ class BufferClient:
         self,
         queue: str,
         group: str,
-        positions: Mapping[PartitionId, Position],
+        positions: Mapping[PartitionId, ReadPosition],
         bytes_max: int = FETCH_BYTES_MAX,
         wait_ms: int = 1_000,
         reader: str = "",
@@ -229,7 +229,7 @@ class BufferClient:
 
     def begin_producer(
         self, queue: str, producer: str, number: int, token: str
-    ) -> BufferReply[Generation | None]:
+    ) -> BufferReply[ProducerLife | None]:
         """See `Buffer.begin_producer`."""
         return self._through_ray(
             "begin_producer", self.handle.begin_producer, queue, producer, number, token

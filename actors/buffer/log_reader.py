@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 from pxrs_ray.data.batch import batches
-from pxrs_ray.data.protocol import Fetched, Position, Refused
+from pxrs_ray.data.protocol import Fetched, PartsRead, ReadPosition
 from pxrs_ray.errors import OffsetOutOfRange
 from pxrs_ray.log.buffer_calls import ColdRead, read_parts
 from pxrs_ray.log.cold_pace import ColdPace
@@ -24,7 +24,6 @@ from pxrs_ray.supervision.supervisor import off_loop
 
 READ_THREADS = 4
 Answer = TypeVar("Answer")
-Found = list[Fetched | Refused]
 
 
 class LogReader:
@@ -45,10 +44,10 @@ class LogReader:
         self,
         queue: str,
         group: str,
-        positions: Mapping[PartitionId, Position],
+        positions: Mapping[PartitionId, ReadPosition],
         bytes_max: int,
         final: bool,
-    ) -> Found | Coroutine[Any, Any, Found]:
+    ) -> PartsRead | Coroutine[Any, Any, PartsRead]:
         """What is there now, or work that finds it where files must be read; refusals that waiting
         may end are left out unless it is `final`."""
         parts = read_parts(
@@ -57,10 +56,12 @@ class LogReader:
         try:
             cold = next(parts)
         except StopIteration as read:
-            return cast(Found, read.value)
+            return cast(PartsRead, read.value)
         return self._go_on(parts, cold)
 
-    async def _go_on(self, parts: Generator[ColdRead, FrameRun, Found], cold: ColdRead) -> Found:
+    async def _go_on(
+        self, parts: Generator[ColdRead, FrameRun, PartsRead], cold: ColdRead
+    ) -> PartsRead:
         try:
             while True:
                 rest_s = self._pace.rest_s(time.monotonic())
@@ -75,7 +76,7 @@ class LogReader:
                     self._pace.read(size_bytes, self._counts["bytes_in"], time.monotonic())
                     cold = parts.send(run)
         except StopIteration as read:
-            return cast(Found, read.value)
+            return cast(PartsRead, read.value)
 
     def close(self) -> None:
         """End the threads."""

@@ -10,17 +10,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from pxrs_ray.errors import LogAway
-from pxrs_ray.log.held_calls import HeldState, Place, Waiting, enter, leave
+from pxrs_ray.log.held_calls import HeldState, Waiting, enter, leave
+from pxrs_ray.model import QueuePartition
 from pxrs_ray.supervision.supervisor import beside
 
-Tell = Callable[[Any], None]
+AnswerCall = Callable[[Any], None]
 
 
 class LongPoll:
     """Enter the `with` before looking at the logs: a change between the look and `wait` ends the
     wait. `over` says whether the look that comes is the last one."""
 
-    def __init__(self, waiting: Waiting, places: Collection[Place], wait_ms: int) -> None:
+    def __init__(self, waiting: Waiting, places: Collection[QueuePartition], wait_ms: int) -> None:
         self._waiting, self._places = waiting, places
         self._event = asyncio.Event()
         self._state = HeldState(looking=True)
@@ -38,12 +39,12 @@ class LongPoll:
         if self._state.ended():
             self._event.set()
 
-    def wake(self, place: Place) -> None:
+    def wake(self, place: QueuePartition) -> None:
         """Let the wait end: something has changed at `place`."""
         if self._state.woken(place):
             self._event.set()
 
-    async def wait(self) -> set[Place]:
+    async def wait(self) -> set[QueuePartition]:
         """Return at the next change, or at the deadline: what has changed since the last wait."""
         if not self._state.found_nothing():
             await self._event.wait()
@@ -73,25 +74,25 @@ class HeldCall(HeldState, ABC):
     which it looks once at all that has changed meanwhile.
     """
 
-    def __init__(self, waiting: Waiting, places: Collection[Place], wait_ms: int) -> None:
+    def __init__(self, waiting: Waiting, places: Collection[QueuePartition], wait_ms: int) -> None:
         super().__init__(looking=False)
         self._waiting, self._places = waiting, places
-        self._wanted_by: tuple[Tell, Tell] | None = None
+        self._wanted_by: tuple[AnswerCall, AnswerCall] | None = None
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(wait_ms / 1_000, self.end)
         enter(waiting, places, self)
 
     @abstractmethod
-    def look(self, changed: Set[Place], *, final: bool) -> Any:
+    def look(self, changed: Set[QueuePartition], *, final: bool) -> Any:
         """What is there now; None to wait on, or a coroutine that finds out, which makes no
         difference to `final`. At the end `final` is true, and it must find something.
         """
 
-    def then(self, tell: Tell, fail: Tell) -> None:
+    def then(self, tell: AnswerCall, fail: AnswerCall) -> None:
         """Who hears what it has found, or what went wrong; to be said before anybody else runs."""
         self._wanted_by = (tell, fail)
 
-    def wake(self, place: Place) -> None:
+    def wake(self, place: QueuePartition) -> None:
         """Look soon at what has changed."""
         if self.woken(place):
             self._loop.call_soon(self._look_again)

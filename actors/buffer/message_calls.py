@@ -12,17 +12,15 @@ from collections.abc import Coroutine, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, cast
 
-from pxrs_ray.actors.buffer.log_reader import Found
 from pxrs_ray.actors.buffer.long_poll import HeldCall, LongPoll
 from pxrs_ray.actors.buffer.serving_state import ServingState
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.link_messages import reply_bytes
-from pxrs_ray.data.protocol import Appended, Fetched, OutFrame, Position, Refused
+from pxrs_ray.data.protocol import Appended, Fetched, OutFrame, PartsRead, ReadPosition, Refused
 from pxrs_ray.errors import LogError
 from pxrs_ray.log.buffer_calls import AppendCall, FetchCall
-from pxrs_ray.log.held_calls import Place
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.model import PartitionId
+from pxrs_ray.model import PartitionId, QueuePartition
 
 
 class MessageCalls(ServingState):
@@ -104,7 +102,7 @@ class MessageCalls(ServingState):
         self,
         queue: str,
         group: str,
-        positions: Mapping[PartitionId, Position],
+        positions: Mapping[PartitionId, ReadPosition],
         bytes_max: int = 8 << 20,
         wait_ms: int = 1_000,
         reader: str = "",
@@ -124,7 +122,7 @@ class MessageCalls(ServingState):
         found = self._fetched(queue, group, positions, bytes_max, wait_ms, reader)
         if isinstance(found, list):
             return found
-        coming: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        coming: asyncio.Future[PartsRead] = asyncio.get_running_loop().create_future()
         found.then(coming.set_result, coming.set_exception)
         try:
             return await coming
@@ -135,11 +133,11 @@ class MessageCalls(ServingState):
         self,
         queue: str,
         group: str,
-        positions: Mapping[PartitionId, Position],
+        positions: Mapping[PartitionId, ReadPosition],
         bytes_max: int,
         wait_ms: int,
         reader: str,
-    ) -> Found | HeldFetch:
+    ) -> PartsRead | HeldFetch:
         """What `fetch` answers where that is known at once; else the call, which is held."""
         self._tending.begin()
         self._counts["fetches"] += 1
@@ -172,7 +170,7 @@ class _Look:
         calls: MessageCalls,
         queue: str,
         group: str,
-        positions: Mapping[PartitionId, Position],
+        positions: Mapping[PartitionId, ReadPosition],
         bytes_max: int,
     ) -> None:
         self.places = [(queue, partition) for partition in positions]
@@ -181,8 +179,8 @@ class _Look:
         self._asked = (queue, group, bytes_max)
 
     def __call__(
-        self, *, final: bool, changed: Set[Place] | None = None
-    ) -> Found | Coroutine[Any, Any, Found | None] | None:
+        self, *, final: bool, changed: Set[QueuePartition] | None = None
+    ) -> PartsRead | Coroutine[Any, Any, PartsRead | None] | None:
         """What has come; None: nothing yet. A coroutine finds out where files must be read."""
         call, gate = self._call, self._gate
         if changed is not None:
@@ -197,8 +195,8 @@ class _Look:
         return self._look_into_files(found, final)
 
     async def _look_into_files(
-        self, reading: Coroutine[Any, Any, Found], final: bool
-    ) -> Found | None:
+        self, reading: Coroutine[Any, Any, PartsRead], final: bool
+    ) -> PartsRead | None:
         return self._call.end(await reading, self._gate.is_open(), final)
 
 
@@ -216,7 +214,7 @@ class HeldFetch(HeldCall):
         if reader:
             self._held_of[reader] = self
 
-    def look(self, changed: Set[Place], *, final: bool) -> Any:
+    def look(self, changed: Set[QueuePartition], *, final: bool) -> Any:
         """See `_Look`."""
         return self._its_look(final=final, changed=changed)
 
@@ -239,5 +237,5 @@ def _run(call: AppendCall) -> None:
     call.run(wall_ms())
 
 
-def _up_to(most: int, found: Found) -> Found | None:
+def _up_to(most: int, found: PartsRead) -> PartsRead | None:
     return found if reply_bytes(found) <= most else None

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -28,11 +28,40 @@ from pxrs_ray.actors.cluster.join import join
 from pxrs_ray.actors.cluster.named_actors import actors_of
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.status.units import clock_text
 from pxrs_ray.store import open_store
+
+if TYPE_CHECKING:
+    from pxrs_ray.config import GroupConfig
+    from pxrs_ray.status.answers import GroupStatus
 
 SHORT = 16
 # These are where the coordinator is, and nowhere else.
 OF_THE_COORDINATOR = ("memory:", "sqlite:")
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A group whose number of consumers an operator has set, and the file rules again."""
+
+    name: str
+    group: GroupConfig
+    runs: int
+    since_ms: int
+
+    def __str__(self) -> str:
+        by_hand = f"scaled by hand at {clock_text(self.since_ms)}"
+        if self.group.scaling is not None:
+            return f"groups.{self.name}: {self.runs} consumers, {by_hand} -> as the load says"
+        return f"groups.{self.name}: {self.runs} consumers, {by_hand} -> {self.group.consumers}"
+
+    def go_back(self, topology: Topology) -> None:
+        """Have as many as the file says."""
+        group = topology.group(self.name)
+        if self.group.scaling is not None:
+            group.release_scale()
+        else:
+            group.scale(self.group.consumers)
 
 
 @dataclass(slots=True)
@@ -81,6 +110,8 @@ class Deployment:
                 yield str(difference)
             if self._new_code:
                 yield f"code: {self._before.get('code') or 'none'} -> {self.code or 'none'}"
+            for drift in self._drifts():
+                yield str(drift)
         for name in self._groups_to_start():
             group = config.groups[name]
             yield (
@@ -88,12 +119,34 @@ class Deployment:
                 f"{config.full_name(group.queue)} call {group.handler}"
             )
 
+    def _drifts(self) -> list[Drift]:
+        """Groups whose number of consumers an operator has set, otherwise than the file does."""
+        if not self._runs:
+            return []
+        to_start = self._groups_to_start()
+        return [
+            Drift(name, group, found.wanted, found.scaled_ms)
+            for name, group in self.config.groups.items()
+            if name not in to_start
+            and (found := self._running_groups().get(self.config.full_name(name))) is not None
+            and found.scaled_ms is not None
+            and (group.scaling is not None or found.wanted != group.consumers)
+        ]
+
+    def _running_groups(self) -> dict[str, GroupStatus]:
+        return {group.group: group for group in Topology(self.config.name).status().groups}
+
     def stays(self) -> list[str]:
-        """What runs and the file does not name, a line each: it stays until it is removed."""
+        """What runs and the file does not say, a line each: it stays until somebody changes it."""
         if not self._runs:
             return []
         now = Topology(self.config.name).config
-        return [
+        paused = [
+            f"group {name} is paused, and stays so: `pxrs resume {name}`"
+            for name, group in self._running_groups().items()
+            if group.paused
+        ]
+        return paused + [
             f"{kind} {name} stays, though {self.file} does not name it: `pxrs {kind} delete "
             f"{name}` removes it"
             for kind, have, wanted in (
@@ -113,7 +166,7 @@ class Deployment:
         if not self._runs or self._new_code:
             return list(wanted)
         started = self._before.get("handlers", {})
-        have = {group.group: group.wanted for group in Topology(self.config.name).status().groups}
+        have = {name: group.wanted for name, group in self._running_groups().items()}
         return [
             name
             for name, group in wanted.items()
@@ -127,8 +180,10 @@ class Deployment:
 
     def carry_out(self) -> Topology:
         """Make it so, and keep which file it was; answers the topology."""
-        to_start = self._groups_to_start()
+        to_start, drifts = self._groups_to_start(), self._drifts()
         topology = deploy(self.config, anew=self._new_code)
+        for drift in drifts:
+            drift.go_back(topology)
         for name, group in self.config.groups.items():
             found = topology.group(name)
             if name in to_start:

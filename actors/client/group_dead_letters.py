@@ -34,7 +34,7 @@ from pxrs_ray.status.answers import Shown
 from pxrs_ray.status.rendering import Table, View
 from pxrs_ray.status.units import clock_text
 
-Place = tuple[PartitionId, Offset]
+LetterPlace = tuple[PartitionId, Offset]
 
 SETTLED_KEPT_EVERY = 500
 RETRIED = "pxrs-retried"
@@ -59,7 +59,7 @@ class _Choice:
     """Which letters somebody means: of one key, at these places, or every one."""
 
     key: bytes | None
-    places: set[Place]
+    places: set[LetterPlace]
     every: bool
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class GroupDeadLetters:
         self,
         *,
         key: bytes | str | None = None,
-        places: Collection[Place] = (),
+        places: Collection[LetterPlace] = (),
         limit: int | None = None,
     ) -> DeadLetterList:
         """The letters that nobody has dealt with yet, in order for each partition.
@@ -115,7 +115,7 @@ class GroupDeadLetters:
         found = self._waiting(queue, self._settled(queue))
         return DeadLetterList(islice(filter(choice.takes, found), limit))
 
-    def at(self, place: Place) -> Letter | None:
+    def at(self, place: LetterPlace) -> Letter | None:
         """The letter at a place (its partition and offset among the letters), if it waits."""
         choice, queue = _Choice(None, {place}, every=False), self._queue()
         found = self._waiting(queue, self._settled(queue))
@@ -125,7 +125,7 @@ class GroupDeadLetters:
         self,
         *,
         key: bytes | str | None = None,
-        places: Collection[Place] = (),
+        places: Collection[LetterPlace] = (),
         every: bool = False,
     ) -> int:
         """Append letters to the queue that they came from, behind what is there; answers how many.
@@ -148,7 +148,7 @@ class GroupDeadLetters:
         self,
         *,
         key: bytes | str | None = None,
-        places: Collection[Place] = (),
+        places: Collection[LetterPlace] = (),
         every: bool = False,
     ) -> int:
         """Give letters up; answers how many. They stay in the log of their queue until retention,

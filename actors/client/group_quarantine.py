@@ -27,7 +27,7 @@ from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Message, Offset, PartitionId
-from pxrs_ray.processing.quarantine_state import Parked, QuarantinedKey, Record, restored
+from pxrs_ray.processing.quarantine_state import Parked, QuarantinedKey, QuarantineRecord, restored
 from pxrs_ray.status.answers import Shown
 from pxrs_ray.status.rendering import Table, View
 
@@ -123,7 +123,7 @@ class GroupQuarantine:
         self, found: Sequence[tuple[QuarantineLog, bytes | None]], wait_s: float
     ) -> KeysAside:
         for log, each in found:
-            log.note(Record.RETRY, each)
+            log.note(QuarantineRecord.RETRY, each)
         end_s = time.monotonic() + wait_s
         left = []
         for log, each in found:
@@ -140,7 +140,7 @@ class GroupQuarantine:
         skipped = 0
         for log, aside in self._of(key_of(key)):
             for entry in list(aside.entries.values())[:count]:
-                log.note(Record.SKIP, key_of(key), position=entry.position)
+                log.note(QuarantineRecord.SKIP, key_of(key), position=entry.position)
                 skipped += 1
             if not log.state.keys[key_of(key)].entries:
                 self._await(log, key_of(key), time.monotonic() + wait_s)

@@ -16,7 +16,7 @@ from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import NotFound, PxrsError
-from pxrs_ray.log.producer_fence import Generation
+from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.producer.life_start import CALL_WAIT_S, LifeStart, check_producer_name
 from pxrs_ray.supervision.passing_trouble import passes
 
@@ -47,10 +47,10 @@ def _ask(
     producer: str,
     number: int,
     token: str,
-) -> dict[int, Generation | PxrsError | None]:
+) -> dict[int, ProducerLife | PxrsError | None]:
     """What each buffer says; raises what no waiting mends."""
-    calls: dict[int, BufferReply[Generation | None]] = {}
-    found: dict[int, Generation | PxrsError | None] = {}
+    calls: dict[int, BufferReply[ProducerLife | None]] = {}
+    found: dict[int, ProducerLife | PxrsError | None] = {}
     for index in buffers:
         try:
             calls[index] = clients.of(index).begin_producer(queue, producer, number, token)

@@ -18,7 +18,7 @@ from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of, not_ser
 from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.actors.cluster.join import join
 from pxrs_ray.data.batch import batches
-from pxrs_ray.data.protocol import Fetched, LogEnds, Position, Refused
+from pxrs_ray.data.protocol import Fetched, LogEnds, PartsRead, ReadPosition, Refused
 from pxrs_ray.errors import DeadlineExceeded, NotFound, OffsetOutOfRange, PxrsError
 from pxrs_ray.model import Message, Offset, PartitionId
 
@@ -28,8 +28,6 @@ BYTES_MAX = 1 << 20
 CALL_WAIT_S = 30.0
 AWAY_FOR_S = 60.0
 AWAY_PAUSE_S = 0.2
-
-Parts = list[Fetched | Refused]
 
 
 @dataclass(slots=True)
@@ -90,7 +88,7 @@ class QueueReader:
         """What is there now, and with `follow` what comes, for ever; in order per partition."""
         goal = None if follow else {p: end.end_offset for p, end in self.ends().items()}
         wait_ms = WAIT_MS if follow else 0
-        calls: dict[Future[Parts], int] = {}
+        calls: dict[Future[PartsRead], int] = {}
         while True:
             for index in set(range(self._buffers)) - set(calls.values()):
                 mine = {
@@ -110,17 +108,17 @@ class QueueReader:
                     yield from self._taken(fetched)
 
     def _fetch(
-        self, index: int, positions: Mapping[PartitionId, Position], wait_ms: int
-    ) -> Future[Parts]:
+        self, index: int, positions: Mapping[PartitionId, ReadPosition], wait_ms: int
+    ) -> Future[PartsRead]:
         try:
             client = self._clients.of(index)
             return client.fetch(self._full_name, READER, positions, BYTES_MAX, wait_ms).future()
         except PxrsError as error:
-            failed: Future[Parts] = Future()
+            failed: Future[PartsRead] = Future()
             failed.set_exception(error)
             return failed
 
-    def _answer(self, index: int, call: Future[Parts]) -> Parts:
+    def _answer(self, index: int, call: Future[PartsRead]) -> PartsRead:
         """What a buffer says; nothing while it is away. Raises what it says, or lasts too long."""
         error = call.exception()
         found = call.result() if error is None else []

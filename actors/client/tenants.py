@@ -26,6 +26,7 @@ from pxrs_ray.data.batch import Headers
 from pxrs_ray.data.message_form import checked_headers, checked_name
 from pxrs_ray.errors import DeadlineExceeded, ProducerError, ProducerFenced, PxrsError
 from pxrs_ray.log.producer_fence import named_producer_id
+from pxrs_ray.model import TENANT_HEADER
 from pxrs_ray.producer.receipt import Receipt
 from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.tenants.followed_routes import FollowedRoutes
@@ -40,7 +41,6 @@ CALL_WAIT_S = 60.0
 MOVE_WAIT_S = 120.0
 SEND_WAIT_S = 60.0
 LOOK_EVERY_S = 0.05
-HEADER = "tenant"
 # What the routes fence is this one; a producer that begins anew has another name.
 FIRST_LIFE = 1
 
@@ -159,8 +159,8 @@ class TenantProducer(Closing):
         acknowledged is refused, and the next message begins anew.
         """
         whose = checked_name(tenant, "a tenant").encode()
-        pairs = [pair for pair in checked_headers(headers or ())[0] if pair[0] != HEADER]
-        pairs.append((HEADER, whose))
+        pairs = [pair for pair in checked_headers(headers or ())[0] if pair[0] != TENANT_HEADER]
+        pairs.append((TENANT_HEADER, whose))
         end_s = time.monotonic() + timeout_s
         with self._changed:
             route = self._wait_for_route(tenant, end_s, timeout_s)

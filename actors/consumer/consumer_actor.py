@@ -24,6 +24,7 @@ from pxrs_ray.actors.cluster.named_actors import make_actor
 from pxrs_ray.actors.cluster.priority import be_as_nice_as
 from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
+from pxrs_ray.actors.consumer.call_gate import CallLimits
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
 from pxrs_ray.actors.consumer.dead_letter_sender import DeadLetters
 from pxrs_ray.actors.consumer.group_member import GroupMember
@@ -100,7 +101,7 @@ class Consumer:
         keep_children_apart()
         self._spec = spec
         self._config = spec.group.config
-        self._handler = Handler(spec.handler)
+        self._handler = Handler(spec.handler, spec.group.config.settings)
         self._handler.check_fits(self._config, group.group)
         if spec.group.source is not None:
             self._handler.check_first(refuse_unsound_records)
@@ -112,6 +113,7 @@ class Consumer:
         self.in_hand = CallRecord()
         self._supervisor = Supervisor(spec.actor)
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
+        self._limits = CallLimits(self._handler, self._supervisor)
         self._quarantines = OwnQuarantines()
         self._given_up: deque[GivenUp] = deque(maxlen=GIVEN_UP_KEPT)
         self._given_up_count = 0
@@ -141,6 +143,7 @@ class Consumer:
             self._runtime = GroupMember(
                 self._spec.group, self._spec.member, incarnation, self._spec.actor, self
             )
+            self._limits.follow(self._spec)
             self._runtime.start(assignment)
             self._supervisor.once("its end", self._end_with(self._runtime))
             self._supervisor.keep("looking", self._look)
@@ -159,6 +162,7 @@ class Consumer:
         self._handler.check_fits(config, group.group)
         self._config, self._spec = config, replace(self._spec, group=group)
         self._letters = DeadLetters(group)
+        self._limits.follow(self._spec)
         self._workers.configure(config, anew=Effect.WORKERS in changes)
         if self._runtime is not None:
             self._runtime.reconfigure(group)
@@ -392,9 +396,5 @@ class Consumer:
 
 def make_consumer(spec: ConsumerSpec) -> Any:
     """Create the actor of `spec`; it may stay pending until the cluster has room for it."""
-    options = {
-        **spec.group.config.ray_options,
-        "max_restarts": 0,
-        "max_concurrency": 1_000,
-    }
+    options = {**spec.group.config.ray_options, "max_restarts": 0, "max_concurrency": 1_000}
     return make_actor(Consumer, spec.actor, options, spec)

@@ -1,8 +1,8 @@
 """`Fetcher`: carries the fetches of one member to the buffers, one at a time each.
 
 Rules of this file. What is read, when, and what becomes of the answers is decided by the member's
-machine (`pxrs_ray.consumer.fetch_plan`). When its lane is woken, a poll that waits is abandoned and
-a new one is sent at once; the buffer ends the older one. What "away" means is told by
+machine (`pxrs_ray.consumer.fetch_plan`). When its channel is woken, a poll that waits is abandoned
+and a new one is sent at once; the buffer ends the older one. What "away" means is told by
 `call_failure`.
 """
 
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.buffer_clients import find_buffer_on_loop
 from pxrs_ray.actors.buffer.call_failure import CallFailure, failure_of
-from pxrs_ray.actors.consumer.lane_wake import LaneWake
+from pxrs_ray.actors.consumer.channel_wake import ChannelWake
 from pxrs_ray.consumer.member_effects import (
     Fetch,
-    MemberLane,
+    MemberChannel,
     PartRead,
     PartRefused,
     Positions,
@@ -72,7 +72,7 @@ class Fetcher:
     async def loop(self, index: int) -> None:
         """Read from one buffer for as long as the member lives."""
         member = self._member
-        wake = member.wake_of(MemberLane.FETCH + index)
+        wake = member.wake_of(MemberChannel.FETCH + index)
         try:
             while not member.ended.is_set():
                 wake.clear()
@@ -86,7 +86,7 @@ class Fetcher:
         finally:
             self.forget(index)
 
-    async def _fetch(self, fetch: Fetch, wake: LaneWake) -> None:
+    async def _fetch(self, fetch: Fetch, wake: ChannelWake) -> None:
         machine = self._member.machine
         try:
             found = await self._reply(fetch, wake)
@@ -103,7 +103,7 @@ class Fetcher:
         else:
             machine.fetched(fetch, [_part(part, fetch.positions) for part in found], now_s)
 
-    async def _reply(self, fetch: Fetch, wake: LaneWake) -> list[Fetched | Refused] | None:
+    async def _reply(self, fetch: Fetch, wake: ChannelWake) -> list[Fetched | Refused] | None:
         """What the buffer answers; None as soon as something else should be read instead."""
         buffer = await self._buffer(fetch.buffer)
         coming = buffer.fetch(

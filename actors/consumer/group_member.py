@@ -2,8 +2,8 @@
 
 Rules of this file. No decision is made here: see `pxrs_ray.consumer.member_machine`. Everything
 runs on one event loop and never blocks it; the work itself is done behind `MemberCallbacks` (worker
-threads of a consumer actor, the user's own loop of a pull consumer). Each lane of the machine has a
-loop, which begins again after a fault; one that fails too often in a row gives the member up.
+threads of a consumer actor, the user's own loop of a pull consumer). Each channel of the machine
+has a loop, which begins again after a fault; one that fails too often in a row gives the member up.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_client import CoordinatorClient
+from pxrs_ray.actors.consumer.channel_wake import ChannelWake
 from pxrs_ray.actors.consumer.fetcher import Fetcher
-from pxrs_ray.actors.consumer.lane_wake import LaneWake
 from pxrs_ray.actors.consumer.lease_view import MemberLeaseView
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
 from pxrs_ray.actors.consumer.member_requests import (
@@ -37,14 +37,14 @@ from pxrs_ray.consumer.member_effects import (
     BeginWork,
     DrainWork,
     DropWork,
-    Effect,
     ForgetBuffer,
     JoinAgain,
     Joined,
     LeaseRenewed,
     LostMembership,
+    MemberChannel,
+    MemberEffect,
     MemberEnded,
-    MemberLane,
     MemberOptions,
     Prepare,
     ReadingFails,
@@ -55,7 +55,7 @@ from pxrs_ray.consumer.member_effects import (
     SkipTo,
     TakeIn,
     Unprepare,
-    WakeLane,
+    WakeChannel,
     WentOn,
 )
 from pxrs_ray.consumer.member_machine import MemberMachine
@@ -73,12 +73,12 @@ logger = logging.getLogger(__name__)
 # A loop that failed begins again; after so many faults in a row the member is given up.
 LOOPS = RestartRules(pause_first_s=0.05, pause_most_s=1.0, faults_max=8, quiet_s=10.0)
 ASKED = (
-    MemberLane.HEARTBEAT,
-    MemberLane.JOIN,
-    MemberLane.COMMIT,
-    MemberLane.RELEASE,
-    MemberLane.REPORT,
-    MemberLane.LEAVE,
+    MemberChannel.HEARTBEAT,
+    MemberChannel.JOIN,
+    MemberChannel.COMMIT,
+    MemberChannel.RELEASE,
+    MemberChannel.REPORT,
+    MemberChannel.LEAVE,
 )
 
 
@@ -115,7 +115,7 @@ class GroupMember:
             Fetcher(self) if spec.source is None else SourceFetcher(self, hooks, spec.source)
         )
         self.lease = MemberLeaseView(self.machine.lease)
-        self._wakes = [LaneWake() for _ in range(MemberLane.FETCH + self._reads)]
+        self._wakes = [ChannelWake() for _ in range(MemberChannel.FETCH + self._reads)]
         self._round_over = asyncio.Event()
         self._left = asyncio.Event()
         self.supervisor = Supervisor(self.name, LOOPS)
@@ -127,8 +127,8 @@ class GroupMember:
         """Begin with the assignment that joining brought."""
         self.machine.start(assignment, time.monotonic())
         self.carry_out()
-        for lane in ASKED:
-            self.supervisor.keep(lane.name.lower(), partial(self._run, lane), self._fail)
+        for channel in ASKED:
+            self.supervisor.keep(channel.name.lower(), partial(self._run, channel), self._fail)
         for index in range(self._reads):
             place = f"reading of buffer {index}"
             self.supervisor.keep(place, partial(self.reading.loop, index), self._fail)
@@ -176,24 +176,24 @@ class GroupMember:
         reading = [self.reading.problem] if self.reading.problem else []
         return [*failed, *reading, *self.supervisor.problems()]
 
-    # --- lanes ----------------------------------------------------------------------------------
+    # --- channels -------------------------------------------------------------------------------
 
-    def wake_of(self, lane: int) -> LaneWake:
-        """What is set when a lane is to be looked at."""
-        return self._wakes[lane]
+    def wake_of(self, channel: int) -> ChannelWake:
+        """What is set when a channel is to be looked at."""
+        return self._wakes[channel]
 
     async def rest(self, wake: asyncio.Event, until_s: float | None) -> None:
-        """Return at that time, or when the lane is woken."""
+        """Return at that time, or when the channel is woken."""
         wait_s = None if until_s is None else max(0.0, until_s - time.monotonic())
         with suppress(TimeoutError):
             await within(wait_s, wake.wait())
 
-    async def _run(self, lane: MemberLane) -> None:
+    async def _run(self, channel: MemberChannel) -> None:
         """Do what is next, again and again."""
-        wake = self._wakes[lane]
+        wake = self._wakes[channel]
         while not self.ended.is_set():
             wake.clear()
-            found = self.machine.next(lane, time.monotonic())
+            found = self.machine.next(channel, time.monotonic())
             self.carry_out()
             if isinstance(found, Rest):
                 await self.rest(wake, found.until_s)
@@ -244,11 +244,11 @@ class GroupMember:
         if self.machine.has_left:
             self._left.set()
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: MemberEffect) -> None:
         hooks = self._hooks
         match effect:
-            case WakeLane():
-                self._wakes[effect.lane].set()
+            case WakeChannel():
+                self._wakes[effect.channel].set()
             case TakeIn():
                 self._take_in(effect)
             case RoundOver():

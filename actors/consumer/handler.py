@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +31,7 @@ from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.supervisor import LoopThread
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.consumer.call_gate import CallGate
     from pxrs_ray.config import GroupConfig
 
 T = TypeVar("T")
@@ -78,19 +79,21 @@ def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
 class Handler:
     """A loaded handler: workers call it, from their own threads."""
 
-    def __init__(self, ref: HandlerRef) -> None:
+    def __init__(self, ref: HandlerRef, settings: Mapping[str, Any] | None = None) -> None:
         found = (
             import_handler(ref.path)
             if ref.path is not None
             else cloudpickle.loads(ref.pickled or b"")
         )
-        shape = shape_of(found, ref.mode)
+        shape = shape_of(found, ref.mode, settings)
         self.name = ref.name
         self._target = shape.target
         self.wants_batch = shape.wants_batch
         function = shape.function
         self._one_at_a_time = False
         self._check: Callable[[Any], None] | None = None
+        # Where the group has limits: each call waits here for its turn.
+        self.gate: CallGate | None = None
         self._loop = LoopThread("pxrs-async-handler") if shape.is_async else None
         self.call: Callable[[Any], object] = self._run_async if self._loop else function
         self.function: Callable[[Any], Coroutine[Any, Any, object]] = function

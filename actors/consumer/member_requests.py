@@ -103,6 +103,14 @@ class ReportRefused(MemberRequest[None]):
 
 
 @dataclass(frozen=True)
+class TakeCalls(MemberRequest[tuple[int, int]]):
+    """How many calls that have these costs may begin under the group's limits, from the first on;
+    and in how many milliseconds to ask for the next."""
+
+    costs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class LeaveGroup(MemberRequest[None]):
     """Begin to leave."""
 

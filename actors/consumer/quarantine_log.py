@@ -20,7 +20,7 @@ from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.processing.numbered_appends import NumberedAppends
-from pxrs_ray.processing.quarantine_state import Quarantine, Record, headers_of
+from pxrs_ray.processing.quarantine_state import Quarantine, QuarantineRecord, headers_of
 from pxrs_ray.supervision.passing_trouble import passes
 
 OPERATOR = "?operator"
@@ -108,7 +108,7 @@ class QuarantineLog:
             if not self.state.keys:
                 self._log.drop_before(self.state.next_position)
 
-    def note(self, kind: Record, key: bytes | None, **values: object) -> None:
+    def note(self, kind: QuarantineRecord, key: bytes | None, **values: object) -> None:
         """Append one record about `key` that carries no message."""
         self.append([Message(self.partition, -1, key, b"", wall_ms(), headers_of(kind, **values))])
 

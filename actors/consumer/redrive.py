@@ -12,16 +12,16 @@ import threading
 from collections.abc import Callable, Collection
 from time import monotonic
 
-from pxrs_ray.actors.consumer.call_record import RecordSlot
+from pxrs_ray.actors.consumer.call_record import RecordEntry
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.consumer.delivery import Delivery, DeliveryContext, context_at
 from pxrs_ray.errors import NotHeld
 from pxrs_ray.model import Epoch, Message, Offset
-from pxrs_ray.processing.quarantine_state import Record, headers_of, restored
+from pxrs_ray.processing.quarantine_state import QuarantineRecord, headers_of, restored
 from pxrs_ray.processing.redrive import GiveAgain, LetFlow, Note, Redrive, WaitUntil
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.retry_rules import RetryRules, outcome
 from pxrs_ray.processing.scheduler import Item
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -45,7 +45,7 @@ class Redriver:
         shared_for: SharedFor,
         unpark: Callable[[bytes | None], bool],
         stopping: threading.Event,
-        slot: RecordSlot,
+        entry: RecordEntry,
         may_begin: Callable[[threading.Event], bool],
     ) -> None:
         self._log = log
@@ -53,7 +53,7 @@ class Redriver:
         self._shared_for = shared_for
         self._unpark = unpark
         self._stopping = stopping
-        self._slot = slot
+        self._entry = entry
         self._may_begin = may_begin
         self._steps = Redrive(log.state, rules)
         self._busy = False
@@ -88,7 +88,7 @@ class Redriver:
     def _record(self, item: Item) -> Message:
         _, key, payload, timestamp_ms, headers, message_id = item.message
         own = headers_of(
-            Record.PARKED,
+            QuarantineRecord.PARKED,
             offset=item.offset,
             attempts=item.attempts,
             error=item.error,
@@ -156,10 +156,13 @@ class Redriver:
         position = step.entry.position
         [record] = self._log.records(position, 1)
         message = restored(record, self._log.partition)
+        shared = self._shared_for(step.key, step.attempt, position)
+        gate = self._handler.gate
+        if gate is not None and not gate.wait(Delivery(message, shared), self._stopping):
+            return False
         if not self._may_begin(self._stopping):
             return False
-        shared = self._shared_for(step.key, step.attempt, position)
-        if not self._slot.begin(position, position + 1, self._stopping):
+        if not self._entry.begin(position, position + 1, self._stopping):
             return False
         try:
             self._handler.call(Delivery(message, shared))
@@ -168,12 +171,12 @@ class Redriver:
             if isinstance(error, NotHeld) or not shared.title():
                 return True
             logger.warning("%s, re-driven: %s", context_at(shared, message.offset), told(error))
-            note = self._steps.failed(step, told(error), monotonic())
+            note = self._steps.failed(step, outcome(error), monotonic())
         else:
             leave_if_child()
             note = self._steps.worked(step)
         finally:
-            self._slot.end()
+            self._entry.end()
         if note is not None:
             self._note(note)
         return True

@@ -14,7 +14,8 @@ from dataclasses import replace
 from sys import getrefcount
 from time import monotonic
 
-from pxrs_ray.actors.consumer.call_record import RecordSlot
+from pxrs_ray.actors.consumer.call_gate import CallGate
+from pxrs_ray.actors.consumer.call_record import RecordEntry
 from pxrs_ray.actors.consumer.call_record_file import EMPTY
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
@@ -29,6 +30,7 @@ from pxrs_ray.consumer.delivery import (
     deliveries,
 )
 from pxrs_ray.data.batch import Batch, Cell
+from pxrs_ray.errors import RetryAfter
 from pxrs_ray.model import Grant, Offset, Progress
 from pxrs_ray.processing.in_order import (
     CallOne,
@@ -36,12 +38,12 @@ from pxrs_ray.processing.in_order import (
     GiveUp,
     Halt,
     InOrder,
+    InOrderStep,
     PauseUntil,
     RunOn,
-    Step,
     TakeBatch,
 )
-from pxrs_ray.processing.retry_rules import RetryRules
+from pxrs_ray.processing.retry_rules import RetryRules, outcome
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import as_ordinary
@@ -80,11 +82,12 @@ class SequentialWorker(Worker):
             callbacks.checkpoint_soon,
             wants_batch=handler.wants_batch,
             began_s=monotonic(),
+            apart=handler.gate is not None,
         )
-        self._slot_read: RecordSlot | None = None
+        self._entry_read: RecordEntry | None = None
         super().__init__(grant, shared, handler, callbacks, config, before)
         self._record = callbacks.in_hand
-        self._slot_read = self._slot = self._record.slot(grant.partition, grant.epoch)
+        self._entry_read = self._entry = self._record.entry(grant.partition, grant.epoch)
         # The batch in work, and what is left of its messages from `_cells_from` on.
         self._batch: Batch
         self._cells: Iterator[Cell] = iter(())
@@ -106,10 +109,10 @@ class SequentialWorker(Worker):
 
     def _in_hand(self) -> Offset:
         """The message whose call is under way, as the record has it; below 0: none."""
-        slot = self._slot_read
-        found: Offset = EMPTY if slot is None else slot.words[slot.at]
-        # Looked at afterwards: a slot that was given back may be another partition's already.
-        return found if self._slot_read is slot else EMPTY
+        entry = self._entry_read
+        found: Offset = EMPTY if entry is None else entry.words[entry.at]
+        # Looked at afterwards: an entry that was given back may be another partition's already.
+        return found if self._entry_read is entry else EMPTY
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -118,10 +121,10 @@ class SequentialWorker(Worker):
             while self._make(self._order.next(monotonic())):
                 pass
         finally:
-            self._slot_read = None
-            self._callbacks.in_hand.give_back(self._slot)
+            self._entry_read = None
+            self._callbacks.in_hand.give_back(self._entry)
 
-    def _make(self, step: Step) -> bool:
+    def _make(self, step: InOrderStep) -> bool:
         """Make one step; False when the worker must end."""
         if isinstance(step, CommitNow):
             # Also at the end: where the partition stays, nobody else commits what is done.
@@ -184,7 +187,7 @@ class SequentialWorker(Worker):
             self._order.ran(offset, None, monotonic())
             return
         leave_if_child(error)
-        self._order.ran(offset, told(error), monotonic())
+        self._order.ran(offset, outcome(error), monotonic())
         self._tell_failed(offset, error)
 
     def _call_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
@@ -197,8 +200,8 @@ class SequentialWorker(Worker):
         filled again when nobody holds it any more: see `deliveries`. How far it is, `progress`
         reads in the record: what is in hand comes after all that is done.
         """
-        call, lease, slot, record = self._handler.call, self._lease, self._slot, self._record
-        words, at, now_s, order = slot.words, slot.at, monotonic, self._order
+        call, lease, entry, record = self._handler.call, self._lease, self._entry, self._record
+        words, at, now_s, order = entry.words, entry.at, monotonic, self._order
         references = getrefcount
         message = blank_delivery(batch, self._shared)
         error: BaseException | None = None
@@ -210,7 +213,7 @@ class SequentialWorker(Worker):
                 message.timestamp_ms, message.headers, message.id = beside
             if now_s() > lease.begin_until_s or self._is_ending:
                 break
-            # What `Slot.begin` does, and as its end the next message.
+            # What `RecordEntry.begin` does, and as its end the next message.
             words[at] = offset
             if record.closed:
                 break
@@ -230,7 +233,7 @@ class SequentialWorker(Worker):
     def _ran_to(self, offset: Offset, error: BaseException | None) -> StoppedAt | None:
         """Nothing is in hand any more: the run came to its end, or to this message."""
         self._order.next_offset = offset
-        self._slot.end()
+        self._entry.end()
         return None if offset == self._batch.end_offset else (offset, error)
 
     def _call_each_on_loop(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
@@ -239,8 +242,8 @@ class SequentialWorker(Worker):
     async def _await_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
         """As `_call_each`, on the event loop of an async handler: one way there and back for all
         messages of a batch. Other partitions have turns between the messages of this one."""
-        call, lease, slot, record = self._handler.function, self._lease, self._slot, self._record
-        words, at, now_s, order = slot.words, slot.at, monotonic, self._order
+        call, lease, entry, record = self._handler.function, self._lease, self._entry, self._record
+        words, at, now_s, order = entry.words, entry.at, monotonic, self._order
         turn_end_s, references = now_s() + LOOP_TURN_S, getrefcount
         message = blank_delivery(batch, self._shared)
         error: BaseException | None = None
@@ -248,7 +251,7 @@ class SequentialWorker(Worker):
             if (at_s := now_s()) > turn_end_s:
                 # What was in hand is over, and nothing else is yet.
                 order.next_offset = offset
-                slot.end()
+                entry.end()
                 await asyncio.sleep(0)
                 at_s = now_s()
                 turn_end_s = at_s + LOOP_TURN_S
@@ -280,18 +283,15 @@ class SequentialWorker(Worker):
 
     def _call_one(self, step: CallOne) -> bool:
         """Call with these messages alone; False: it must not begin, for the worker ends."""
+        self._shared.attempt = step.attempt
+        if self._handler.gate is not None and not self._may_cost(step, self._handler.gate):
+            return not self._stopping.is_set()
         if not self._lease.may_begin(self._stopping):
             return False
-        self._shared.attempt = step.attempt
-        begun = self._slot.begin(step.first, step.end, self._stopping, step.suspect)
+        begun = self._entry.begin(step.first, step.end, self._stopping, step.suspect)
         if not (begun and self._lease.may_begin(self._stopping)):
             return False
-        part = self._part(step.first, step.end)
-        argument: Delivery | DeliveredBatch = (
-            DeliveredBatch(part, self._shared)
-            if self._handler.wants_batch
-            else next(deliveries(part, self._shared))
-        )
+        argument = self._argument(step)
         self._cells_from = step.end if self._cells_from == step.first + 1 else -1
         error: BaseException | None = None
         try:
@@ -300,22 +300,38 @@ class SequentialWorker(Worker):
             error = raised
         finally:
             self._order.ended(step)
-            self._slot.end()
+            self._entry.end()
         if error is None:
             self._shared.attempt = 1
             self._order.called(step, None, monotonic())
         elif not self._is_void(error):
             leave_if_child(error)
-            self._order.called(step, told(error), monotonic())
+            self._order.called(step, outcome(error), monotonic())
             self._tell_failed(step.first, error)
         return True
+
+    def _argument(self, step: CallOne) -> Delivery | DeliveredBatch:
+        part = self._part(step.first, step.end)
+        if self._handler.wants_batch:
+            return DeliveredBatch(part, self._shared)
+        return next(deliveries(part, self._shared))
+
+    def _may_cost(self, step: CallOne, gate: CallGate) -> bool:
+        """Wait for the group's limits; False: it may not begin, or what it costs is not known."""
+        try:
+            return gate.wait(self._argument(step), self._stopping)
+        except Exception as error:  # noqa: BLE001 - what the user's own cost function raises
+            self._order.called(step, told(error), monotonic())
+            self._tell_failed(step.first, error)
+            return False
 
     def _tell_failed(self, offset: Offset, error: BaseException) -> None:
         """Log a failure that is followed by another attempt."""
         wait_s = self._order.paused_until_s - monotonic()
         if wait_s > 0:
             context = context_at(self._shared, offset)
-            logger.warning("%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))
+            level = logging.INFO if isinstance(error, RetryAfter) else logging.WARNING
+            logger.log(level, "%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))
 
     # --- what is given up -------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.consumer.member_callbacks import MemberCallbacks
-from pxrs_ray.consumer.member_effects import MemberLane
+from pxrs_ray.consumer.member_effects import MemberChannel
 from pxrs_ray.consumer.source_plan import RECORDS_MAX, WAIT_MS, SourcePlan, SourceRead
 from pxrs_ray.sources.open_source import SourceSpec, open_source
 from pxrs_ray.sources.soundness import sound
@@ -42,7 +42,7 @@ class SourceFetcher:
     async def loop(self, index: int) -> None:
         """Read for as long as the member lives; there is one loop."""
         source: Source | None = None
-        lease, woken = self._runtime.lease, self._runtime.wake_of(MemberLane.FETCH + index)
+        lease, woken = self._runtime.lease, self._runtime.wake_of(MemberChannel.FETCH + index)
         thread = ThreadPoolExecutor(1, "pxrs-source")
         run = partial(off_loop, threads=thread)
         try:

@@ -37,8 +37,9 @@ from pxrs_ray.actors.coordinator.group_requests import (
 from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS, take_over
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
+from pxrs_ray.clock import wall_ms
 from pxrs_ray.config import GroupConfig
-from pxrs_ray.config.declare import CONSUMERS_MAX, Effect
+from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import differences
 from pxrs_ray.errors import AlreadyExists, NotFound, UsageError
 from pxrs_ray.group.events import Configure, Plan
@@ -51,6 +52,7 @@ from pxrs_ray.group.replica_count import (
     Owed,
     StartMore,
     Unkept,
+    check_count,
     new_names,
     scale,
     start,
@@ -71,6 +73,8 @@ class ConsumerReplicas:
         self.spec = spec
         self.supervisor: ConsumerSupervisor | None = None
         self.incarnations: dict[MemberId, Incarnation] = {}
+        # When an operator set the number of consumers, other than the file does.
+        self.scaled_ms: int | None = None
         self._host = host
         self._keep = keep
         self._given_options: dict[str, Any] = {}
@@ -100,6 +104,7 @@ class ConsumerReplicas:
             spec = replace(self.spec, config=self._with_given(self.spec.config))
             known = self.supervisor.handler if self.supervisor is not None else None
             steps = start(consumers, is_same=known == handler and spec == self.spec)
+            self.scaled_ms = None
             await carry(steps, partial(self._do, spec, handler))
 
     async def _do(self, spec: GroupSpec, handler: HandlerRef | None, what: Do[Any]) -> Any:
@@ -118,7 +123,7 @@ class ConsumerReplicas:
                 self.supervisor = self._new_supervisor(handler)
         return None
 
-    async def scale(self, choose: Callable[[], int]) -> None:
+    async def scale(self, choose: Callable[[], int], *, by_hand: bool = False) -> None:
         """Have exactly as many consumers as `choose` says; those on draining nodes go first, then
         those that own least.
 
@@ -126,7 +131,19 @@ class ConsumerReplicas:
         """
         async with self._changing:
             self._running()
-            await self._scale(choose())
+            consumers = choose()
+            if by_hand:
+                declared = self.spec.config
+                differs = declared.scaling is not None or consumers != declared.consumers
+                self.scaled_ms = wall_ms() if differs else None
+            await self._scale(consumers)
+            if by_hand:
+                await self.save()
+
+    async def released(self) -> None:
+        """The load decides again: no number is an operator's any more."""
+        self.scaled_ms = None
+        await self.save()
 
     async def _scale(self, consumers: int) -> None:
         await carry(scale(consumers), partial(self._do, self.spec, None))
@@ -221,6 +238,7 @@ class ConsumerReplicas:
             for member in await take_over(supervisor.replicas.values(), config):
                 await supervisor.replace([member], "replaced for another configuration")
         if "consumers" in self._owed.by_option:
+            self.scaled_ms = None
             await self._scale(config.consumers)
 
     @answers_for_group(PlanScale)
@@ -291,6 +309,7 @@ class ConsumerReplicas:
                     replica.member: (replica.incarnation, replica.actor)
                     for replica in self.replicas.values()
                 },
+                self.scaled_ms,
             )
             self._unkept.saving()
             try:
@@ -309,6 +328,7 @@ class ConsumerReplicas:
         if kept.handler is None:
             return
         self._given_options = dict(kept.ray_options)
+        self.scaled_ms = kept.scaled_ms
         self.spec = replace(self.spec, config=self._with_given(self.spec.config))
         self.supervisor = self._new_supervisor(kept.handler)
         for member, (incarnation, actor) in kept.members.items():
@@ -340,9 +360,3 @@ def check_ray_options(options: Mapping[str, Any]) -> None:
             f"Ray options of a group must be numbers, texts, lists and tables, so that a consumer "
             f"can be replaced at any time: {error}"
         ) from None
-
-
-def check_count(consumers: int) -> None:
-    """Raise UsageError for a number of consumers that makes no sense."""
-    if not 0 <= consumers <= CONSUMERS_MAX:
-        raise UsageError(f"a group has 0 to {CONSUMERS_MAX} consumers, not {consumers}")

@@ -1,8 +1,7 @@
 """`GroupController`: one group on the coordinator: its core, its consumers, its documents.
 
-Rules of this file. Each part has one job. `GroupHost` decides and stores, `MemberApi` answers
-members, `ConsumerReplicas` holds the wanted consumers. This class connects them and passes each
-event to the part that it concerns.
+Rules of this file. `GroupHost` decides and stores, `MemberApi` answers members, `ConsumerReplicas`
+holds the wanted consumers. This class connects them and passes each event to its part.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.autoscaler import Autoscaler
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
-from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas, check_count
+from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.group_requests import (
     PauseGroup,
@@ -30,7 +29,7 @@ from pxrs_ray.actors.coordinator.group_requests import (
 from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
 from pxrs_ray.actors.coordinator.log_witness import LogWitnessCalls
 from pxrs_ray.actors.coordinator.member_api import MemberApi
-from pxrs_ray.actors.coordinator.new_group import Call, NewGroupCalls, new_group
+from pxrs_ray.actors.coordinator.new_group import AsyncCall, NewGroupCalls, new_group
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument
 from pxrs_ray.actors.coordinator.request_handlers import RequestHandlers, answers_for_group
 from pxrs_ray.actors.coordinator.seeks import plan_seek, seek
@@ -41,6 +40,7 @@ from pxrs_ray.config.limits import group_settings
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Configure, Dismiss, Rebalance
+from pxrs_ray.group.replica_count import check_count
 from pxrs_ray.group.seek_plan import SeekPlan, Sought
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
@@ -58,7 +58,7 @@ PASSED_PAUSE_S = 1.0
 USE_LOOKED_AT = 1_000
 TOLD_WAIT_S = 2.0
 
-Partitions = Sequence[PartitionId] | None
+SomePartitions = Sequence[PartitionId] | None
 Begins = Mapping[PartitionId, Offset] | None
 
 
@@ -135,7 +135,7 @@ class GroupController:
 
     # --- life -------------------------------------------------------------------------------------
 
-    async def begin(self, keep_config: Call, keep_listed: Call) -> None:
+    async def begin(self, keep_config: AsyncCall, keep_listed: AsyncCall) -> None:
         """Make the group, and lead it: nothing of it is known to anybody before it is listed."""
         places = (self.key, self.spec, self.host, self._pool, self._store, self._thread)
         calls = NewGroupCalls(*places, self.lead, keep_config, keep_listed, self.go_on)
@@ -168,11 +168,11 @@ class GroupController:
         await self._remember_use()
         await self._tell_passed()
         self.tell_buffers()
-        supervisor = Supervisor(f"group {self.key}")
-        self._passed = supervisor.keep("telling the logs", self._passed_loop)
+        self._passed = Supervisor(self.key).keep("telling the logs", self._passed_loop)
         await self._seal_anew()
         await self.replica_set.restore(self._kept_replicas())
         self.autoscale.configure(self.spec.config.scaling)
+        self.autoscale.pin(len(self.replica_set.replicas) if self.replica_set.scaled_ms else None)
 
     async def _remember_use(self) -> None:
         """When anybody was last a member, as the history tells; coordinators come and go."""
@@ -243,8 +243,7 @@ class GroupController:
     async def meet(self, index: int) -> None:
         """A buffer has come back: hear what its logs know of us, and tell them what we know."""
         await self.logs.check()
-        spec = self.spec
-        await self._pool.passed_on(index, spec.queue, spec.group, self.checkpoints())
+        await self._pool.passed_on(index, self.spec.queue, self.spec.group, self.checkpoints())
 
     def tell_buffers(self) -> None:
         """Repeat which epochs are current, for a buffer that may have forgotten."""
@@ -325,7 +324,7 @@ class GroupController:
             self.autoscale.pin(consumers)
             return consumers
 
-        await self.replica_set.scale(by_hand)
+        await self.replica_set.scale(by_hand, by_hand=True)
 
     @answers_for_group(PauseGroup)
     async def pause(self) -> None:
@@ -357,6 +356,7 @@ class GroupController:
     async def release_scale(self) -> None:
         """Let the load decide again how many consumers there are."""
         self.autoscale.pin(None)
+        await self.replica_set.released()
 
     @answers_for_group(RebalanceGroup)
     async def rebalance(self) -> None:
@@ -365,14 +365,14 @@ class GroupController:
 
     @answers_for_group(SeekGroup)
     async def seek(
-        self, kind: str, value: int, partitions: Partitions = None, begins: Begins = None
+        self, kind: str, value: int, partitions: SomePartitions = None, begins: Begins = None
     ) -> dict[PartitionId, Offset]:
         """Move checkpoints while running; answers the position of each partition afterwards."""
         sought = Sought(kind, value, partitions, begins)
         return await seek(self.spec, self.host, self._pool, sought)
 
     @answers_for_group(PlanSeek)
-    async def plan_seek(self, kind: str, value: int, partitions: Partitions = None) -> SeekPlan:
+    async def plan_seek(self, kind: str, value: int, partitions: SomePartitions = None) -> SeekPlan:
         """What such a seek would repeat and skip."""
         return await plan_seek(self.spec, self.host, self._pool, Sought(kind, value, partitions))
 

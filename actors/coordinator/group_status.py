@@ -122,6 +122,7 @@ def group_status(
         unknown=unknown,
         records_waiting=sum(record.version > 0 for record in pending),
         registry_away_s=controller.registry_away_s,
+        scaled_ms=controller.replica_set.scaled_ms,
     )
 
 

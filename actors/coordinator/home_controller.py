@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from ray.exceptions import RayError
 
 from pxrs_ray.actors.cluster.node_watch import FIRST_WAIT_S, NodeWatch
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
+from pxrs_ray.actors.coordinator.known_ends import PutDocument
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
@@ -27,8 +28,8 @@ from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.topology.home_rounds import (
     BeginPlacing,
-    Change,
     HomeRounds,
+    HomesChange,
     KeepHomes,
     LivingNodes,
     LookAtDisks,
@@ -50,8 +51,6 @@ logger = logging.getLogger(__name__)
 ROUND_PAUSE_S = 0.5
 MEET_WAIT_S = 10.0
 
-Put = Callable[[str, str], Awaitable[None]]
-
 
 class HomeController:
     """The homes of one coordinator incarnation's topology.
@@ -65,7 +64,7 @@ class HomeController:
         homes: Homes,
         pool: BufferPool,
         watch: NodeWatch,
-        put: Put,
+        put: PutDocument,
         in_memory: Callable[[], bool],
         replace_after: Callable[[], int | None],
     ) -> None:
@@ -93,7 +92,7 @@ class HomeController:
 
     # --- the document -----------------------------------------------------------------------------
 
-    async def keep(self, change: Change) -> None:
+    async def keep(self, change: HomesChange) -> None:
         """Have a change durable; nobody acts on it before."""
         async with self._writing:
             homes = self.rounds.changed(change)

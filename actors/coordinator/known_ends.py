@@ -15,18 +15,20 @@ logger = logging.getLogger(__name__)
 DOCUMENT = "known_ends"
 LOOK_PAUSE_S = 1.0
 
-Put = Callable[[str, str], Awaitable[None]]
+PutDocument = Callable[[str, str], Awaitable[None]]
 
 
 class KnownEnds(KeptEnds):
     """The ends of all logs of a topology. For one event loop, and one save at a time."""
 
-    async def save(self, put: Put, now_ms: int) -> None:
+    async def save(self, put: PutDocument, now_ms: int) -> None:
         """Have in the registry what is known now."""
         await put(DOCUMENT, self.saving())
         self.kept(now_ms)
 
-    async def keep_for_ever(self, put: Put, queue_ids: Callable[[], Collection[str]]) -> None:
+    async def keep_for_ever(
+        self, put: PutDocument, queue_ids: Callable[[], Collection[str]]
+    ) -> None:
         """Store them whenever it is due; a registry that is away is tried again."""
         while True:
             await asyncio.sleep(LOOK_PAUSE_S)

@@ -8,6 +8,7 @@ member.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from pxrs_ray.actors.consumer.member_requests import (
@@ -18,6 +19,7 @@ from pxrs_ray.actors.consumer.member_requests import (
     ReportPrepared,
     ReportRefused,
     SendHeartbeat,
+    TakeCalls,
 )
 from pxrs_ray.actors.coordinator.consumer_replica import (
     joining_member,
@@ -28,7 +30,9 @@ from pxrs_ray.actors.coordinator.consumer_replicas import ConsumerReplicas
 from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.log_witness import LogWitnessCalls
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
+from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import AlreadyExists, Fenced, UsageError
+from pxrs_ray.group.call_budget import CallBudget
 from pxrs_ray.group.events import (
     Assignment,
     Commit,
@@ -44,6 +48,8 @@ from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
 # A heartbeat waits here for so much of its member's lease at most, whatever it asks for.
 WAIT_PART_MOST = 1 / 3
+# So long one member's turn may last to be granted a call.
+TURN_WAIT_S_MAX = 0.5
 
 
 class MemberApi:
@@ -55,6 +61,9 @@ class MemberApi:
         self._host = host
         self._replica_set = replica_set
         self._logs = logs
+        self._budget = CallBudget(monotonic_ms())
+        # Those who ask have turns, each for as long as it waits for one call at least.
+        self._turns = asyncio.Lock()
 
     @answers_for_group(JoinGroup)
     async def join(
@@ -68,10 +77,10 @@ class MemberApi:
         if not member:
             raise UsageError("a member joins under a name, not under ''")
         core = self._host.core
-        slot = core.state.members.get(member)
-        known = slot is not None and token_label(token) in slot.member.labels
-        if slot is not None and known and slot.member.incarnation > lost:
-            number = slot.member.incarnation
+        found = core.state.members.get(member)
+        known = found is not None and token_label(token) in found.member.labels
+        if found is not None and known and found.member.incarnation > lost:
+            number = found.member.incarnation
         elif member in self._replica_set.replicas:
             number = self._rejoining(member, token, lost)
         elif lost and core.newest_incarnation(member) > lost:
@@ -140,6 +149,29 @@ class MemberApi:
         ours = [p for p, epoch in known if state.holds(p, member, incarnation, epoch)]
         if ours:
             await self._logs.refused(ours)
+
+    @answers_for_group(TakeCalls)
+    async def take_calls(self, member: MemberId, costs: tuple[float, ...]) -> tuple[int, int]:
+        """How many calls may begin, from the first on, and when to ask for the next.
+
+        Members have turns: one that asks for many is granted what there is, and goes behind the
+        others. Nobody is kept waiting for long.
+        """
+        async with self._turns:
+            granted, wait_ms = self._take(costs)
+            if not granted and costs:
+                await asyncio.sleep(min(wait_ms / 1_000, TURN_WAIT_S_MAX))
+                granted, wait_ms = self._take(costs)
+        return granted, wait_ms
+
+    def _take(self, costs: tuple[float, ...]) -> tuple[int, int]:
+        config = self._replica_set.spec.config
+        return self._budget.take(
+            costs,
+            monotonic_ms(),
+            calls_per_minute=config.calls_per_minute,
+            cost_per_minute=config.cost_per_minute,
+        )
 
     @answers_for_group(LeaveGroup)
     async def leave(self, member: MemberId, incarnation: Incarnation, cause: str) -> None:

@@ -56,6 +56,12 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Messages that wait in the partitions of a consumer.",
     ),
     "consumers": (GAUGE, (*OF_GROUP, "state"), "Consumers by state."),
+    "consumers_wanted": (GAUGE, OF_GROUP, "Consumers that the group should have."),
+    "given_up": (
+        COUNTER,
+        OF_GROUP,
+        "Messages that failed for good: skipped, sent to the dead letters, or put into quarantine.",
+    ),
     "paused": (GAUGE, OF_GROUP, "1 while the group is paused."),
     "processed": (COUNTER, OF_GROUP, "Messages that the group has processed and committed."),
     "redeliveries": (COUNTER, OF_GROUP, "Committed redeliveries after failed attempts."),
@@ -196,6 +202,10 @@ class TopologyMetrics:
         stalled = sum(each is not None and each.kind in STALLS for each in wrong)
         self._set("partitions_stalled", stalled, name)
         self._set("paused", group.paused, name)
+        self._set("consumers_wanted", group.wanted, name)
+        for c in group.consumers:
+            part = f"{c.member}#{c.incarnation}"
+            self._total("given_up", c.given_up_count, name, part=part, ours=True)
         states = [c.state for c in group.consumers]
         for state in {"running", "pending", "silent", "failed", *states}:
             self._set("consumers", states.count(state), name, state)

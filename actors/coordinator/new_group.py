@@ -31,7 +31,7 @@ from pxrs_ray.topology.group_making import (
     ReadFences,
 )
 
-Call = Callable[[], Awaitable[None]]
+AsyncCall = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class NewGroupCalls:
     pool: BufferPool
     store: RegistryStore
     thread: StoreThread
-    lead: Call
-    keep_config: Call
-    keep_listed: Call
-    go_on: Call
+    lead: AsyncCall
+    keep_config: AsyncCall
+    keep_listed: AsyncCall
+    go_on: AsyncCall
 
     async def make(self, what: Do[Any]) -> Any:
         """Do what a step says."""

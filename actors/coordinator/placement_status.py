@@ -9,7 +9,7 @@ from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.protocol import BufferStats
-from pxrs_ray.status.places import MOVING, BufferStatus, Step, steps_to_spread
+from pxrs_ray.status.places import MOVING, BufferStatus, SpreadStep, steps_to_spread
 from pxrs_ray.topology.homes import Home
 
 NOWHERE = Home("", "", "", 0)
@@ -43,7 +43,7 @@ def buffer_statuses(
     return tuple(found)
 
 
-def uneven(homing: HomeController, pool: BufferPool) -> tuple[Step, ...]:
+def uneven(homing: HomeController, pool: BufferPool) -> tuple[SpreadStep, ...]:
     """The moves that would spread the buffers over the nodes that live, as evenly as can be."""
     moving = [index for index in range(pool.count) if homing.is_moving(index)]
     return steps_to_spread(homing.homes, homing.nodes, moving)

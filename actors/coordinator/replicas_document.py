@@ -22,13 +22,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplicasDocument:
-    """Whether the group is paused, how its consumers are made, and which there are."""
+    """Whether the group is paused, how its consumers are made, and which there are.
+
+    `scaled_ms` is when an operator set their number; None where nobody has, since a file did.
+    """
 
     paused: bool = False
     incarnations: Mapping[MemberId, Incarnation] = field(default_factory=dict)
     ray_options: Mapping[str, Any] = field(default_factory=dict)
     handler: HandlerRef | None = None
     members: Mapping[MemberId, tuple[Incarnation, str]] = field(default_factory=dict)
+    scaled_ms: int | None = None
 
     def without_code(self) -> ReplicasDocument:
         """The same, without what would be run."""

@@ -25,13 +25,13 @@ SHOWN_CHARS = 500
 # What a start reads on its node is waited for so long; then it goes on without, and says so.
 NOTES_WAIT_S = 5.0
 
-Work = Callable[[], Coroutine[Any, Any, None]]
+StartWork = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Startup:
     """`begin` is tried until it returns; before each new try, `undo` takes back what it left."""
 
-    def __init__(self, what: str, begin: Work, undo: Work) -> None:
+    def __init__(self, what: str, begin: StartWork, undo: StartWork) -> None:
         self._what = what
         self._begin = begin
         self._undo = undo

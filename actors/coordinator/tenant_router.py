@@ -23,6 +23,7 @@ from pxrs_ray.status.answers import GroupStatus
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 from pxrs_ray.tenants import tenant_moves
+from pxrs_ray.tenants.followed_routes import Routes
 from pxrs_ray.tenants.profile import TenantProfile, isolated_queue
 from pxrs_ray.tenants.tenant_moves import (
     FenceProducer,
@@ -31,7 +32,6 @@ from pxrs_ray.tenants.tenant_moves import (
     KeepProducers,
     MakeQueue,
     ReadProgress,
-    Routes,
     StartConsumers,
     StopConsumers,
     TenantMoves,
@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.1
 # Written anew here, for those who wait for them.
 LEASE_S, GRACE_S = tenant_moves.LEASE_S, tenant_moves.GRACE_S
-STEP_MOST_S = tenant_moves.STEP_MOST_S
 START_WAIT_S = 10.0
 STATUS_WAIT_S = 10.0
 # What of a group's options says something of its own queue and consumers, and not of another's.

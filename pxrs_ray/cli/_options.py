@@ -62,7 +62,7 @@ Partition = Annotated[
         parser=partition_number, metavar="P3", help="The partition.", show_default=False
     ),
 ]
-Partitions = Annotated[
+PartitionsOption = Annotated[
     list[int] | None,
     typer.Option(
         "--partition",

@@ -18,6 +18,16 @@ WIDTH_OF_FILES = 160
 BASE64 = "base64:"
 
 
+@dataclasses.dataclass(slots=True)
+class _Output:
+    """With `quiet`, what is told to people and is no error is left out. JSON is not."""
+
+    quiet: bool = False
+
+
+OUTPUT = _Output()
+
+
 def plain(value: Any) -> Any:
     """The same value made of what JSON knows; bytes that are no text become base64."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -50,7 +60,8 @@ def print_json(value: Any) -> None:
 
 def say(text: str, *, error: bool = False, flush: bool = False) -> None:
     """Write lines for people, with nothing in them that a terminal obeys."""
-    print(harmless(text), file=sys.stderr if error else sys.stdout, flush=flush)
+    if error or not OUTPUT.quiet:
+        print(harmless(text), file=sys.stderr if error else sys.stdout, flush=flush)
 
 
 def console() -> Console:
@@ -58,7 +69,9 @@ def console() -> Console:
     from pxrs_ray.status.harmless_console import HarmlessConsole
 
     width = None if sys.stdout.isatty() else WIDTH_OF_FILES
-    return HarmlessConsole(highlight=False, markup=False, width=width, soft_wrap=False)
+    return HarmlessConsole(
+        highlight=False, markup=False, width=width, soft_wrap=False, quiet=OUTPUT.quiet
+    )
 
 
 def answer(value: Any, as_json: bool, show: Callable[[], Any]) -> None:

@@ -24,7 +24,7 @@ from pxrs_ray.codec import from_json
 from pxrs_ray.errors import UsageError
 from pxrs_ray.supervision.restart_rules import told
 
-Headers = tuple[tuple[str, bytes], ...]
+HeaderPairs = tuple[tuple[str, bytes], ...]
 
 CHUNK_ROWS = 10_000
 FORMATS = ("lines", "jsonl", "csv", "parquet")
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     payload: bytes
     scope: str | None = None
     timestamp_ms: int | None = None
-    headers: Headers = ()
+    headers: HeaderPairs = ()
     id: str | None = None
 
 
@@ -49,7 +49,7 @@ class Columns(NamedTuple):
     payloads: list[bytes]
     scopes: list[str | None]
     timestamps_ms: list[int | None]
-    headers: list[Headers]
+    headers: list[HeaderPairs]
     ids: list[str | None]
 
 
@@ -177,7 +177,7 @@ def _time_of(value: Any) -> int | None:
     return int(value)
 
 
-def _headers_of(value: Any) -> Headers:
+def _headers_of(value: Any) -> HeaderPairs:
     if value is None or value == "":
         return ()
     pairs = value.items() if isinstance(value, Mapping) else value

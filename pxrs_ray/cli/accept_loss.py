@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, Partitions, TopologyName
+from pxrs_ray.cli._options import AsJson, PartitionsOption, TopologyName
 from pxrs_ray.cli._removal import Yes
 from pxrs_ray.errors import UsageError
 
@@ -15,7 +15,7 @@ def command(
     queue: Annotated[
         str | None, typer.Argument(help="The queue whose logs lost data.", show_default=False)
     ] = None,
-    partition: Partitions = None,
+    partition: PartitionsOption = None,
     buffer: Annotated[
         int | None,
         typer.Option(

@@ -59,6 +59,7 @@ def _import_handlers(config: PxrsConfig) -> None:
     """Raise HandlerError for a handler that consumers could not import, or not use."""
     from pxrs_ray.consumer.handler_shape import (
         check_fits,
+        check_settings,
         check_shape,
         import_handler,
         wants_batches,
@@ -71,6 +72,7 @@ def _import_handlers(config: PxrsConfig) -> None:
         if group.handler is not None:
             found = import_handler(group.handler)
             check_shape(found)
+            check_settings(found, group.settings, group.handler)
             check_fits(group.handler, wants_batches(found), group.processing.mode, name)
 
 

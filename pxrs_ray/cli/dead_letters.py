@@ -37,7 +37,7 @@ Places = Annotated[
     list[str] | None,
     typer.Argument(help="Letters, as the list names them: P3@17.", show_default=False),
 ]
-Key = Annotated[
+KeyOption = Annotated[
     str | None, typer.Option("--key", "-k", help="The letters of this key.", show_default=False)
 ]
 Every = Annotated[bool, typer.Option("--all", help="Every letter of the group.")]
@@ -46,7 +46,7 @@ Every = Annotated[bool, typer.Option("--all", help="Every letter of the group.")
 @app.command("list")
 def list_(
     group: GroupName,
-    key: Key = None,
+    key: KeyOption = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")
     ] = LISTED,
@@ -79,7 +79,7 @@ def show(
 def retry(
     group: GroupName,
     letters: Places = None,
-    key: Key = None,
+    key: KeyOption = None,
     every: Every = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
@@ -98,7 +98,7 @@ def retry(
 def drop(
     group: GroupName,
     letters: Places = None,
-    key: Key = None,
+    key: KeyOption = None,
     every: Every = False,
     yes: Yes = False,
     topology: TopologyName = None,

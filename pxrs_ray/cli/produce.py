@@ -13,7 +13,7 @@ from pxrs_ray.cli._options import AsJson, QueueName, TopologyName, moment_ms
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.producer import Producer
-    from pxrs_ray.cli._sources import Columns, Headers
+    from pxrs_ray.cli._sources import Columns, HeaderPairs
 
 Header = Annotated[
     list[str] | None,
@@ -32,11 +32,11 @@ Timestamp = Annotated[
         show_default=False,
     ),
 ]
-KeyColumn = Annotated[str, typer.Option(help="jsonl, csv, parquet: the key column.")]
+KeyColumnOption = Annotated[str, typer.Option(help="jsonl, csv, parquet: the key column.")]
 PayloadColumn = Annotated[
     str, typer.Option(help="jsonl, csv, parquet: the payload column; else the whole row.")
 ]
-Scope = Annotated[
+ScopeOption = Annotated[
     str | None, typer.Option(help="The tenant or label of all messages, if the queue has them.")
 ]
 ScopeColumn = Annotated[
@@ -64,9 +64,9 @@ def command(
         str | None,
         typer.Option("--format", help="lines, jsonl, csv or parquet; default: by file name."),
     ] = None,
-    key_column: KeyColumn = "key",
+    key_column: KeyColumnOption = "key",
     payload_column: PayloadColumn = "payload",
-    scope: Scope = None,
+    scope: ScopeOption = None,
     scope_column: ScopeColumn = None,
     header: Header = None,
     timestamp: Timestamp = None,
@@ -102,7 +102,7 @@ def command(
         sent, size_bytes = _send(producer, columns, scope, at_ms, common)
     seconds = time.perf_counter() - began_s
     sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
-    answer(sum_up, as_json, lambda: f"{sent:,} messages are in {queue}")
+    answer(sum_up, as_json, lambda: f"{sent:,} message{'s are' if sent != 1 else ' is'} in {queue}")
 
 
 def _send(
@@ -110,7 +110,7 @@ def _send(
     columns: Iterable[Columns],
     scope: str | None,
     at_ms: int | None,
-    common: Headers,
+    common: HeaderPairs,
 ) -> tuple[int, int]:
     """Send all and wait until it is stored; answers how many messages and bytes that were."""
     sent, size_bytes, receipts = 0, 0, []

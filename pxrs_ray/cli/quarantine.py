@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Key = Annotated[str | None, typer.Argument(help="The key, as text.", show_default=False)]
+KeyArgument = Annotated[str | None, typer.Argument(help="The key, as text.", show_default=False)]
 NoKey = Annotated[bool, typer.Option("--no-key", help="The messages without a key.")]
 WaitS = Annotated[
     float, typer.Option("--wait", help="Wait at most this many seconds for the owner.")
@@ -43,7 +43,7 @@ def list_(group: GroupName, topology: TopologyName = None, as_json: AsJson = Fal
 @app.command()
 def show(
     group: GroupName,
-    key: Key = None,
+    key: KeyArgument = None,
     no_key: NoKey = False,
     topology: TopologyName = None,
     as_json: AsJson = False,
@@ -64,7 +64,7 @@ def show(
 @app.command()
 def retry(
     group: GroupName,
-    key: Key = None,
+    key: KeyArgument = None,
     no_key: NoKey = False,
     every: Annotated[bool, typer.Option("--all", help="Every key that is put aside.")] = False,
     wait_s: WaitS = 60.0,
@@ -88,7 +88,7 @@ def retry(
 @app.command()
 def skip(
     group: GroupName,
-    key: Key = None,
+    key: KeyArgument = None,
     no_key: NoKey = False,
     every: Annotated[
         bool, typer.Option("--all", help="All waiting messages, not only the first.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName
+from pxrs_ray.cli._options import AsJson, PartitionsOption, QueueName, TopologyName
 from pxrs_ray.cli._removal import Force, Yes, remove
 
 app = typer.Typer(
@@ -41,7 +41,7 @@ def delete(
 @app.command()
 def purge(
     queue: QueueName,
-    partition: Partitions = None,
+    partition: PartitionsOption = None,
     yes: Yes = False,
     topology: TopologyName = None,
     as_json: AsJson = False,

@@ -6,7 +6,6 @@ import os
 import pkgutil
 import sys
 import traceback
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,9 @@ from typer.core import TyperGroup
 import pxrs_ray
 from pxrs_ray import cli
 from pxrs_ray.cli._examples import epilog_of
-from pxrs_ray.cli._show import say
+from pxrs_ray.cli._show import OUTPUT, say
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.suggest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ FAILED = 1
 INTERRUPTED = 130
 WIDTH_MAX = 100
 NOT_COMMANDS = frozenset({"root"})
+OF_ALL = frozenset({"--quiet", "--debug"})
 
 
 def subcommands() -> dict[str, str]:
@@ -44,8 +45,8 @@ class PlainGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; an unknown one is told with the nearest that there is."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            near = get_close_matches(args[0], self.list_commands(ctx), n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"`{ctx.command_path} --help` has all"
+            near = nearest(args[0], self.list_commands(ctx))
+            hint = f"did you mean {near!r}?" if near else "its help has all"
             ctx.fail(f"there is no command {args[0][:50]!r}: {hint}")
         return super().resolve_command(ctx, args)
 
@@ -130,6 +131,9 @@ def pxrs(
     debug: bool = typer.Option(  # noqa: ARG001 - `run` looks for it itself
         False, "--debug", help="Show the traceback of an error."
     ),
+    quiet: bool = typer.Option(
+        False, "--quiet", "-q", help="Print nothing but errors, and what --json answers."
+    ),
     version: bool = typer.Option(  # noqa: ARG001 - its callback does it
         False, "--version", callback=_show_version, is_eager=True, help="Show the version."
     ),
@@ -137,6 +141,14 @@ def pxrs(
     """A partitioned, consumer-group message queue inside a Ray cluster."""
     if address:
         os.environ["RAY_ADDRESS"] = address
+    OUTPUT.quiet = quiet
+
+
+def of_all_first(arguments: Sequence[str]) -> list[str]:
+    """The same with the flags in front that belong to every command, wherever they were given."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    flags = [word for word in arguments[:end] if word in OF_ALL]
+    return [*flags, *(w for w in arguments[:end] if w not in OF_ALL), *arguments[end:]]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -146,7 +158,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     debug = "--debug" in arguments
     try:
-        root(args=list(arguments), prog_name="pxrs")
+        status = root(args=of_all_first(arguments), prog_name="pxrs", standalone_mode=False)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     except KeyboardInterrupt:
@@ -155,12 +167,29 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read our output (head, less) has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except typer.Abort:
+        say("pxrs: nothing was changed", error=True)
+        return FAILED
     except Exception as error:  # noqa: BLE001 - the last line of defence: people get one line
         if debug:
             traceback.print_exc()
+        if (status := getattr(error, "exit_code", None)) is not None:
+            _tell_usage(error)
+            return int(status)
         say(f"pxrs: {_told(error)}", error=True)
         return FAILED
-    return 0
+    return status if isinstance(status, int) else 0
+
+
+def _tell_usage(error: Any) -> None:
+    """Wrong usage, in one line with where the right one stands. No arguments at all: the help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
+        say(context.get_help(), error=True)
+        return
+    told = " ".join(error.format_message().split()).rstrip(".")
+    where = context.command_path if context is not None else "pxrs"
+    say(f"pxrs: {told} (`{where} --help` has more)", error=True)
 
 
 def _told(error: Exception) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, GroupName, Partitions, TopologyName, duration
+from pxrs_ray.cli._options import AsJson, GroupName, PartitionsOption, TopologyName, duration
 from pxrs_ray.cli._removal import Yes, confirm
 from pxrs_ray.errors import UsageError
 
@@ -49,7 +49,7 @@ def command(
             help="By so many messages of each partition; back: --shift=-100.", show_default=False
         ),
     ] = None,
-    partition: Partitions = None,
+    partition: PartitionsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would move, and change nothing.")
     ] = False,

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pxrs_ray.cli._options import AsJson, Partitions, QueueName, TopologyName, duration, moment_ms
+from pxrs_ray.cli._options import (
+    AsJson,
+    PartitionsOption,
+    QueueName,
+    TopologyName,
+    duration,
+    moment_ms,
+)
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import UsageError
 from pxrs_ray.status.harmless import one_line
@@ -42,7 +49,7 @@ Newest = Annotated[
         show_default=False,
     ),
 ]
-Start = Annotated[
+FromOption = Annotated[
     str | None,
     typer.Option(
         "--from",
@@ -61,7 +68,7 @@ Since = Annotated[
         show_default=False,
     ),
 ]
-Key = Annotated[
+OnlyKey = Annotated[
     str | None,
     typer.Option("--key", "-k", help="Only messages of this key.", show_default=False),
 ]
@@ -80,9 +87,9 @@ Grep = Annotated[
 def command(
     queue: QueueName,
     newest: Newest = None,
-    start: Start = None,
+    start: FromOption = None,
     since: Since = None,
-    key: Key = None,
+    key: OnlyKey = None,
     grep: Grep = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="End after so many messages.", show_default=False)
@@ -90,7 +97,7 @@ def command(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep showing new messages.")
     ] = False,
-    partition: Partitions = None,
+    partition: PartitionsOption = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
 ) -> None:

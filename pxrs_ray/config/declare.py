@@ -19,12 +19,11 @@ from pxrs_ray import model
 from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.data import log_limits
-from pxrs_ray.processing import pack_rules, retry_rules, submit_strategy
+from pxrs_ray.data.log_limits import GIB
+from pxrs_ray.processing import pack_rules, retry_rules
 
-MIB = 1 << 20
-GIB = 1 << 30
-PARTITIONS_MAX = 65_536
-CONSUMERS_MAX = 10_000
+# How many partitions a queue has where nothing says so.
+PARTITIONS = 16
 HOUR_MS = 3_600_000
 
 
@@ -38,12 +37,12 @@ class OneOf:
         return core_schema.literal_schema([each.value for each in self.kind])
 
 
-Strategy = Annotated[str, OneOf(model.Strategy)]
+StrategyOption = Annotated[str, OneOf(model.Strategy)]
 Hash = Annotated[str, OneOf(model.HashName)]
-Durability = Annotated[str, OneOf(log_limits.Durability)]
+DurabilityOption = Annotated[str, OneOf(log_limits.Durability)]
 LostLogPolicy = Annotated[str, OneOf(log_limits.LossPolicy)]
-FailurePolicy = Annotated[str, OneOf(retry_rules.FailurePolicy)]
-Submit = Annotated[str, OneOf(submit_strategy.SubmitStrategy)]
+FailurePolicyOption = Annotated[str, OneOf(retry_rules.FailurePolicy)]
+Submit = Annotated[str, OneOf(pack_rules.SubmitStrategy)]
 Processing = Annotated[str, OneOf(pack_rules.ProcessingStrategy)]
 # Nothing but the configuration names these.
 CommitMode = Literal["interval", "batch", "message"]
@@ -58,11 +57,11 @@ ImportPath = Annotated[
 Assignor = Annotated[
     str,
     Field(
-        pattern=r"^(sticky|range|round_robin|tenant|static|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
-        examples=["sticky", "range", "round_robin", "tenant", "static", "shop.spread:by_rack"],
+        pattern=rf"^({'|'.join(model.AssignorName)}|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
+        examples=[*(name.value for name in model.AssignorName), "shop.spread:by_rack"],
     ),
 ]
-Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
+ByteCount = Annotated[int, Field(ge=1, le=1 << 50)]
 MessageBytes = Annotated[int, Field(ge=1, le=GIB)]  # a column of Arrow holds at most 2 GiB
 Milliseconds = Annotated[int, Field(ge=1, le=10 * 366 * 24 * HOUR_MS)]
 MillisecondsOrNone = Annotated[int, Field(ge=0, le=10 * 366 * 24 * HOUR_MS)]

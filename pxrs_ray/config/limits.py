@@ -14,7 +14,8 @@ from pxrs_ray.producer.in_flight import SenderLimits
 def sender_limits(config: PxrsConfig) -> SenderLimits:
     """How much a producer may have under way."""
     return SenderLimits(
-        calls_max=config.inflight_appends_max, append_timeout_ms=config.append_timeout_ms
+        inflight_appends_max=config.inflight_appends_max,
+        append_timeout_ms=config.append_timeout_ms,
     )
 
 

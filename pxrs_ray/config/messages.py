@@ -6,13 +6,13 @@ without secrets, and what is allowed; an unknown option comes with the nearest k
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
 
     from pxrs_ray.config.declare import Options
 
-Place = tuple[str | int, ...]
+OptionPath = tuple[str | int, ...]
 
 VALUE_CHARS_MAX = 80
-NEAR = 0.5
-KNOWN_TOLD_MAX = 12
 
 
 def refusal(
-    model: type[Options], error: ValidationError, origins: Mapping[Place, str] | None = None
+    model: type[Options], error: ValidationError, origins: Mapping[OptionPath, str] | None = None
 ) -> ConfigError:
     """Make the ConfigError of `error`; `origins` tells by place which file line or variable."""
     problems = error.errors(include_url=False)
-    unknown: dict[Place, dict[str, Any]] = {}
+    unknown: dict[OptionPath, dict[str, Any]] = {}
     for problem in problems:
         if problem["type"] == "extra_forbidden":
             beside = unknown.setdefault(problem["loc"][:-1], {})
@@ -43,22 +41,13 @@ def refusal(
     return ConfigError(f"{len(told)} wrong options:\n  " + "\n  ".join(told))
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Say which known name is meant, or which there are."""
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    told = ", ".join(sorted(known)[:KNOWN_TOLD_MAX])
-    return f"known are {told}" + (", ..." if len(known) > KNOWN_TOLD_MAX else "")
-
-
 def _told(
     model: type[Options],
     problem: ErrorDetails,
-    origins: Mapping[Place, str],
-    unknown: Mapping[Place, Mapping[str, Any]],
+    origins: Mapping[OptionPath, str],
+    unknown: Mapping[OptionPath, Mapping[str, Any]],
 ) -> str:
-    place: Place = problem["loc"]
+    place: OptionPath = problem["loc"]
     written = _as_written(model, place)
     ends = range(len(written), 0, -1)
     origin = next((origins[written[:end]] for end in ends if written[:end] in origins), "")
@@ -97,8 +86,8 @@ def _no_such_kind(problem: ErrorDetails, kinds: Mapping[str, type[Options]]) -> 
     if not isinstance(given, Mapping):
         return f" = {_shown(given)}: must be one of {names}, or a table with one as its mode"
     if "mode" in given:
-        meant = nearest(str(given["mode"]), list(kinds))
-        told = f"; {meant}" if meant.startswith("did") else ""
+        meant = nearest(str(given["mode"]), kinds)
+        told = f"; did you mean {meant!r}?" if meant is not None else ""
         return f".mode = {_shown(given['mode'])}: must be one of {names}{told}"
     fit = [name for name, kind in kinds.items() if kind.model_fields.keys() >= given.keys()]
     lines = " or ".join(f'mode = "{name}"' for name in fit if given)
@@ -112,7 +101,7 @@ def _meant(owner: type[Options] | None, name: str) -> str:
         inner = _model_at(owner, (table, ""))
         if inner is not None and name in inner.model_fields:
             return f"it is an option of one of the {table}: write it under [{table}.NAME]"
-    return nearest(name, list(owner.model_fields))
+    return did_you_mean(name, owner.model_fields)
 
 
 def _shown(value: object) -> str:
@@ -124,7 +113,7 @@ def _as_sentence(message: str) -> str:
     return message.replace("Input should be", "must be").replace("String should", "must")
 
 
-def _annotation_at(model: type[Options], place: Place) -> Any:
+def _annotation_at(model: type[Options], place: OptionPath) -> Any:
     """What may stand at `place`: goes into options, tables by name, and the mode's kind."""
     here: Any = model
     for part in place:
@@ -141,7 +130,7 @@ def _annotation_at(model: type[Options], place: Place) -> Any:
     return here
 
 
-def _model_at(model: type[Options], place: Place) -> type[Options] | None:
+def _model_at(model: type[Options], place: OptionPath) -> type[Options] | None:
     """The model whose options stand at `place`."""
     here = _annotation_at(model, place)
     return here if hasattr(here, "model_fields") else None
@@ -153,7 +142,7 @@ def kinds_of(annotation: Any) -> dict[str, type[Options]]:
     return {kind.model_fields["mode"].default: kind for kind in kinds}
 
 
-def _as_written(model: type[Options], place: Place) -> Place:
+def _as_written(model: type[Options], place: OptionPath) -> OptionPath:
     """The place as a person writes it: without the kind, which is no step of its own."""
     return tuple(
         part

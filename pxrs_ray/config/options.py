@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import model_validator
 
 from pxrs_ray.config.declare import (
-    CONSUMERS_MAX,
-    MIB,
     Assignor,
-    Bytes,
+    ByteCount,
     Effect,
-    FailurePolicy,
+    FailurePolicyOption,
     ImportPath,
     LeaseSeconds,
     Milliseconds,
@@ -30,6 +28,8 @@ from pxrs_ray.config.declare import (
 )
 from pxrs_ray.config.old_spellings import moved
 from pxrs_ray.config.processing_modes import AnyMode, ByKey, Ordered
+from pxrs_ray.data.log_limits import MIB
+from pxrs_ray.model import CONSUMERS_MAX, AssignorName
 
 if TYPE_CHECKING:
     from pxrs_ray.scaling import ScalerSettings
@@ -55,33 +55,33 @@ class ScalingConfig(Options):
     """How many consumers a group has, by its load. See `pxrs_ray.scaling` for what it does."""
 
     consumers_min: int = option(
-        1, "The fewest consumers; with 0 an idle group stops them all.", Effect.COORDINATOR, ge=0
+        1, "The fewest consumers; with 0 an idle group stops all of them.", Effect.COORDINATOR, ge=0
     )
     consumers_max: int = option(
         CONSUMERS_MAX,
-        "The most consumers; there are never more than partitions.",
+        "The most consumers. A group never has more consumers than partitions.",
         Effect.COORDINATOR,
         ge=1,
         le=CONSUMERS_MAX,
     )
     target_lag_ms: Milliseconds = option(
         5_000,
-        "The age that a waiting message may reach before consumers are added.",
+        "Consumers are added when a waiting message is older than this.",
         Effect.COORDINATOR,
     )
     drain_ms: Milliseconds = option(
         20_000,
-        "How long working off a backlog may take; fewer consumers would take longer.",
+        "How fast a backlog shall be processed: the number of consumers is chosen for this time.",
         Effect.COORDINATOR,
     )
     settle_ms: Milliseconds = option(
         15_000,
-        "How long to wait after a change of the number before its effect is measured.",
+        "How long to wait after a scaling change before its effect is measured.",
         Effect.COORDINATOR,
     )
     calm_ms: Milliseconds = option(
         60_000,
-        "Remove consumers only after fewer would have been enough for this long.",
+        "Consumers are removed only after fewer would have been enough for this long.",
         Effect.COORDINATOR,
     )
     gain_min: float = option(
@@ -93,12 +93,12 @@ class ScalingConfig(Options):
     )
     remember_ms: Milliseconds = option(
         600_000,
-        "How long a number of consumers that did not raise throughput is not tried again.",
+        "How long a number of consumers that did not raise throughput is avoided.",
         Effect.COORDINATOR,
     )
     idle_ms: Milliseconds = option(
         120_000,
-        "With `consumers_min = 0`: stop all consumers after this long without a message.",
+        "With `consumers_min = 0`: all consumers stop after this long without a message.",
         Effect.COORDINATOR,
     )
     utilisation: float = option(
@@ -132,8 +132,19 @@ class GroupConfig(GroupOptions):
     handler: ImportPath | None = option(
         None, "What is called with each message or batch: 'module:name'.", Effect.START
     )
+    settings: dict[str, Any] = option(
+        {},
+        "What a handler that is a class is made with, as keyword arguments. It stands in the "
+        "registry as it is: name a variable that holds a secret, not the secret.",
+        Effect.NEW_CONSUMERS,
+        examples=[{"model": "small", "temperature": 0.2}],
+    )
     consumers: int = option(
-        1, "How many consumers to start with.", Effect.COORDINATOR, ge=0, le=CONSUMERS_MAX
+        1,
+        "The number of consumers at the start; `pxrs scale` changes it later.",
+        Effect.COORDINATOR,
+        ge=0,
+        le=CONSUMERS_MAX,
     )
     scaling: ScalingConfig | None = option(
         None,
@@ -141,22 +152,24 @@ class GroupConfig(GroupOptions):
         Effect.COORDINATOR,
     )
     assignor: Assignor = option(
-        "sticky", "How partitions are shared out: see docs/processing.md.", Effect.COORDINATOR
+        AssignorName.STICKY.value,
+        "How partitions are distributed over the consumers; see docs/processing.md.",
+        Effect.COORDINATOR,
     )
     static_map: dict[str, list[int]] | None = option(
-        None, "For the assignor static: the partitions of each consumer.", Effect.COORDINATOR
+        None, "With `assignor = 'static'`: the partitions of each consumer.", Effect.COORDINATOR
     )
     consumer_weights: dict[str, Weight] = option(
         {},
-        "The share of the partitions that a consumer gets, by its name ('billing-0'), against 1 of "
-        "each that is not named here.",
+        "Weights of consumers by name ('billing-0'): partitions are distributed by weight. "
+        "A consumer that is not named here has weight 1.",
         Effect.COORDINATOR,
         examples=[{"billing-0": 2.0}],
     )
     tenant: str | None = option(
         None,
-        "For the assignor tenant: whose messages the group works. It decides with which consumer "
-        "the sharing out begins; None takes the group's name.",
+        "With `assignor = 'tenant'`: the tenant that the group serves. Its hash selects the "
+        "consumer that gets the first partition. None takes the group's name.",
         Effect.COORDINATOR,
     )
     grace_ms: MillisecondsOrNone = option(
@@ -166,8 +179,8 @@ class GroupConfig(GroupOptions):
     )
     processing: AnyMode = option(
         Ordered(),
-        "How a partition is worked: 'ordered', 'by_key' or 'packs', or a table with that mode and "
-        "its options.",
+        "How the messages of a partition are processed: 'ordered', 'by_key' or 'packs', or a table "
+        "with that mode and its options.",
         Effect.WORKERS,
     )
     commit_interval_ms: Milliseconds = option(
@@ -177,61 +190,86 @@ class GroupConfig(GroupOptions):
     )
     commit_records: int = option(
         10_000,
-        "The most processed messages that are not committed.",
+        "A consumer commits at the latest after this many processed messages.",
         Effect.CONSUMERS,
         ge=1,
     )
+    calls_per_minute: int | None = option(
+        None,
+        "The most calls of the handler in any minute, of all consumers of the group together; "
+        "None does not limit them.",
+        Effect.COORDINATOR,
+        Effect.WORKERS,
+        ge=1,
+    )
+    cost_per_minute: float | None = option(
+        None,
+        "The most that the calls of any minute may cost, as `cost` says; the last of them may go "
+        "beyond it.",
+        Effect.COORDINATOR,
+        Effect.WORKERS,
+        gt=0,
+    )
+    cost: ImportPath | None = option(
+        None,
+        "What a message costs, before it is handled: 'module:function', which takes a message and "
+        "returns a number (tokens, cents). For cost_per_minute.",
+        Effect.NEW_CONSUMERS,
+    )
     attempts_max: int = option(
         5,
-        "Deliveries of one message before the failure policy; 0 never gives up.",
+        "How often a message is tried before failure_policy applies; 0 never gives up.",
         Effect.WORKERS,
         ge=0,
     )
     backoff_ms: Milliseconds = option(
-        100, "The pause before the first new attempt; it doubles.", Effect.WORKERS
+        100,
+        "The pause before the second attempt; it doubles with each further one.",
+        Effect.WORKERS,
     )
     backoff_ms_max: Milliseconds = option(
         10_000, "The longest pause between two attempts.", Effect.WORKERS
     )
-    failure_policy: FailurePolicy = option(
+    failure_policy: FailurePolicyOption = option(
         "stop",
-        "After attempts_max: stop the partition, skip the message, dead_letter it, or quarantine "
-        "its key: it is put aside, with all that follows of the key, until somebody re-drives it "
-        "(quarantine needs the processing mode 'by_key').",
+        "What happens to a message after attempts_max attempts. stop: its partition halts. skip: "
+        "the message is skipped. dead_letter: it is sent to dead_letter_queue. quarantine: it is "
+        "put aside, with all later messages of its key, until an operator retries or skips it; "
+        "this needs the processing mode 'by_key'.",
         Effect.WORKERS,
     )
     dead_letter_queue: Name | None = option(
         None,
-        "Where dead_letter sends: a queue of the topology; None makes '<queue>.dead'.",
+        "The queue of the topology that gets dead letters; None makes '<queue>.dead'.",
         Effect.CONSUMERS,
     )
     prepare_ms: MillisecondsOrNone = option(
         0,
-        "How long a partition's next owner may load (`on_prepare`) while the present one works "
-        "on; 0 hands over cold.",
+        "How long a partition's next owner may load (`on_prepare`) while the present owner keeps "
+        "working. With 0 partitions move without preparation.",
         Effect.COORDINATOR,
     )
     quarantine_queue: Name | None = option(
         None,
-        "Where quarantine puts messages aside; None makes '<queue>.quarantine.<group>'. A running "
-        "group can get its first one.",
+        "The queue in which quarantine keeps messages; None makes '<queue>.quarantine.<group>'. A "
+        "running group that has none can get one.",
         Effect.FIXED,
         at_first=(Effect.WORKERS,),
     )
     respawn: bool = option(
-        True, "Start a new consumer in the place of one that died.", Effect.COORDINATOR
+        True, "A consumer that died is replaced by a new one.", Effect.COORDINATOR
     )
     ray_options: dict[str, Any] = option(
-        {}, "Ray's options of the consumer actors: num_cpus, resources, ...", Effect.NEW_CONSUMERS
+        {}, "Options of Ray for the consumer actors: num_cpus, resources, ...", Effect.NEW_CONSUMERS
     )
     niceness: int = option(
         0,
-        "The niceness of the consumers' processes, where the system lets it be set; Ray's is 15.",
+        "The niceness of the consumers' processes, where the system permits it. Ray's own is 15.",
         Effect.NEW_CONSUMERS,
         ge=0,
         le=19,
     )
-    pull_bytes_max: Bytes = option(
+    pull_bytes_max: ByteCount = option(
         MIB, "The most bytes that one fetch returns for a partition.", Effect.CONSUMERS
     )
     start: Start = option(
@@ -268,7 +306,9 @@ class GroupConfig(GroupOptions):
                 f"backoff_ms = {self.backoff_ms}: must be at most backoff_ms_max, which is "
                 f"{self.backoff_ms_max}"
             )
-        if (self.assignor == "static") != (self.static_map is not None):
+        if (self.cost is None) != (self.cost_per_minute is None):
+            raise ValueError("cost and cost_per_minute are only of use together")
+        if (self.assignor == AssignorName.STATIC) != (self.static_map is not None):
             raise ValueError("assignor = 'static' and static_map are only of use together")
         if self.failure_policy == "quarantine" and not isinstance(self.processing, ByKey):
             raise ValueError(

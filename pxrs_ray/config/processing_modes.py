@@ -18,8 +18,7 @@ from pydantic import (
 )
 
 from pxrs_ray.config.declare import (
-    MIB,
-    Bytes,
+    ByteCount,
     CommitMode,
     Effect,
     Milliseconds,
@@ -31,8 +30,11 @@ from pxrs_ray.config.declare import (
     option,
 )
 from pxrs_ray.config.old_spellings import renamed
+from pxrs_ray.data.log_limits import MIB
+from pxrs_ray.model import TENANT_HEADER
+from pxrs_ray.processing.pack_rules import PACK_RECORDS_MAX
 
-Calls = Annotated[int, Field(ge=1, le=64)]
+Calls = Annotated[int, Field(ge=1, le=1_024)]
 
 
 class ProcessingMode(Options):
@@ -75,13 +77,14 @@ class Ordered(ProcessingMode):
     )
     commit_mode: CommitMode = option(
         "interval",
-        "When a consumer commits: by time and count, after each batch, each message.",
+        "When a consumer commits. interval: by commit_interval_ms and commit_records. batch: after "
+        "each batch. message: after each message.",
         Effect.WORKERS,
     )
     consumer_per_partition: bool = option(
         True,
-        "Work each partition of a consumer on its own; False: one message at a time, whichever "
-        "of its partitions it is of.",
+        "True: a consumer processes its partitions at the same time. False: it processes one "
+        "message at a time, over all its partitions.",
         Effect.NEW_CONSUMERS,
     )
 
@@ -93,29 +96,36 @@ class ByKey(ProcessingMode):
         "by_key", "Each key in order, many keys of a partition at once.", Effect.WORKERS
     )
     parallelism: Calls = option(
-        16, "How many messages of one partition are in work at once.", Effect.WORKERS
+        16, "How many messages of one partition are processed at the same time.", Effect.WORKERS
     )
     handler_timeout_ms: Milliseconds | None = option(
-        None, "An attempt that takes longer has failed; None waits for ever.", Effect.WORKERS
+        None, "An attempt that takes longer has failed; None sets no limit.", Effect.WORKERS
     )
     lookahead_records: int = option(
-        20_000, "The most messages of one partition in memory.", Effect.WORKERS, ge=1
+        20_000,
+        "The most messages of one partition that a consumer holds in memory.",
+        Effect.WORKERS,
+        ge=1,
     )
-    lookahead_bytes: Bytes = option(
-        64 * MIB, "The most bytes of one partition in memory.", Effect.WORKERS
+    lookahead_bytes: ByteCount = option(
+        64 * MIB, "The most bytes of one partition that a consumer holds in memory.", Effect.WORKERS
     )
     fair_tenants: bool = option(
         False,
-        "Let tenants take turns within a partition, instead of processing in order of arrival.",
+        "Tenants take turns within a partition, instead of being served in order of arrival.",
         Effect.WORKERS,
     )
     tenant_weights: dict[str, Weight] = option(
         {},
-        "Turns of a tenant for each turn of one that is not named here; turns `fair_tenants` on.",
+        "How many turns a tenant gets for each turn of a tenant that is not named here. Setting it "
+        "switches fair_tenants on.",
         Effect.WORKERS,
     )
     tenant_header: str = option(
-        "tenant", "The header that names the tenant of a message.", Effect.WORKERS, min_length=1
+        TENANT_HEADER,
+        "The header that names the tenant of a message.",
+        Effect.WORKERS,
+        min_length=1,
     )
 
 
@@ -126,18 +136,22 @@ class Packs(ProcessingMode):
         "packs", "One pack of messages of a partition after the other.", Effect.WORKERS
     )
     submit_strategy: Submit = option(
-        "burst", "What of a pack is in work at once; see docs/processing.md.", Effect.WORKERS
+        "burst",
+        "Which messages of a pack are processed at the same time; see docs/processing.md.",
+        Effect.WORKERS,
     )
     processing_strategy: Processing = option(
         "skip_all_failures",
-        "What of a pack is tried again after a round; see docs/processing.md.",
+        "Which messages of a pack are tried again after a round; see docs/processing.md.",
         Effect.WORKERS,
     )
     parallelism: Calls = option(
-        16, "How many messages of one partition are in work at once, at most.", Effect.WORKERS
+        16,
+        "The most messages of one partition that are processed at the same time.",
+        Effect.WORKERS,
     )
     pack_records: int = option(
-        1_000, "The most messages of a pack.", Effect.WORKERS, ge=1, le=1_900
+        1_000, "The most messages of a pack.", Effect.WORKERS, ge=1, le=PACK_RECORDS_MAX
     )
     batch_records: int = option(
         100,
@@ -147,25 +161,26 @@ class Packs(ProcessingMode):
     )
     timeout_ms: Milliseconds = option(
         60_000,
-        "A message that is not done when its pack's round has taken this long has timed out.",
+        "A message that is not done this long after its pack's round began has timed out.",
         Effect.WORKERS,
     )
-    retries: int = option(
-        3, "How often a pack is tried again; 0 never gives up.", Effect.WORKERS, ge=0
-    )
+    retries: int = option(3, "How often a pack is retried; 0 never gives up.", Effect.WORKERS, ge=0)
     pause_ms: MillisecondsOrNone = option(
-        1_000, "The pause before a pack's first retry; it doubles.", Effect.WORKERS
+        1_000,
+        "The pause before a pack's first retry; it doubles with each further one.",
+        Effect.WORKERS,
     )
     pause_ms_max: MillisecondsOrNone = option(
         10_000, "The longest pause between retries.", Effect.WORKERS
     )
     failure_percentage: Annotated[float, Field(ge=0, le=100)] = option(
         100.0,
-        "A pack of which more than this failed or timed out in one round is not retried.",
+        "A pack is not retried when more than this percentage of it has failed in a round, or has "
+        "timed out.",
         Effect.WORKERS,
     )
     tenant_header: str = option(
-        "tenant",
+        TENANT_HEADER,
         'With `submit_strategy = "sequential_by_tenant"`: the header that names the tenant of a '
         "message.",
         Effect.WORKERS,

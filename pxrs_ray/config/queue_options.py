@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING
 from pydantic import field_validator
 
 from pxrs_ray.config.declare import (
-    MIB,
-    PARTITIONS_MAX,
-    Bytes,
-    Durability,
+    PARTITIONS,
+    ByteCount,
+    DurabilityOption,
     Effect,
     Hash,
     LostLogPolicy,
     MessageBytes,
     Milliseconds,
     Options,
-    Strategy,
+    StrategyOption,
     option,
 )
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.data.log_limits import GIB, IN_MEMORY_BYTES_MAX, MIB, ON_DISK_BYTES_MAX
+from pxrs_ray.model import PARTITIONS_MAX
 
 if TYPE_CHECKING:
     from pxrs_ray.data.log_limits import LogLimits
@@ -36,13 +37,16 @@ if TYPE_CHECKING:
 class QueueOptions(Options):
     """What a topology says of its queues, and a queue may say otherwise."""
 
-    strategy: Strategy = option("modulo", "How the partition of a key is found.", Effect.FIXED)
-    hash: Hash = option("xxh64", "The hash function under the strategy.", Effect.FIXED)
+    strategy: StrategyOption = option(
+        "modulo", "How a key's partition is chosen; see docs/processing.md.", Effect.FIXED
+    )
+    hash: Hash = option("xxh64", "The hash function that the strategy uses.", Effect.FIXED)
     hash_seed: int = option(42, "The hash's seed; 42 is Spark's.", Effect.FIXED, ge=0, lt=1 << 64)
-    durability: Durability = option(
+    durability: DurabilityOption = option(
         "interval",
-        "When an append is acknowledged: memory (never on disk), interval (synced every "
-        "fsync_interval_ms), always (synced before it); a queue stays in memory, or on disk.",
+        "When an append is acknowledged. memory: nothing is written to disk. interval: the disk is "
+        "synced every fsync_interval_ms. always: the disk is synced first. A queue in memory "
+        "cannot move to disk later, nor back.",
         Effect.BUFFERS,
         apart=("memory",),
     )
@@ -51,38 +55,41 @@ class QueueOptions(Options):
     )
     message_bytes_max: MessageBytes = option(
         16 * MIB,
-        "The largest message: key, payload and headers; producers take it when they begin.",
+        "The largest message: key, payload and headers together.",
         Effect.BUFFERS,
         Effect.PRODUCERS,
     )
-    partition_bytes_max: Bytes | None = option(
+    partition_bytes_max: ByteCount | None = option(
         None,
-        "What one partition's log may hold; None is 64 GiB on disk and 256 MiB in memory. Beyond "
-        "it, what all groups have passed is dropped, and where that is not enough producers wait "
-        "or get PartitionFull.",
+        f"The most bytes of one partition's log; None is {ON_DISK_BYTES_MAX // GIB} GiB on disk "
+        f"and {IN_MEMORY_BYTES_MAX // MIB} MiB in memory. A full log drops what all groups have "
+        "processed. If that does not free enough, producers wait or get PartitionFull.",
         Effect.BUFFERS,
     )
-    tail_bytes_max: Bytes = option(
-        16 * MIB, "How much of its newest messages a partition keeps in memory.", Effect.BUFFERS
+    tail_bytes_max: ByteCount = option(
+        16 * MIB,
+        "How many bytes of its newest messages a partition keeps in memory.",
+        Effect.BUFFERS,
     )
-    segment_bytes_max: Bytes = option(
-        128 * MIB, "A segment file is closed at this size.", Effect.BUFFERS
+    segment_bytes_max: ByteCount = option(
+        128 * MIB, "A segment file is closed at this size, and the next one begins.", Effect.BUFFERS
     )
     retention_ms: Milliseconds | None = option(
-        None, "Drop segments older than this; None keeps.", Effect.BUFFERS
+        None, "Segments older than this are dropped; None keeps them.", Effect.BUFFERS
     )
-    retention_bytes: Bytes | None = option(
-        None, "Drop segments beyond this; None keeps.", Effect.BUFFERS
+    retention_bytes: ByteCount | None = option(
+        None, "The oldest segments beyond this size are dropped; None keeps them.", Effect.BUFFERS
     )
     retention_passed: bool = option(
-        False, "Drop segments as soon as all groups have passed them.", Effect.BUFFERS
+        False, "Segments are dropped as soon as all groups have processed them.", Effect.BUFFERS
     )
     drop_unread: bool = option(
-        False, "Let retention drop what a group has not passed yet.", Effect.BUFFERS
+        False, "Retention may drop messages that a group has not processed yet.", Effect.BUFFERS
     )
     lost_log_policy: LostLogPolicy = option(
         "stop",
-        "What a partition does whose log came back without data it should have.",
+        "What happens to a partition whose log lost data. stop: it halts until an operator accepts "
+        "the loss. continue: it goes on above the gap.",
         Effect.BUFFERS,
     )
 
@@ -91,20 +98,21 @@ class QueueConfig(QueueOptions):
     """One queue. In a `PxrsConfig` it is resolved: what it left out is what the topology says."""
 
     partitions: int = option(
-        16, "How many partitions; never changes afterwards.", Effect.FIXED, ge=1, le=PARTITIONS_MAX
+        PARTITIONS, "The number of partitions.", Effect.FIXED, ge=1, le=PARTITIONS_MAX
     )
 
     tenant_span: int = option(
         1,
-        "With strategy 'tenant': over how many partitions one tenant's messages spread; with 1 "
-        "they are in order.",
+        "With strategy 'tenant': over how many partitions one tenant's messages spread. With 1 "
+        "they stay in order.",
         Effect.FIXED,
         ge=1,
         le=PARTITIONS_MAX,
     )
     labels: dict[str, int] | None = option(
         None,
-        "With strategy 'label': each label's number of partitions, in this order, all of them.",
+        "With strategy 'label': how many partitions each label gets. Together they are all of the "
+        "queue's, in this order.",
         Effect.FIXED,
         ordered=True,
         examples=[{"gpu": 4, "cpu": 12}],
@@ -112,7 +120,7 @@ class QueueConfig(QueueOptions):
 
     source: str | None = option(
         None,
-        "Where the messages are when they are not ours: file:///path?key=field, "
+        "The external queue that this queue reads: file:///path?key=field, "
         "redis://host/0?stream=name&key=field, or module:function; see docs/sources.md.",
         Effect.FIXED,
         pattern=r"^(file:///.+|rediss?://.+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$",
@@ -172,17 +180,16 @@ class QueueConfig(QueueOptions):
 
     def log_limits(self) -> LogLimits:
         """The same, as the partition logs take it."""
-        from pxrs_ray.data.log_limits import Durability as LogDurability
-        from pxrs_ray.data.log_limits import LogLimits, LossPolicy
+        from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
 
         return LogLimits(
-            durability=LogDurability(self.durability),
-            on_loss=LossPolicy(self.lost_log_policy),
+            durability=Durability(self.durability),
+            lost_log_policy=LossPolicy(self.lost_log_policy),
             partition_bytes_max=self.partition_bytes_max,
-            hot_bytes_max=self.tail_bytes_max,
+            tail_bytes_max=self.tail_bytes_max,
             segment_bytes_max=self.segment_bytes_max,
             frame_bytes_max=max(64 * MIB, self.message_bytes_max * 65 // 64 + MIB),
-            sync_interval_ms=self.fsync_interval_ms,
+            fsync_interval_ms=self.fsync_interval_ms,
             retention_ms=self.retention_ms,
             retention_bytes=self.retention_bytes,
             retention_passed=self.retention_passed,

@@ -10,11 +10,10 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Message, PartitionId, Progress
 from pxrs_ray.processing.done_ranges import done_to
 from pxrs_ray.processing.key_ordered import WINDOW_RECORDS_MAX, KeyLanes, LaneRules
-from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy
+from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy, SubmitStrategy
 from pxrs_ray.processing.packs import PackScheduler, PackShape
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
 from pxrs_ray.processing.scheduler import Item, WorkScheduler
-from pxrs_ray.processing.submit_strategy import SubmitStrategy
 
 # What an item weighs beside its key and payload.
 ITEM_OVERHEAD_BYTES = 500

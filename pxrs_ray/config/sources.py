@@ -6,7 +6,6 @@ that an error can say where the option is set.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -14,16 +13,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pxrs_ray.config.messages import Place, kinds_of
+from pxrs_ray.config.messages import OptionPath, kinds_of
 from pxrs_ray.config.old_spellings import OLD
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.suggest import nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-Table = dict[str, Any]
-Origins = dict[Place, str]
+OptionTable = dict[str, Any]
+Origins = dict[OptionPath, str]
 
 PREFIX = "PXRS_"
 NESTED = "__"
@@ -36,7 +36,7 @@ _KEY = re.compile(r"^\s*(?P<path>(?:\"[^\"]*\"|'[^']*'|[\w-]|\s*+\.\s*+)+?)\s*="
 _PART = re.compile(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)")
 
 
-def read_toml(path: str | Path) -> tuple[Table, Origins]:
+def read_toml(path: str | Path) -> tuple[OptionTable, Origins]:
     """Read a topology file.
 
     Raises ConfigError when it is not there, not readable, or not TOML (with the line).
@@ -54,10 +54,10 @@ def read_toml(path: str | Path) -> tuple[Table, Origins]:
     return table, {place: f"{path}:{line}" for place, line in _lines(text).items()}
 
 
-def _lines(text: str) -> dict[Place, int]:
+def _lines(text: str) -> dict[OptionPath, int]:
     """The line of each table and key. Keys in inline values have that of the key around them."""
-    found: dict[Place, int] = {}
-    table: Place = ()
+    found: dict[OptionPath, int] = {}
+    table: OptionPath = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):
             place = table = _parts(header["path"])
@@ -70,13 +70,13 @@ def _lines(text: str) -> dict[Place, int]:
     return found
 
 
-def _parts(path: str) -> Place:
+def _parts(path: str) -> OptionPath:
     return tuple("".join(groups) for groups in _PART.findall(path))
 
 
 def read_environment(
     environment: Mapping[str, str], model: type[BaseModel], names: Mapping[str, list[str]]
-) -> tuple[Table, Origins]:
+) -> tuple[OptionTable, Origins]:
     """Read the options of `model` from variables such as PXRS_GROUPS__BILLING__CONSUMERS=3, or
     PXRS_GROUPS__BILLING__PROCESSING__PARALLELISM=16.
 
@@ -85,7 +85,7 @@ def read_environment(
     for the prefix may be used by others too; unless one looks like a mistyped option, which
     raises ConfigError.
     """
-    table: Table = {}
+    table: OptionTable = {}
     origins: Origins = {}
     for variable, text in sorted(environment.items()):
         if not variable.startswith(PREFIX):
@@ -95,8 +95,8 @@ def read_environment(
         fields = _fields(model, place)
         field = fields.get(place[-1])
         if field is None and not (fields and place[0] == "groups" and place[-1] in OLD):
-            if near := difflib.get_close_matches(place[-1], fields, 1, MISTYPED):
-                raise ConfigError(f"{variable}: names no option; did you mean {near[0]!r}?")
+            if near := nearest(place[-1], fields, MISTYPED):
+                raise ConfigError(f"{variable}: names no option; did you mean {near!r}?")
             continue
         here = table
         for part in place[:-1]:
@@ -144,7 +144,7 @@ def _value(text: str, annotation: Any) -> Any:
         return text
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> OptionTable:
     """`under` with everything that `over` says; queues and groups are merged option by option.
 
     So is a group's mode of processing where `over` names none; one that is named stands for itself.
@@ -168,7 +168,7 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     return result
 
 
-def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> OptionTable:
     result = {**under, **over}
     mode = over.get(MODE_OF)
     if MODE_OF in under and isinstance(mode, Mapping) and "mode" not in mode:
@@ -176,7 +176,7 @@ def _over(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     return result
 
 
-def _with_mode(mode: Any) -> Table:
+def _with_mode(mode: Any) -> OptionTable:
     """A mode's table, also of one that was only named."""
     return dict(mode) if isinstance(mode, Mapping) else {"mode": mode}
 

@@ -14,10 +14,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from pxrs_ray.config import sources
 from pxrs_ray.config.declare import (
-    MIB,
     NAME_PATTERN,
-    PARTITIONS_MAX,
-    Bytes,
+    PARTITIONS,
+    ByteCount,
     Effect,
     Milliseconds,
     MillisecondsOrNone,
@@ -26,13 +25,15 @@ from pxrs_ray.config.declare import (
     option,
 )
 from pxrs_ray.config.diff import Difference, differences
-from pxrs_ray.config.messages import nearest, refusal
+from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.data.link_ports import ANY, OFF, PATTERN, link_ports
+from pxrs_ray.data.log_limits import MIB
 from pxrs_ray.errors import NotFound
-from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, Strategy
+from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, PARTITIONS_MAX, Strategy
+from pxrs_ray.suggest import did_you_mean
 
 FINGERPRINT_CHARS = 16
 DEAD_LETTER_SUFFIX = ".dead"
@@ -74,76 +75,82 @@ class PxrsConfig(QueueOptions, GroupOptions):
         "http://localhost:2379", "The etcd members, separated by commas.", Effect.FIXED
     )
     data_dir: Annotated[Path, Field(strict=False)] = option(
-        Path("~/.pxrs"), "Where partition logs and the SQLite registry are kept.", Effect.FIXED
+        Path("~/.pxrs"), "The folder of partition logs and of the SQLite registry.", Effect.FIXED
     )
     num_partitions: int = option(
-        16,
+        PARTITIONS,
         "The number of partitions of a queue that sets none.",
         Effect.FIXED,
         ge=1,
         le=PARTITIONS_MAX,
     )
     buffers: int | None = option(
-        None, "How many buffer actors; None follows the CPUs.", Effect.FIXED, ge=1, le=1_024
+        None,
+        "The number of buffer actors; None derives it from the CPUs.",
+        Effect.FIXED,
+        ge=1,
+        le=1_024,
     )
     replace_host_after_s: float | None = option(
         None,
-        "After how many seconds a host that is away is given up with its disk: its buffers begin "
-        "on another one, and what lay there is lost as lost_log_policy says. None: they wait.",
+        "How long to wait for a host that is away before its disk is given up. Its buffers then "
+        "start on another host, and lost_log_policy says what happens to its logs. None waits for "
+        "ever.",
         Effect.COORDINATOR,
         ge=10,
         le=10 * 366 * 24 * 3_600,
     )
     link_ports: str = option(
         ANY,
-        "On which ports of its node's Ray address a buffer takes the connections of other nodes: "
-        "'any' that is free, a range as '20000-20100' for firewalls, or 'off', and Ray's calls "
-        "carry messages between nodes.",
+        "The ports on which a buffer accepts connections of other nodes, at its node's Ray "
+        "address. 'any': a free port. A range such as '20000-20100' suits firewalls. 'off': "
+        "messages between nodes travel through Ray's calls.",
         Effect.BUFFERS,
         pattern=PATTERN,
         examples=[ANY, OFF, "20000-20100"],
     )
     rebalance_interval_ms: Milliseconds = option(
         10_000,
-        "The longest time between two sweeps for expired leases and deadlines. The coordinator "
-        "looks at least once a second, and ten times in a lease, however long this is.",
+        "The longest time between two checks for expired leases and deadlines. Values above one "
+        "second, or above a tenth of a lease, have no effect: the coordinator checks that often "
+        "anyway.",
         Effect.COORDINATOR,
     )
     batch_records_max: int = option(
         100_000,
-        "The most messages in one append; producers take it when they begin.",
+        "The most messages in one append.",
         Effect.PRODUCERS,
         ge=1,
     )
-    batch_bytes_max: Bytes = option(
+    batch_bytes_max: ByteCount = option(
         MIB,
-        "A producer sends a batch at this size; producers take it when they begin.",
+        "A producer sends a batch once it has this size.",
         Effect.PRODUCERS,
     )
     linger_ms: MillisecondsOrNone = option(
         0,
-        "How long a producer waits for a fuller batch at least; it takes this when it begins. With "
-        "0 the first message goes at once, and what comes while it is under way goes together.",
+        "How long a producer waits at least for a fuller batch. With 0 the first message is sent "
+        "at once, and messages that come while it is under way are sent together.",
         Effect.PRODUCERS,
     )
     inflight_appends_max: int = option(
         8,
-        "A producer's unanswered appends a buffer; it takes this when it begins.",
+        "How many unanswered appends a producer may have at one buffer.",
         Effect.PRODUCERS,
         ge=1,
     )
     append_timeout_ms: Milliseconds = option(
         30_000,
-        "How long a producer tries one append; it takes this when it begins.",
+        "How long a producer retries one append before it gives up.",
         Effect.PRODUCERS,
     )
     store_deadline_ms: Milliseconds = option(
         5_000,
-        "How long one store call may take; `pxrs restart coordinator` makes a running one take it.",
+        "How long one call of the registry store may take.",
         Effect.NEW_COORDINATOR,
     )
     history_keep: int = option(
-        10_000, "How many ownership changes a group remembers.", Effect.COORDINATOR, ge=1
+        10_000, "How many ownership changes a group's history keeps.", Effect.COORDINATOR, ge=1
     )
     queues: dict[Name, QueueConfig] = option({}, "The queues by name.", Effect.BUFFERS)
     groups: dict[Name, GroupConfig] = option({}, "The consumer groups by name.", Effect.COORDINATOR)
@@ -167,13 +174,13 @@ class PxrsConfig(QueueOptions, GroupOptions):
         return config
 
     @classmethod
-    def of(cls, options: sources.Table) -> Self:
+    def of(cls, options: sources.OptionTable) -> Self:
         """A topology of exactly these options and the defaults: no variable is looked at."""
         config = cls.__new__(cls)
         config._check(options, {})
         return config
 
-    def _fill(self, table: sources.Table, origins: sources.Origins, options: Any) -> None:
+    def _fill(self, table: sources.OptionTable, origins: sources.Origins, options: Any) -> None:
         known = {
             kind: [*_names(table.get(kind)), *_names(options.get(kind))] for kind in sources.TABLES
         }
@@ -181,7 +188,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
         merged = sources.merged(sources.merged(table, variables), options)
         self._check(merged, {**origins, **named})
 
-    def _check(self, options: sources.Table, origins: sources.Origins) -> None:
+    def _check(self, options: sources.OptionTable, origins: sources.Origins) -> None:
         try:
             self.__pydantic_validator__.validate_python(options, self_instance=self)
         except ValidationError as error:
@@ -261,7 +268,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
             for what in ("queue", "dead_letter_queue", "quarantine_queue"):
                 wanted = getattr(group, what)
                 if wanted is not None and wanted not in self.queues:
-                    hint = nearest(wanted, list(self.queues)) if self.queues else "there are none"
+                    hint = did_you_mean(wanted, self.queues) if self.queues else "there are none"
                     problems.append(f"groups.{name}.{what} = {wanted!r}: no such queue; {hint}")
             letters = self.queues.get(group.dead_letter_queue or "")
             if letters is not None and letters.strategy == Strategy.LABEL:
@@ -372,5 +379,5 @@ def _resolved(options: Resolved, topology: Options, **others: Any) -> Resolved:
 def _found(kind: str, name: str, known: Mapping[str, Resolved]) -> Resolved:
     if name in known:
         return known[name]
-    hint = nearest(name, list(known)) if known else f"the topology declares no {kind}"
+    hint = did_you_mean(name, known) if known else f"the topology declares no {kind}"
     raise NotFound(f"no {kind} {name!r}; {hint}")

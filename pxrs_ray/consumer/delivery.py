@@ -19,7 +19,7 @@ from typing import Any
 from pxrs_ray.data.batch import Batch, Fields
 from pxrs_ray.group.member_lease import UNBOUND, Title
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
-from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, transaction
+from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, is_applied, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,23 @@ class Delivery:
         when the partition has another owner by now, NotHeld when that may be so, for our lease is
         over, and SinkConflict when it must be tried again.
         """
+        place, offset = self._sink_place()
+        return transaction(connection, place, offset, offset + 1, holds=self._shared.title)
+
+    def replayed(self, connection: Any) -> bool:
+        """Whether a `transaction` of this message is in that database already.
+
+        To be asked before something is done that costs: a call that was paid for need not be made
+        again after a crash or a seek back. Changes nothing; raises as `transaction` does.
+        """
+        place, offset = self._sink_place()
+        return is_applied(connection, place, offset, offset + 1)
+
+    def _sink_place(self) -> tuple[SinkPlace, Offset]:
         shared = self._shared
         queue, offset = shared.sink or (shared.queue, self.offset)
         place = SinkPlace(shared.topology_id, queue, shared.group, shared.partition, shared.epoch)
-        return transaction(connection, place, offset, offset + 1, holds=shared.title)
+        return place, offset
 
     def __repr__(self) -> str:
         return (
@@ -166,12 +179,20 @@ class DeliveredBatch:
         Where a former delivery got some of them into the database, this batch holds only the
         others from here on, which may be nothing.
         """
-        shared, batch = self._shared, self.batch
-        place = SinkPlace(
+        first, end = self.batch.base_offset, self.batch.end_offset
+        holds = self._shared.title
+        return transaction(connection, self._sink_place(), first, end, self._narrow, holds=holds)
+
+    def replayed(self, connection: Any) -> bool:
+        """As `Delivery.replayed`: whether all of these messages are in that database already."""
+        first, end = self.batch.base_offset, self.batch.end_offset
+        return is_applied(connection, self._sink_place(), first, end)
+
+    def _sink_place(self) -> SinkPlace:
+        shared = self._shared
+        return SinkPlace(
             shared.topology_id, shared.queue, shared.group, shared.partition, shared.epoch
         )
-        first, end = batch.base_offset, batch.end_offset
-        return transaction(connection, place, first, end, self._narrow, holds=shared.title)
 
     def _narrow(self, missing: Sequence[tuple[Offset, Offset]]) -> None:
         if list(missing) != [(self.batch.base_offset, self.batch.end_offset)]:

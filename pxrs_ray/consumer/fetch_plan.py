@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.consumer.fetch_backoff import FetchBackoff
 from pxrs_ray.consumer.member_effects import (
-    Effect,
     Fetch,
     ForgetBuffer,
+    MemberEffect,
     PartRead,
     PartRefused,
     ReadingFails,
@@ -62,7 +62,7 @@ class FetchPlan:
     def __init__(
         self,
         buffers: int,
-        effect: Callable[[Effect], None],
+        effect: Callable[[MemberEffect], None],
         fenced: Callable[[PartitionId, Epoch, float], None],
     ) -> None:
         self._buffers = [_BufferPlan() for _ in range(buffers)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,29 @@ def check_shape(handler: object) -> None:
             )
     elif not callable(handler) and not has_method:
         raise HandlerError(f"a handler must be callable or an import path, not {handler!r}")
+    name = next((name for name in ("handle_batch", "handle") if hasattr(handler, name)), "")
+    function = getattr(handler, name) if name else handler
+    _check_takes_one(handler, name, function)
+
+
+def _check_takes_one(handler: object, name: str, function: Any) -> None:
+    """Raise HandlerError for what cannot be called with one message, or one batch."""
+    of_class = inspect.isclass(handler)
+    bound = not of_class or isinstance(
+        inspect.getattr_static(handler, name, None), staticmethod | classmethod
+    )
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # nothing is known of it, as of some functions in C
+    try:
+        found.bind(*[None] * (1 if bound else 2))
+    except TypeError:
+        what = getattr(function, "__qualname__", None) or repr(handler)
+        raise HandlerError(
+            f"handler {what}{found} must take one argument: it is called with a message, or with a "
+            "batch"
+        ) from None
 
 
 def import_handler(path: str) -> object:
@@ -64,10 +87,38 @@ def import_handler(path: str) -> object:
     return found
 
 
-def shape_of(handler: Any, mode: str = "auto") -> HandlerShape:
-    """How to call `handler`; a class is made an object of. Raises HandlerError."""
+def check_settings(handler: object, settings: Mapping[str, Any], name: str) -> None:
+    """Raise HandlerError for settings that this handler cannot be made with."""
+    if not inspect.isclass(handler):
+        if settings:
+            raise HandlerError(
+                f"handler {name} takes no settings ({', '.join(settings)}), for it is no class: "
+                "make it one, with __init__ and handle"
+            )
+        return
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # one of C: it says itself what it takes
+        return
+    try:
+        signature.bind(**settings)
+    except TypeError as error:
+        raise HandlerError(
+            f"handler {name} is not made with the group's settings: {error}; it takes {signature}"
+        ) from None
+
+
+def shape_of(
+    handler: Any, mode: str = "auto", settings: Mapping[str, Any] | None = None
+) -> HandlerShape:
+    """How to call `handler`; a class is made an object of, with `settings` as keywords.
+
+    Raises HandlerError; what the class itself raises passes through.
+    """
     check_shape(handler)
-    target = handler() if inspect.isclass(handler) else handler
+    given = dict(settings or {})
+    check_settings(handler, given, getattr(handler, "__qualname__", type(handler).__qualname__))
+    target = handler(**given) if inspect.isclass(handler) else handler
     function: Any = target
     wants_batch = mode == "batch"
     if hasattr(target, "handle_batch"):

@@ -1,9 +1,9 @@
 """What goes into a `MemberMachine`, and what comes out of it.
 
-Rules of this file. Plain data only. A *lane* is one line of requests, one at a time: who carries
+Rules of this file. Plain data only. A *channel* is one line of requests, one at a time: who carries
 them asks the machine what is next on each. An *ask* goes to the coordinator, a *fetch* to a buffer;
 a *rest* says for how long there is nothing to do. An *effect* is what has to be done here at once,
-for the workers or for another lane.
+for the workers or for another channel.
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from pxrs_ray.consumer.session import ConsumerSession
-from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release, Reply
+from pxrs_ray.group.events import (
+    Assignment,
+    Commit,
+    Heartbeat,
+    Leave,
+    Prepared,
+    Release,
+    Reply,
+)
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, Outcome, PartitionId
 
 Positions = Mapping[PartitionId, tuple[Epoch, Offset]]
 
 
-class MemberLane(IntEnum):
-    """The lanes of a member. The one of buffer n is FETCH + n."""
+class MemberChannel(IntEnum):
+    """The channels of a member. The one of buffer n is FETCH + n."""
 
     HEARTBEAT = 0
     JOIN = 1
@@ -40,7 +48,7 @@ class MemberOptions:
     pull_bytes_max: int
 
 
-# --- what is next on a lane -----------------------------------------------------------------------
+# --- what is next on a channel --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class Ask:
 class Fetch:
     """Read from a buffer, which may wait so long for messages; unanswered by `until_s` it is over.
 
-    One that waits is given up as soon as its lane is woken: something else is to be read.
+    One that waits is given up as soon as its channel is woken: something else is to be read.
     """
 
     session: ConsumerSession
@@ -91,7 +99,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing is to be done before then (None: before the lane is woken)."""
+    """Nothing is to be done before then (None: before the channel is woken)."""
 
     until_s: float | None = None
 
@@ -107,7 +115,7 @@ class Joined:
     assignment: Assignment | None
 
 
-Answer = Reply | Joined | tuple[Outcome, ...] | None
+MemberAnswer = Reply | Joined | tuple[Outcome, ...] | None
 
 
 class ReadBatch(Protocol):
@@ -151,10 +159,10 @@ class PartRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class WakeLane:
-    """Look at once what is next on this lane."""
+class WakeChannel:
+    """Look at once what is next on this channel."""
 
-    lane: int
+    channel: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +269,8 @@ class MemberEnded:
     """Nothing more comes of this member; its `failed` says what is wrong, if anything is."""
 
 
-Effect = (
-    WakeLane
+MemberEffect = (
+    WakeChannel
     | BeginWork
     | DrainWork
     | DropWork

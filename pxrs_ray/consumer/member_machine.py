@@ -1,13 +1,13 @@
 """`MemberMachine`: everything that one member of a group decides. Pure, sans-io.
 
-Rules of this file. Who runs it asks `next` on each lane, carries what it says, and feeds the answer
-in; time is given in, by one monotonic clock, in seconds. After each call there may be effects:
-`take_effect` until there is none. Nothing here waits, sends, or calls a handler.
+Rules of this file. Who runs it asks `next` on each channel, carries what it says, and feeds the
+answer in; time is given in, by one monotonic clock, in seconds. After each call there may be
+effects: `take_effect` until there is none. Nothing here waits, sends, or calls a handler.
 
 While the coordinator is away, fetching and working go on for as long as the lease lasts (see
 `pxrs_ray.group.member_lease`) and commits wait; when it is over nothing is begun, read, committed
 or released. The next answer then says whether we go on where we stopped. Losing membership drops
-everything at once, whichever lane notices it, and the member joins again once, as a new
+everything at once, whichever channel notices it, and the member joins again once, as a new
 incarnation. What is answered to a former incarnation is ignored.
 """
 
@@ -19,19 +19,19 @@ from collections.abc import Sequence
 from pxrs_ray.consumer.fence_reports import FenceReports
 from pxrs_ray.consumer.fetch_plan import FetchPlan
 from pxrs_ray.consumer.member_effects import (
-    Answer,
     Ask,
     BeginWork,
     DrainWork,
     DropWork,
-    Effect,
     Fetch,
     JoinAgain,
     Joined,
     LeaseRenewed,
     LostMembership,
+    MemberAnswer,
+    MemberChannel,
+    MemberEffect,
     MemberEnded,
-    MemberLane,
     MemberOptions,
     PartRead,
     PartRefused,
@@ -39,7 +39,7 @@ from pxrs_ray.consumer.member_effects import (
     ReportFenced,
     Rest,
     Unprepare,
-    WakeLane,
+    WakeChannel,
     WentOn,
 )
 from pxrs_ray.consumer.member_progress import AGAIN_S, MemberProgress
@@ -68,8 +68,8 @@ class MemberMachine:
         self.ended = False
         self.lost = False  # its membership: only joining is left to do
         self._work = work
-        self._lanes = MemberLane.FETCH + buffers
-        self._effects: deque[Effect] = deque()
+        self._channels = MemberChannel.FETCH + buffers
+        self._effects: deque[MemberEffect] = deque()
         self._heartbeat_s = float("-inf")
         self._join_s = float("-inf")
         # Why it leaves, if it does; whether that was heard; when to say it again.
@@ -77,18 +77,18 @@ class MemberMachine:
         self._leave_heard = False
         self._leave_s = float("-inf")
         self._had_work = False
-        # What is under way on these lanes.
+        # What is under way on these channels.
         self._committing: Commit | None = None
         self._releasing: Release | None = None
         self.progress = MemberProgress(self._effects.append)
         self._reports = FenceReports()
         self._next = {
-            MemberLane.HEARTBEAT: self._heartbeat,
-            MemberLane.JOIN: self._join,
-            MemberLane.COMMIT: self._commit,
-            MemberLane.RELEASE: self._release,
-            MemberLane.REPORT: self._report,
-            MemberLane.LEAVE: self._leave,
+            MemberChannel.HEARTBEAT: self._heartbeat,
+            MemberChannel.JOIN: self._join,
+            MemberChannel.COMMIT: self._commit,
+            MemberChannel.RELEASE: self._release,
+            MemberChannel.REPORT: self._report,
+            MemberChannel.LEAVE: self._leave,
         }
         self._plan = FetchPlan(buffers, self._effects.append, self._fenced)
 
@@ -102,7 +102,7 @@ class MemberMachine:
         if assignment is not None:
             self._assigned(assignment, now_s)
 
-    def take_effect(self) -> Effect | None:
+    def take_effect(self) -> MemberEffect | None:
         """What is to be done next, at once; None when that is nothing."""
         return self._effects.popleft() if self._effects else None
 
@@ -125,7 +125,7 @@ class MemberMachine:
         Who loses its membership from here on is not a member again.
         """
         self._leave_cause = cause
-        self._wake(MemberLane.LEAVE)
+        self._wake(MemberChannel.LEAVE)
 
     @property
     def has_left(self) -> bool:
@@ -146,14 +146,14 @@ class MemberMachine:
 
     # --- what is next -----------------------------------------------------------------------------
 
-    def next(self, lane: MemberLane, now_s: float) -> Ask | Rest:
+    def next(self, channel: MemberChannel, now_s: float) -> Ask | Rest:
         """What is to be asked of the coordinator now, or when to look again.
 
-        Whatever was asked on this lane before is over, answered or not.
+        Whatever was asked on this channel before is over, answered or not.
         """
-        if self.ended or self.lost != (lane == MemberLane.JOIN):
+        if self.ended or self.lost != (channel == MemberChannel.JOIN):
             return Rest()
-        return self._next[lane](now_s)
+        return self._next[channel](now_s)
 
     def next_fetch(self, buffer: int, now_s: float) -> Fetch | Rest:
         """What is to be read from this buffer now, or when to look again."""
@@ -210,7 +210,7 @@ class MemberMachine:
         """Whether an answer is for who we are now."""
         return session is self.session and not self.lost and not self.ended
 
-    def answered(self, ask: Ask, answer: Answer, now_s: float) -> None:
+    def answered(self, ask: Ask, answer: MemberAnswer, now_s: float) -> None:
         """The coordinator has answered."""
         request = ask.request
         if isinstance(request, JoinAgain):
@@ -246,8 +246,8 @@ class MemberMachine:
         self._effects.append(LeaseRenewed())
         if was_over and not self.lease.is_over(now_s):
             # Whatever waited for that goes on.
-            self._wake(MemberLane.COMMIT)
-            self._wake(MemberLane.RELEASE)
+            self._wake(MemberChannel.COMMIT)
+            self._wake(MemberChannel.RELEASE)
             self.wake_reading()
 
     def refused(self, ask: Ask, error: PxrsError, now_s: float) -> bool:
@@ -280,7 +280,7 @@ class MemberMachine:
     # --- membership -------------------------------------------------------------------------------
 
     def _lose_membership(self, lost: ConsumerSession) -> None:
-        """Drop what the lost membership held, and join again, once for all lanes that notice."""
+        """Drop what the lost membership held, and join again, once for all channels that notice."""
         if not self._is_ours(lost):
             return
         self._effects.extend(DropWork(partition) for partition in lost.drop_all())
@@ -291,7 +291,7 @@ class MemberMachine:
         self.lost = True
         self._join_s = float("-inf")
         self._effects.append(LostMembership())
-        self._wake(MemberLane.JOIN)
+        self._wake(MemberChannel.JOIN)
 
     def _not_joined(self, ask: Ask, error: PxrsError, now_s: float) -> None:
         if not isinstance(error, DeadlineExceeded):
@@ -308,8 +308,8 @@ class MemberMachine:
         self._effects.append(WentOn(answer.incarnation))
         if answer.assignment is not None:
             self._assigned(answer.assignment, now_s)
-        for lane in range(self._lanes):
-            self._wake(lane)
+        for channel in range(self._channels):
+            self._wake(channel)
 
     # --- ownership --------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class MemberMachine:
             self.wake_reading()
         if leaving and not self.session.leaving:  # a new coordinator, which was told nothing
             self._leave_s = float("-inf")
-            self._wake(MemberLane.LEAVE)
+            self._wake(MemberChannel.LEAVE)
 
     def _apply(self, changes: SessionChanges, now_s: float) -> None:
         effects = self._effects
@@ -349,7 +349,7 @@ class MemberMachine:
         if self.session.lost(partition, epoch):
             self._effects.append(DropWork(partition))
             self._reports.note(partition, epoch, now_s)
-            self._wake(MemberLane.REPORT)
+            self._wake(MemberChannel.REPORT)
 
     def stopped(self, partition: PartitionId, epoch: Epoch, now_s: float) -> None:
         """The work on a partition is over: nothing of it is in flight."""
@@ -391,10 +391,10 @@ class MemberMachine:
 
     def wake_reading(self, partitions: Sequence[PartitionId] | None = None) -> None:
         """What is to be fetched of these partitions (None: of all) has changed."""
-        buffers = self._lanes - MemberLane.FETCH
+        buffers = self._channels - MemberChannel.FETCH
         wanted = range(buffers) if partitions is None else partitions if buffers else ()
         for buffer in sorted({partition % buffers for partition in wanted}):
-            self._wake(MemberLane.FETCH + buffer)
+            self._wake(MemberChannel.FETCH + buffer)
 
-    def _wake(self, lane: int) -> None:
-        self._effects.append(WakeLane(lane))
+    def _wake(self, channel: int) -> None:
+        self._effects.append(WakeChannel(channel))

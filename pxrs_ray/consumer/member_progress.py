@@ -13,7 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pxrs_ray.consumer.member_effects import Effect, MemberLane, Rest, RoundOver, WakeLane
+from pxrs_ray.consumer.member_effects import (
+    MemberChannel,
+    MemberEffect,
+    Rest,
+    RoundOver,
+    WakeChannel,
+)
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import Commit, Release
 
@@ -26,7 +32,7 @@ AGAIN_S = 0.005
 class MemberProgress:
     """The rounds and releases of one member."""
 
-    def __init__(self, effect: Callable[[Effect], None]) -> None:
+    def __init__(self, effect: Callable[[MemberEffect], None]) -> None:
         # How many rounds are over.
         self.rounds = 0
         self._rounds_wanted = 0
@@ -48,11 +54,11 @@ class MemberProgress:
     def commit_soon(self) -> None:
         """Commit without waiting for the interval."""
         self._commit_wanted = True
-        self._effect(WakeLane(MemberLane.COMMIT))
+        self._effect(WakeChannel(MemberChannel.COMMIT))
 
     def _work_began(self) -> None:
         """There may be something to commit, after there was not."""
-        self._effect(WakeLane(MemberLane.COMMIT))
+        self._effect(WakeChannel(MemberChannel.COMMIT))
 
     def commit_all(self) -> int:
         """Commit everything that is done; it is, or is lost, when so many `rounds` are over."""
@@ -102,7 +108,7 @@ class MemberProgress:
         """Something may have to be released."""
         if self._release_s is None:
             self._release_s = now_s + RELEASE_GATHER_S
-            self._effect(WakeLane(MemberLane.RELEASE))
+            self._effect(WakeChannel(MemberChannel.RELEASE))
 
     def next_release(self, session: ConsumerSession, is_over: bool, now_s: float) -> Release | Rest:
         """What to release now; `is_over` says that the lease is."""

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from pxrs_ray import errors
-from pxrs_ray.data.protocol import Appended, Fetched, Heard, OutFrame, Position, Refused
+from pxrs_ray.data.protocol import Appended, Fetched, Heard, OutFrame, ReadPosition, Refused
 from pxrs_ray.errors import ProtocolError, PxrsError
 from pxrs_ray.model import PartitionId
 
@@ -108,7 +108,7 @@ def fetch_call(
     number: int,
     queue: str,
     group: str,
-    positions: Mapping[PartitionId, Position],
+    positions: Mapping[PartitionId, ReadPosition],
     bytes_max: int,
     wait_ms: int,
     reader: str,

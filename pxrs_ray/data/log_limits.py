@@ -8,6 +8,10 @@ from enum import StrEnum
 from pxrs_ray.errors import ConfigError
 
 MIB = 1 << 20
+GIB = 1 << 30
+# What one partition may hold where nothing says so.
+IN_MEMORY_BYTES_MAX = 256 * MIB
+ON_DISK_BYTES_MAX = 64 * GIB
 
 
 class Durability(StrEnum):
@@ -16,7 +20,7 @@ class Durability(StrEnum):
     | durability | acknowledged after        | process killed          | power cut               |
     |------------|---------------------------|-------------------------|-------------------------|
     | MEMORY     | it is in the memory       | all unread messages     | all unread messages     |
-    | INTERVAL   | it is in the page cache   | nothing                 | at most `sync_interval` |
+    | INTERVAL   | it is in the page cache   | nothing                 | what was not synced yet |
     | ALWAYS     | fdatasync returned        | nothing                 | nothing                 |
 
     Whatever is lost, offsets stay monotone and the loss is a recorded gap.
@@ -44,7 +48,7 @@ class LogLimits:
 
     `partition_bytes_max` bounds what is kept, on disk or (MEMORY) in memory: beyond it, what
     every group has passed is dropped, and where that is not enough an append is refused with
-    PartitionFull; None is 256 MiB in memory and 64 GiB on disk. `retention_ms` and
+    PartitionFull; None is the bound of its durability above. `retention_ms` and
     `retention_bytes` drop whole sealed segments that are older or beyond; None keeps them.
     `retention_passed` drops them as soon as every known group passed them. No rule drops what a
     known group has not passed, unless `drop_unread`.
@@ -52,11 +56,11 @@ class LogLimits:
     """
 
     durability: Durability
-    on_loss: LossPolicy
+    lost_log_policy: LossPolicy
     partition_bytes_max: int | None
-    hot_bytes_max: int
+    tail_bytes_max: int
     segment_bytes_max: int
-    sync_interval_ms: int
+    fsync_interval_ms: int
     retention_ms: int | None
     retention_bytes: int | None
     retention_passed: bool
@@ -69,7 +73,7 @@ class LogLimits:
 
     def __post_init__(self) -> None:
         # Whoever makes limits of words (a file, a caller) gets what code compares by identity.
-        for name, kind in (("durability", Durability), ("on_loss", LossPolicy)):
+        for name, kind in (("durability", Durability), ("lost_log_policy", LossPolicy)):
             try:
                 object.__setattr__(self, name, kind(getattr(self, name)))
             except ValueError:
@@ -78,10 +82,10 @@ class LogLimits:
                     f"{name} must be one of {known}, not {getattr(self, name)!r}"
                 ) from None
         for name in (
-            "hot_bytes_max",
+            "tail_bytes_max",
             "segment_bytes_max",
             "index_interval_bytes",
-            "sync_interval_ms",
+            "fsync_interval_ms",
             "frame_bytes_max",
             "producers_max",
             "producer_idle_ms",
@@ -98,11 +102,12 @@ class LogLimits:
         """The bound of a partition in bytes, with the default for the durability filled in."""
         if self.partition_bytes_max is not None:
             return self.partition_bytes_max
-        return 256 * MIB if self.durability is Durability.MEMORY else 64 << 30
+        in_memory = self.durability is Durability.MEMORY
+        return IN_MEMORY_BYTES_MAX if in_memory else ON_DISK_BYTES_MAX
 
     @property
     def passed_bytes_max(self) -> int:
         """How much may be kept of what every group has passed: memory is given back sooner."""
         if self.durability is Durability.MEMORY:
-            return min(self.hot_bytes_max, self.bytes_max)
+            return min(self.tail_bytes_max, self.bytes_max)
         return self.bytes_max

@@ -21,7 +21,7 @@ from pxrs_ray.model import Epoch, Generation, Offset, PartitionId
 OutFrame = tuple[PartitionId, bytes, Any]
 
 # (epoch of the reader's ownership, offset to read from)
-Position = tuple[Epoch, Offset]
+ReadPosition = tuple[Epoch, Offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ class Fetched:
     next_offset: Offset
     start_offset: Offset
     end_offset: Offset
+
+
+# The answers to one read of several partitions, in their order.
+PartsRead = list[Fetched | Refused]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from typing import Any
 import ray
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
 
 from pxrs_ray.actors.client.group import Group
 from pxrs_ray.actors.client.topology import Topology, deploy
@@ -37,6 +36,7 @@ from pxrs_ray.spark.session import spark_on_ray
 from pxrs_ray.spark.stream import write_stream
 from pxrs_ray.spark.write import write_dataframe
 from pxrs_ray.status.answers import ConsumerStatus, GroupStatus
+from pxrs_ray.status.rendering import Table
 from pxrs_ray.supervision.supervisor import Supervisor
 
 QUEUE, GROUP = "payments", "balances"
@@ -204,18 +204,14 @@ class _Demo:
         return sum(report.rows for report in feed.reports)
 
     def _table(self, status: GroupStatus, taken_over: Mapping[int, float]) -> None:
-        table = Table("partition", "owner", "checkpoint", "end", "epoch", "taken over")
+        head = ("partition", "owner", "checkpoint", "end", "epoch", "taken over")
+        rows = []
         for row in status.partitions:
             taken_s = taken_over.get(row.partition)
-            table.add_row(
-                f"P{row.partition}",
-                str(row.owner),
-                f"{row.checkpoint:,}",
-                f"{row.end_offset:,}",
-                str(row.epoch),
-                f"in {taken_s:.2f} s" if taken_s is not None else "",
-            )
-        self.console.print(table)
+            taken = f"in {taken_s:.2f} s" if taken_s is not None else ""
+            place = f"P{row.partition}"
+            rows.append((place, row.owner, row.checkpoint, row.end_offset, row.epoch, taken))
+        self.console.print(Table(head, rows))
 
     def _compare(self, results: Path) -> int:
         kept = kept_balances(results)

@@ -68,8 +68,7 @@ class Drain:
     """Wait until the queue has every frame; sent how many frames were added, and were there."""
 
 
-Step: TypeAlias = TellLedger | Settle | Read | Append | Drain
-Counts: TypeAlias = tuple[int, int]
+FeedStep: TypeAlias = TellLedger | Settle | Read | Append | Drain
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class SparkPartition:
 
 def check(
     work: SparkPartition, rows: Iterable[pa.RecordBatch], told: KnownProgress
-) -> Generator[Step, Any, None]:
+) -> Generator[FeedStep, Any, None]:
     """Find what is wrong with the rows, and tell their fingerprint, before any of them is appended.
 
     For rows that are at hand as a whole, and can be read again by `route` afterwards. Raises as
@@ -135,7 +134,7 @@ def route(
     told: KnownProgress,
     *,
     checked: bool = False,
-) -> Generator[Step, Any, RoutedRows]:
+) -> Generator[FeedStep, Any, RoutedRows]:
     """Append the rows of the Spark partition, or find that all of them are there already.
 
     Rows that were not `checked` are as they come, so the ledger hears piece by piece what they are.
@@ -196,7 +195,7 @@ class _Marks:
         self._sent: dict[int, str] = {}
         self._uncompared = 0
 
-    def tell(self, step: int, digest: str) -> Generator[Step, Any, None]:
+    def tell(self, step: int, digest: str) -> Generator[FeedStep, Any, None]:
         """Send the ledger a fingerprint, unless it is known to have it. Raises FeedConflict."""
         known = self._known.get(step)
         if known is not None and known != digest:
@@ -205,12 +204,12 @@ class _Marks:
             self._sent[step] = digest
             yield TellLedger(self._facts.mark(self._work.number, step, digest, self._work.now_ms))
 
-    def tell_done(self, done: dict[str, Any]) -> Generator[Step, Any, None]:
+    def tell_done(self, done: dict[str, Any]) -> Generator[FeedStep, Any, None]:
         """TellLedger the ledger that all is in the logs. Raises FeedConflict."""
         yield TellLedger(self._facts.done(self._work.number, done, self._work.now_ms))
         yield from self.settle()
 
-    def settle(self) -> Generator[Step, Any, None]:
+    def settle(self) -> Generator[FeedStep, Any, None]:
         """Go on when the ledger has every fact that was sent. Raises FeedConflict.
 
         It compares only with the latest of them; what it had before those, we compare.

@@ -11,7 +11,7 @@ says who *should* hold a partition; handing it over safely is the coordinator's 
 * `round_robin`  partition p to member p mod C
 * `tenant`       partition p to member (hash(tenant) + p) mod C, so that tenants start elsewhere
 * `static`       what the given map says; a partition whose member is not there stays unassigned
-* `module:function` one of the user's own: takes a `AssignmentProblem`, answers an `Assignment`
+* `module:function` the user's own: takes an `AssignmentProblem`, answers a `TargetAssignment`
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fractions import Fraction
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.group.custom_assignor import is_own, solve_by
-from pxrs_ray.model import Member, MemberId, PartitionId
+from pxrs_ray.model import AssignorName, Member, MemberId, PartitionId
 from pxrs_ray.partitioning.hashes import hash_key
 from pxrs_ray.suggest import pick
 
-Assignment = dict[PartitionId, MemberId]
+TargetAssignment = dict[PartitionId, MemberId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def assign(
     *,
     static_map: Mapping[PartitionId, MemberId] | None = None,
     tenant: str = "",
-) -> Assignment:
+) -> TargetAssignment:
     """The target: partition to member id, for partitions 0 to `partitions` - 1, in that order.
 
     `current` tells who holds what now; holders that are not among `members` count as gone. A
@@ -81,9 +81,13 @@ def assign(
     Raises UsageError for an unknown assignor, doubled member ids, a partition out of range,
     a weight that is not finite, or `static` without a map.
     """
-    solve = ASSIGNORS["sticky"] if is_own(assignor) else pick("assignor", assignor, ASSIGNORS)
+    solve = (
+        ASSIGNORS[AssignorName.STICKY]
+        if is_own(assignor)
+        else pick("assignor", assignor, ASSIGNORS)
+    )
     _check(members, partitions, current, static_map)
-    if assignor == "static" and static_map is None:
+    if assignor == AssignorName.STATIC and static_map is None:
         raise UsageError("assignor 'static' needs static_map: partition -> member id")
     if not members:
         return {}
@@ -119,7 +123,7 @@ def shares(members: Sequence[Member], partitions: int) -> Shares:
     return Shares(base, tuple(contenders), extra)
 
 
-def _sticky(problem: AssignmentProblem) -> Assignment:
+def _sticky(problem: AssignmentProblem) -> TargetAssignment:
     held = _held(problem.members, problem.current)
     counts = _sticky_counts(shares(problem.members, problem.partitions), held)
     target: dict[PartitionId, MemberId] = {}
@@ -137,42 +141,42 @@ def _sticky(problem: AssignmentProblem) -> Assignment:
     return dict(sorted(target.items()))
 
 
-def _range(problem: AssignmentProblem) -> Assignment:
+def _range(problem: AssignmentProblem) -> TargetAssignment:
     counts = shares(problem.members, problem.partitions).settle()
     owners = (member for member, count in counts.items() for _ in range(count))
     return dict(enumerate(owners))
 
 
-def _round_robin(problem: AssignmentProblem) -> Assignment:
+def _round_robin(problem: AssignmentProblem) -> TargetAssignment:
     return _interleave(problem.members, problem.partitions)
 
 
-def _tenant(problem: AssignmentProblem) -> Assignment:
+def _tenant(problem: AssignmentProblem) -> TargetAssignment:
     # A place in the circle of members: rotating them keeps the counts fair for every tenant.
     start = hash_key(problem.tenant) % len(problem.members)
     return _interleave(problem.members[start:] + problem.members[:start], problem.partitions)
 
 
-def _static(problem: AssignmentProblem) -> Assignment:
+def _static(problem: AssignmentProblem) -> TargetAssignment:
     assert problem.static_map is not None
     present = {member.member for member in problem.members}
     wanted = sorted(problem.static_map.items())
     return {partition: member for partition, member in wanted if member in present}
 
 
-ASSIGNORS: Mapping[str, Callable[[AssignmentProblem], Assignment]] = {
-    "sticky": _sticky,
-    "range": _range,
-    "round_robin": _round_robin,
-    "tenant": _tenant,
-    "static": _static,
+ASSIGNORS: Mapping[str, Callable[[AssignmentProblem], TargetAssignment]] = {
+    AssignorName.STICKY: _sticky,
+    AssignorName.RANGE: _range,
+    AssignorName.ROUND_ROBIN: _round_robin,
+    AssignorName.TENANT: _tenant,
+    AssignorName.STATIC: _static,
 }
 
 
-def _interleave(members: Sequence[Member], partitions: int) -> Assignment:
+def _interleave(members: Sequence[Member], partitions: int) -> TargetAssignment:
     """Deal the partitions out one at a time; who has its share leaves the circle."""
     left = shares(members, partitions).settle()
-    target: Assignment = {}
+    target: TargetAssignment = {}
     while left:
         left = {member: count for member, count in left.items() if count > 0}
         for member in left:

@@ -18,7 +18,7 @@ from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from pxrs_ray.group.assignors import Assignment, AssignmentProblem
+    from pxrs_ray.group.assignors import AssignmentProblem, TargetAssignment
 
 TOLD_CHARS = 300
 
@@ -53,7 +53,7 @@ def check_assignor(assignor: str) -> None:
             ) from None
 
 
-def solve_by(assignor: str, problem: AssignmentProblem) -> Assignment | None:
+def solve_by(assignor: str, problem: AssignmentProblem) -> TargetAssignment | None:
     """What the user's function answers; None, and a warning, where that is nothing to go by."""
     try:
         answer = {int(p): str(member) for p, member in dict(_loaded(assignor)(problem)).items()}

@@ -237,7 +237,7 @@ class FenceReaders:
     epochs: Mapping[PartitionId, Epoch]
 
 
-Effect = AssignmentChanged | Dismiss | FenceReaders
+GroupEffect = AssignmentChanged | Dismiss | FenceReaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class Decision:
 
     records: tuple[Record, ...] = ()
     reply: Reply | None = None
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[GroupEffect, ...] = ()
     after: int = 0
 
 

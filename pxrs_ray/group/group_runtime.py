@@ -36,9 +36,9 @@ from pxrs_ray.group.events import (
     AssignmentChanged,
     Decision,
     Dismiss,
-    Effect,
     Event,
     FenceReaders,
+    GroupEffect,
     Heartbeat,
     Reply,
 )
@@ -191,8 +191,8 @@ class GroupRuntime:
 
     def is_told(self) -> bool:
         """Whether every live member has said that it has its newest assignment."""
-        slots = [(slot.member.member, slot.sequence) for slot in self.core.live_slots()]
-        return self._waiting.have_seen(self.core.state.generation, slots)
+        seen = [(known.member.member, known.sequence) for known in self.core.live_members()]
+        return self._waiting.have_seen(self.core.state.generation, seen)
 
     def _ask(self, call: GroupCall, now: Instant) -> None:
         try:
@@ -279,7 +279,7 @@ class GroupRuntime:
         else:
             self._waiting.defer(after, call, reply)
 
-    def _carry_out(self, effects: Sequence[Effect], now: Instant) -> None:
+    def _carry_out(self, effects: Sequence[GroupEffect], now: Instant) -> None:
         self.outputs.append(Changed())
         for effect in effects:
             match effect:

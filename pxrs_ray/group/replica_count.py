@@ -13,10 +13,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pxrs_ray.model import MemberId
+from pxrs_ray.errors import UsageError
+from pxrs_ray.model import CONSUMERS_MAX, MemberId
 from pxrs_ray.steps import Do, Steps, do
 
 E = TypeVar("E")
+
+
+def check_count(consumers: int) -> None:
+    """Raise UsageError for a number of consumers that no group can have."""
+    if not 0 <= consumers <= CONSUMERS_MAX:
+        raise UsageError(f"a group has 0 to {CONSUMERS_MAX} consumers, not {consumers}")
 
 
 @dataclass(frozen=True, slots=True)

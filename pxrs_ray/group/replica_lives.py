@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
+from pxrs_ray.backoff import pause_after
 from pxrs_ray.errors import DeadlineExceeded, Fenced, HandlerError, PxrsError
 from pxrs_ray.group.events import Died, Dismiss
 from pxrs_ray.group.replica_life import (
@@ -291,7 +292,7 @@ class ReplicaLives(Generic[L]):
 
     def _pause_s(self, life: L) -> float:
         if life.quick_deaths:
-            return min(RESPAWN_PAUSE_S * 2.0**life.quick_deaths, RESPAWN_PAUSE_MOST_S)
+            return pause_after(life.quick_deaths + 1, RESPAWN_PAUSE_S, RESPAWN_PAUSE_MOST_S)
         # The others take over first: a process that starts would take the CPU from them.
         return 0.0 if self._room.keeps_place else RESPAWN_PAUSE_S
 

@@ -99,5 +99,5 @@ class TrimHistory:
 
 
 StoreCall = WriteRecords | LoadAgain | LeadAgain | RenewLeases | TrimHistory
-Told = GroupAnswer | Refusal | Led | Changed | Faulted | Deposed
-Output = Told | FenceReaders | Dismiss | StoreCall
+RuntimeEffect = GroupAnswer | Refusal | Led | Changed | Faulted | Deposed
+Output = RuntimeEffect | FenceReaders | Dismiss | StoreCall

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pxrs_ray.errors import DeadlineExceeded, Fenced
-from pxrs_ray.group.events import Effect, Event, Heartbeat, Reply
+from pxrs_ray.group.events import Event, GroupEffect, Heartbeat, Reply
 from pxrs_ray.group.runtime_effects import GroupAnswer, Output, Refusal
 from pxrs_ray.model import Generation, MemberId
 
@@ -37,7 +37,7 @@ class GroupCall:
     done: bool = False
 
 
-Held = GroupCall | tuple[Effect, ...]
+Held = GroupCall | tuple[GroupEffect, ...]
 
 
 class WaitingRequests:

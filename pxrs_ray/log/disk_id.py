@@ -21,20 +21,20 @@ NAME = "disk.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class KnownDisk:
     """What a data folder notes of itself."""
 
     disk_id: str
 
 
-DISK = json_codec("node: disk.json", Disk)
+DISK = json_codec("node: disk.json", KnownDisk)
 
 
 def read_disk_id(files: Files, data_dir: Path) -> str:
     """The id of the disk that is here; '' when there is none. Raises LogCorrupted, OSError."""
     path = data_dir / NAME
     try:
-        found: Disk = DISK.decode(files.read_file(path))
+        found: KnownDisk = DISK.decode(files.read_file(path))
     except FileNotFoundError:
         return ""
     except ValueError as error:
@@ -57,7 +57,7 @@ def make_disk_id(files: Files, data_dir: Path) -> str:
         try:
             fd = files.create(temporary)
             try:
-                files.write(fd, [DISK.encode(Disk(made))], 0)
+                files.write(fd, [DISK.encode(KnownDisk(made))], 0)
                 files.sync(fd)
             finally:
                 files.close(fd)

@@ -11,29 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from pxrs_ray.model import PartitionId
-
-Place = tuple[str, PartitionId]
+from pxrs_ray.model import QueuePartition
 
 
 class Waiter(Protocol):
     """What waits."""
 
-    def wake(self, place: Place) -> None:
+    def wake(self, place: QueuePartition) -> None:
         """Something has changed at `place`. It enters and leaves no place before this returns."""
 
 
 # In the order in which they came, so that a run tells itself again.
-Waiting = dict[Place, dict[Waiter, None]]
+Waiting = dict[QueuePartition, dict[Waiter, None]]
 
 
-def enter(waiting: Waiting, places: Iterable[Place], waiter: Waiter) -> None:
+def enter(waiting: Waiting, places: Iterable[QueuePartition], waiter: Waiter) -> None:
     """Have `waiter` told of every change at `places`, from now on."""
     for place in places:
         waiting.setdefault(place, {})[waiter] = None
 
 
-def leave(waiting: Waiting, places: Iterable[Place], waiter: Waiter) -> None:
+def leave(waiting: Waiting, places: Iterable[QueuePartition], waiter: Waiter) -> None:
     """Tell it no more, and keep no place that nobody waits at; again is harmless."""
     for place in places:
         there = waiting.get(place)
@@ -43,7 +41,7 @@ def leave(waiting: Waiting, places: Iterable[Place], waiter: Waiter) -> None:
                 del waiting[place]
 
 
-def wake(waiting: Waiting, place: Place) -> None:
+def wake(waiting: Waiting, place: QueuePartition) -> None:
     """Tell everybody who waits at `place` that something has changed there."""
     for waiter in waiting.get(place, ()):
         waiter.wake(place)
@@ -60,11 +58,11 @@ class HeldState:
 
     def __init__(self, *, looking: bool) -> None:
         self.over = False
-        self._changed: set[Place] = set()
+        self._changed: set[QueuePartition] = set()
         # Neither looking nor about to look.
         self._rests = not looking
 
-    def woken(self, place: Place) -> bool:
+    def woken(self, place: QueuePartition) -> bool:
         """Something has changed there. True: a look is due now that was not."""
         self._changed.add(place)
         rested, self._rests = self._rests, False
@@ -76,7 +74,7 @@ class HeldState:
         rested, self._rests = self._rests, False
         return rested
 
-    def begin_look(self) -> tuple[set[Place], bool]:
+    def begin_look(self) -> tuple[set[QueuePartition], bool]:
         """It looks: at what has changed, and whether that is the last time."""
         changed, self._changed = self._changed, set()
         self._rests = False

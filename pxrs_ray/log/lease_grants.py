@@ -22,7 +22,7 @@ class _Reading:
     received_ms: int = 0
 
 
-Heard = tuple[_Reading, ...]
+Readings = tuple[_Reading, ...]
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class LeaseGrants:
         """Nobody gets a lease of this slot until it is allowed again."""
         self._slots[index].allowed = ""
 
-    def heard_so_far(self) -> Heard:
+    def heard_so_far(self) -> Readings:
         """The readings up to now: take them before asking the registry which coordinator leads."""
         return tuple(slot.newest for slot in self._slots)
 
-    def leading(self, heard: Heard) -> None:
+    def leading(self, heard: Readings) -> None:
         """The registry, asked after these readings came, has confirmed that this coordinator
         leads."""
         for slot, reading in zip(self._slots, heard, strict=True):

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import threading
 
-from pxrs_ray.model import PartitionId
-
-Place = tuple[str, PartitionId]
+from pxrs_ray.model import QueuePartition
 
 
 class LogChanges:
@@ -22,16 +20,16 @@ class LogChanges:
         self._lock = threading.Lock()
         self._newest = 0
         # Each place by the number of its newest change, the newest last.
-        self._of: dict[Place, int] = {}
+        self._of: dict[QueuePartition, int] = {}
 
-    def note(self, place: Place) -> None:
+    def note(self, place: QueuePartition) -> None:
         """Something about the log of this place is otherwise than before."""
         with self._lock:
             self._newest += 1
             self._of.pop(place, None)
             self._of[place] = self._newest
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: QueuePartition) -> None:
         """There is no log any more."""
         with self._lock:
             self._of.pop(place, None)
@@ -41,7 +39,7 @@ class LogChanges:
         """The number of the newest change."""
         return self._newest
 
-    def since(self, number: int, most: int | None = None) -> tuple[int, list[Place]]:
+    def since(self, number: int, most: int | None = None) -> tuple[int, list[QueuePartition]]:
         """What has changed after that number (0: ever), and the number to ask by the next time.
 
         What changed first comes first. With `most` it is so many at most: ask again, then, until

@@ -25,19 +25,18 @@ from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LockHeld, LogAway, LogError, LogReplaced, PxrsError
 from pxrs_ray.files import Files
-from pxrs_ray.log.log_changes import Place
 from pxrs_ray.log.log_opening import log_folder
 from pxrs_ray.log.open_logs import OpenLogs
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerFence
 from pxrs_ray.log.queues_file import check_change, logs_in, put_aside, read_queues, write_queues
 from pxrs_ray.log.retention_plan import RetentionPlan
-from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.model import Offset, PartitionId, QueuePartition
 from pxrs_ray.supervision.passing_trouble import passes
 
 logger = logging.getLogger(__name__)
 
-HOT_BYTES_MAX = 256 << 20
+TAIL_BYTES_MAX = 256 << 20
 MEND_FIRST_MS = 50
 MEND_MOST_MS = 5_000
 
@@ -70,12 +69,12 @@ class LogManager(OpenLogs):
         self.folder = data_folder / ".buffers" / str(index)
         self._data_folder = data_folder
         self.files = files or Files()
-        self._expected: dict[Place, Offset] = {}
-        self._owed: dict[Place, _Owed] = {}
-        self._pauses: dict[Place, tuple[Backoff, int]] = {}
-        self._to_make: set[Place] = set()
+        self._expected: dict[QueuePartition, Offset] = {}
+        self._owed: dict[QueuePartition, _Owed] = {}
+        self._pauses: dict[QueuePartition, tuple[Backoff, int]] = {}
+        self._to_make: set[QueuePartition] = set()
         # Where something may be wrong with an open log; and up to which change that was looked at.
-        self._suspect: dict[Place, None] = {}
+        self._suspect: dict[QueuePartition, None] = {}
         self._suspected_to = 0
         self._retention = RetentionPlan(self.changed, self._logs.get)
         self.files.make_folder(self.folder)
@@ -151,7 +150,7 @@ class LogManager(OpenLogs):
             if self._logs[place].state == "waiting":
                 raise LogAway(f"partition {partition} of {spec.queue!r} could not be made yet")
 
-    def _take_id(self, place: Place, queue_id: str) -> None:
+    def _take_id(self, place: QueuePartition, queue_id: str) -> None:
         """Let an open log have its id; one that has another is let go of."""
         log = self._logs.get(place)
         if log is None or not queue_id or log.log_id == queue_id:
@@ -166,14 +165,14 @@ class LogManager(OpenLogs):
             log.abandon()
         del self._logs[place]
 
-    def _confirm_open(self, place: Place, now_ms: int) -> None:
+    def _confirm_open(self, place: QueuePartition, now_ms: int) -> None:
         """Confirm a log that is open; where that meets trouble it waits, and is due."""
         try:
             self._confirm(self._logs[place], place, now_ms)
         except LogError as error:
             logger.warning("%s: cannot be confirmed yet: %s", place, error)
 
-    def _confirm(self, log: PartitionLog, place: Place, now_ms: int) -> None:
+    def _confirm(self, log: PartitionLog, place: QueuePartition, now_ms: int) -> None:
         expected = self._expected.get(place)
         owed = self._owed.get(place, _Owed()).end
         reach = max(expected or 0, owed)
@@ -208,7 +207,9 @@ class LogManager(OpenLogs):
         self.producers.read_again()
         self.taken_over()
 
-    def _opened(self, spec: QueueSpec, place: Place, folder: Path, now_ms: int) -> PartitionLog:
+    def _opened(
+        self, spec: QueueSpec, place: QueuePartition, folder: Path, now_ms: int
+    ) -> PartitionLog:
         # Nobody is waited for: what another process still holds is due again soon.
         log = PartitionLog.open(
             folder,
@@ -233,11 +234,11 @@ class LogManager(OpenLogs):
 
     # ---- another log in the place of ours
 
-    def _goes_on(self, spec: QueueSpec, place: Place) -> bool:
+    def _goes_on(self, spec: QueueSpec, place: QueuePartition) -> bool:
         """Whether ours begins, or goes on above its gap, though another one is in its place."""
         if place in self._to_make:
             return True  # what is there is of a queue that had the name before
-        goes_on = spec.limits.on_loss is LossPolicy.CONTINUE
+        goes_on = spec.limits.lost_log_policy is LossPolicy.CONTINUE
         return place in self._expected and (goes_on or spec.limits.durability is Durability.MEMORY)
 
     def accept_loss(self, queue: str, partition: PartitionId, now_ms: int) -> None:
@@ -257,7 +258,7 @@ class LogManager(OpenLogs):
 
     # ---- trouble that passes
 
-    def due(self, monotonic_ms: int) -> list[Place]:
+    def due(self, monotonic_ms: int) -> list[QueuePartition]:
         """The places whose trouble may be over now: `mend` them."""
         self._suspected_to, changed = self.changed.since(self._suspected_to)
         self._suspect.update(dict.fromkeys(changed))
@@ -267,17 +268,17 @@ class LogManager(OpenLogs):
         places = [*self._broken, *self._suspect]
         return [p for p in places if self._ails(p) and self._next_ms(p) <= monotonic_ms]
 
-    def _ails(self, place: Place) -> bool:
+    def _ails(self, place: QueuePartition) -> bool:
         log = self._logs.get(place)
         if log is None:
             return passes(self._broken[place])
         state = log.state
         return state == "failed" or (state == "waiting" and place in self._expected)
 
-    def _next_ms(self, place: Place) -> int:
+    def _next_ms(self, place: QueuePartition) -> int:
         return self._pauses[place][1] if place in self._pauses else 0
 
-    def mend(self, place: Place, now_ms: int, monotonic_ms: int) -> bool:
+    def mend(self, place: QueuePartition, now_ms: int, monotonic_ms: int) -> bool:
         """Try once more; True when all is well now."""
         if place[0] not in self._specs:
             return True  # dropped meanwhile
@@ -297,7 +298,7 @@ class LogManager(OpenLogs):
         self._pauses[place] = backoff, monotonic_ms + round(backoff.failed() * 1_000)
         return False
 
-    def _leave(self, place: Place, log: PartitionLog) -> None:
+    def _leave(self, place: QueuePartition, log: PartitionLog) -> None:
         """Close a log that failed, but keep what it had acknowledged."""
         self._owed[place] = _Owed(log.visible_end, log.unsynced())
         self._broken[place] = LogAway(f"{log.folder}: it is being opened anew")
@@ -305,11 +306,11 @@ class LogManager(OpenLogs):
         log.abandon()
 
     def _share_memory(self) -> None:
-        """Divide the buffer's memory for hot tails among its logs, and set the limits of those
+        """Divide the buffer's memory for tails among its logs, and set the limits of those
         whose limits are others now."""
-        share = max(1, HOT_BYTES_MAX // max(1, len(self._logs)))
+        share = max(1, TAIL_BYTES_MAX // max(1, len(self._logs)))
         of_queue = {
-            queue: replace(spec.limits, hot_bytes_max=min(share, spec.limits.hot_bytes_max))
+            queue: replace(spec.limits, tail_bytes_max=min(share, spec.limits.tail_bytes_max))
             for queue, spec in self._specs.items()
         }
         for (queue, _), log in self._logs.items():
@@ -343,7 +344,12 @@ class LogManager(OpenLogs):
             self.changed.forget(place)
         for places in (self._to_make, self._unconfirmed):
             places.difference_update([place for place in places if place[0] == queue])
-        maps: list[dict[Place, Any]] = [self._broken, self._expected, self._owed, self._pauses]
+        maps: list[dict[QueuePartition, Any]] = [
+            self._broken,
+            self._expected,
+            self._owed,
+            self._pauses,
+        ]
         for known in maps:
             for place in [place for place in known if place[0] == queue]:
                 del known[place]

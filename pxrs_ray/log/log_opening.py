@@ -3,13 +3,14 @@
 Rules of this file. What is missing becomes a recorded gap, and the offsets go on above it, by a
 margin: readers may have been further than any file says. A log of another id is not touched. A log
 whose folder says too little (no manifest; or an unclean end with unsynced messages, and another
-start of the machine since) waits until `PartitionLog.confirm` says how far it should reach. A cut
-that was begun is finished first.
+start of the machine since) waits until `PartitionLog.confirm` says how far it should reach. A cut,
+or a new beginning, that was noted is finished first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pxrs_ray.data.protocol import Gap
 from pxrs_ray.errors import LogCorrupted, LogReplaced, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_reserve import Reserve
+from pxrs_ray.log.log_begin import BEGUN, finish_beginning
 from pxrs_ray.log.log_cut import FLOOR, SNAPSHOT, finish_cut, snapshot_end
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.producer_state import ProducerStates
@@ -92,7 +94,8 @@ def open_parts(
     reserve = Reserve(files, folder)
     try:
         found = _found(files, folder, log_id)
-        if reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:
+        begun = reserve.with_room(lambda: finish_beginning(files, folder, lock_fd))
+        if begun or reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:
             found = Manifest.read(files, folder)
         manifest = found or Manifest(queue, partition)
         manifest.log_id = log_id or manifest.log_id
@@ -153,7 +156,7 @@ def _agree(
     disk: DiskLog, manifest: Manifest, synced: Offset, limits: LogLimits, now_ms: int
 ) -> Offset:
     """Compare segments with the manifest, record what is missing, answer where to go on."""
-    stop = limits.on_loss is LossPolicy.STOP
+    stop = limits.lost_log_policy is LossPolicy.STOP
     reached = manifest.start_offset
     for segment in disk.segments:
         if segment.base_offset > reached:
@@ -175,8 +178,13 @@ def _drop_again(disk: DiskLog, start: Offset, files: Files, folder: Path) -> Non
     """Delete what was dropped before the crash, after the manifest had been told.
 
     Where the log may still be cut, what is known of producers at its floor needs frames above that,
-    and one segment tells of which leader epoch the last is that cannot be cut.
+    and one segment tells of which leader epoch the last is that cannot be cut. A power cut may have
+    undone some of these deletions: what lies before a hole that they left is of no use to anybody.
     """
+    pairs = zip(disk.segments, disk.segments[1:], strict=False)
+    holes = [at for at, (s, n) in enumerate(pairs, 1) if s.end_offset < n.base_offset <= start]
+    with contextlib.suppress(OSError):
+        disk.drop(holes[-1] if holes else 0)
     if disk.segments and disk.segments[0].end_offset <= start:
         floor = snapshot_end(files, folder / FLOOR, start)
         start = start if floor is None else floor
@@ -196,12 +204,13 @@ def restore_producers(
 ) -> Offset:
     """Rebuild what is known of producers: the snapshot, and every frame after it.
 
-    Answers up to where the snapshot holds what dropped frames knew.
+    Answers up to where the snapshot holds what dropped frames knew; that may be more than is here,
+    where the log began anew with it.
     """
     since = 0
-    for name in (SNAPSHOT, FLOOR):
+    for name, most in ((SNAPSHOT, end), (FLOOR, end), (BEGUN, sys.maxsize)):
         try:
-            since = producers.restore(files.read_file(folder / name), end)
+            since = producers.restore(files.read_file(folder / name), most)
             break
         except (FileNotFoundError, LogCorrupted):
             pass  # the frames tell it all

@@ -51,7 +51,7 @@ class LogView:
         self._producers: ProducerStates = opened.producers
         self._lock_fd = opened.lock_fd
         self._lock = threading.Lock()
-        self._hot = MemoryTail()
+        self._tail = MemoryTail()
         self.changes = 0
         self.tell_changed: Callable[[], None] = _nobody
         self._waiting = opened.waiting
@@ -101,6 +101,12 @@ class LogView:
         return self._durable if self.limits.durability is Durability.ALWAYS else self._end
 
     @property
+    def copied_end(self) -> Offset:
+        """What is before it is wherever else it has to be before anybody hears of it: a log that
+        has no other copy is all of them."""
+        return self._end
+
+    @property
     def durable_offset(self) -> Offset:
         """Everything below survives a power cut; in memory logs that is nothing."""
         return self._start if self._disk is None else self._durable
@@ -113,12 +119,12 @@ class LogView:
     @property
     def size_bytes(self) -> int:
         """Bytes kept: on disk, or in a memory log in memory."""
-        return self._hot.bytes if self._disk is None else self._disk.size_bytes
+        return self._tail.bytes if self._disk is None else self._disk.size_bytes
 
     @property
     def bytes_hot(self) -> int:
         """Bytes of frames in memory."""
-        return self._hot.bytes
+        return self._tail.bytes
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -147,8 +153,8 @@ class LogView:
             if indexes:
                 first = indexes[0].timestamp_first_ms
                 last = max(index.timestamp_max_ms for index in indexes)
-        elif self._hot.base_offset is not None:
-            first, last = self._hot.timestamps()
+        elif self._tail.base_offset is not None:
+            first, last = self._tail.timestamps()
         return LogEnds(
             self.partition,
             self._start,
@@ -172,9 +178,9 @@ class LogView:
         At least one frame, then up to the bounds; none at the end. May read files. Raises
         OffsetOutOfRange, LogCorrupted, LogLost, LogAway.
         """
-        hot = self.read_hot(offset, records_max, bytes_max)
-        if hot is not None:
-            return hot
+        newest = self.read_tail(offset, records_max, bytes_max)
+        if newest is not None:
+            return newest
         assert self._disk is not None
         try:
             found = self._disk.read(offset, records_max, bytes_max)
@@ -196,7 +202,7 @@ class LogView:
             offset = header.end_offset
         return FrameRun([run[:size]], offset) if size else self._nothing(offset)
 
-    def read_hot(
+    def read_tail(
         self, offset: Offset, records_max: int = ALL_RECORDS, bytes_max: int = 1 << 20
     ) -> FrameRun | None:
         """As `read`, without touching a file: None when it would have to."""
@@ -205,10 +211,10 @@ class LogView:
             return FrameRun([], offset)
         self._check_range(offset)
         with self._lock:
-            base = self._hot.base_offset
+            base = self._tail.base_offset
             if self._disk is not None and (base is None or offset < base):
                 return None
-            chunks, after = self._hot.read(offset, self.visible_end, records_max, bytes_max)
+            chunks, after = self._tail.read(offset, self.visible_end, records_max, bytes_max)
         return FrameRun(chunks, after) if chunks else self._nothing(offset)
 
     def _nothing(self, offset: Offset) -> FrameRun:
@@ -221,7 +227,7 @@ class LogView:
     def offset_at(self, timestamp_ms: int) -> Offset:
         """The first offset with a timestamp of at least `timestamp_ms`; the end when none has."""
         with self._lock:
-            frame = self._hot.frame_reaching(timestamp_ms) if self._disk is None else None
+            frame = self._tail.frame_reaching(timestamp_ms) if self._disk is None else None
         if self._disk is not None:
             try:
                 found = self._disk.frame_reaching(timestamp_ms)

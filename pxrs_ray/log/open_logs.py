@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pxrs_ray.data.protocol import LogEnds, QueueSpec
 from pxrs_ray.errors import LeaseOver, LogReplaced, NotFound, PxrsError
-from pxrs_ray.log.log_changes import LogChanges, Place
+from pxrs_ray.log.log_changes import LogChanges
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.model import Offset, PartitionId, QueuePartition
 
 
 class OpenLogs:
@@ -22,10 +22,10 @@ class OpenLogs:
         self._buffers = buffers
         self.changed = LogChanges()
         self._specs: dict[str, QueueSpec] = {}
-        self._logs: dict[Place, PartitionLog] = {}
-        self._broken: dict[Place, PxrsError] = {}
+        self._logs: dict[QueuePartition, PartitionLog] = {}
+        self._broken: dict[QueuePartition, PxrsError] = {}
         # Logs that `open` has not spoken of in this life.
-        self._unconfirmed: set[Place] = set()
+        self._unconfirmed: set[QueuePartition] = set()
 
     def _partitions(self, spec: QueueSpec) -> range:
         return range(self._index, spec.partitions, self._buffers)
@@ -65,7 +65,7 @@ class OpenLogs:
             raise NotFound(f"buffer {self._index} has no queue {queue!r}")
         return {p: self._ends_of((queue, p)) for p in self._partitions(spec)}
 
-    def _ends_of(self, place: Place) -> LogEnds:
+    def _ends_of(self, place: QueuePartition) -> LogEnds:
         log = self._logs.get(place)
         if log is not None:
             return log.ends()

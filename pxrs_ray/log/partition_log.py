@@ -95,14 +95,18 @@ class PartitionLog(RetainedLog):
         self._take(header, b"".join((pack_header(header), body)), now_ms)
         return Appended(self.partition, header.base_offset, header.messages)
 
-    def _take(self, header: FrameHeader, frame: bytes, now_ms: int) -> None:
+    def _take(
+        self, header: FrameHeader, frame: bytes, now_ms: int, *, is_known: bool = False
+    ) -> None:
+        """`is_known`: what it tells of its producer is known here already."""
         self._store(header, frame, now_ms)
         try:
             with self._lock:
-                self._hot.append(header, frame)
+                self._tail.append(header, frame)
                 if self._disk is not None:
-                    self._hot.evict(self.limits.hot_bytes_max)
-                self._producers.record(header, now_ms)
+                    self._tail.evict(self.limits.tail_bytes_max)
+                if not is_known:
+                    self._producers.record(header, now_ms)
                 self._end = header.end_offset
                 self._changed()
         except BaseException as error:  # it is on disk already, and memory does not know it
@@ -175,8 +179,8 @@ class PartitionLog(RetainedLog):
 
         A log that is not here is lost, unless it is to be made now and was never anywhere. What an
         INTERVAL log lost of its unsynced tail was never promised, and memory logs promise nothing:
-        they go on. Any other loss is for `limits.on_loss` to judge. Raises DiskFull and LogAway:
-        then the log waits as before, and it can be called again.
+        they go on. What follows any other loss says `limits.lost_log_policy`. Raises DiskFull and
+        LogAway: then the log waits as before, and it can be called again.
         """
         absent = self._waiting == NEW and not make
         if absent or expected_end > self._end or self._waiting == POWER:
@@ -198,7 +202,8 @@ class PartitionLog(RetainedLog):
         end = self._written_down(expected_end)
         if end is None:
             tail = self._waiting == POWER
-            stop = self._disk is not None and not tail and self.limits.on_loss is LossPolicy.STOP
+            halts = self.limits.lost_log_policy is LossPolicy.STOP
+            stop = self._disk is not None and not tail and halts
             end = max(expected_end, self._end) + (RESERVE_OFFSETS if tail else LOSS_MARGIN)
             reason = self._waiting
             told = replace(self._manifest, gaps=list(self._manifest.gaps))
@@ -219,7 +224,7 @@ class PartitionLog(RetainedLog):
     def unsynced(self) -> list[Any]:
         """Runs of frames that are in memory and may not be on disk: see `restore`."""
         with self._lock:
-            return self._hot.read(self._durable, self._end, 1 << 62, 1 << 62)[0]
+            return self._tail.read(self._durable, self._end, 1 << 62, 1 << 62)[0]
 
     def restore(self, runs: list[Any], now_ms: int) -> None:
         """Append what of these frames is missing, at the offsets that they have already."""

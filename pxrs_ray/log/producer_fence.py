@@ -26,7 +26,7 @@ _NAME = "producers.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class ProducerLife:
     """The newest life of one producer of a queue; `token` identifies its beginning."""
 
     queue: str
@@ -35,7 +35,7 @@ class Generation:
     token: str
 
 
-GENERATIONS = json_codec("buffer: producers.json", list[Generation], indent=1)
+GENERATIONS = json_codec("buffer: producers.json", list[ProducerLife], indent=1)
 
 
 def named_producer_id(producer: str, generation: int) -> bytes:
@@ -57,9 +57,9 @@ class ProducerFence:
         self._files = files
         self._known = self._kept()
 
-    def _kept(self) -> dict[tuple[str, bytes], Generation]:
+    def _kept(self) -> dict[tuple[str, bytes], ProducerLife]:
         try:
-            found: list[Generation] = GENERATIONS.decode(self._files.read_file(self._path))
+            found: list[ProducerLife] = GENERATIONS.decode(self._files.read_file(self._path))
         except FileNotFoundError:
             found = []
         except ValueError as error:
@@ -79,7 +79,7 @@ class ProducerFence:
         }
         self._known = {**kept, **newer}
 
-    def begin(self, queue: str, producer: str, number: int, token: str) -> Generation | None:
+    def begin(self, queue: str, producer: str, number: int, token: str) -> ProducerLife | None:
         """Begin generation `number`, unless a newer one (or this one, by another) has begun.
 
         Answers the newest there is then, which is the caller's own when it bears its token; with
@@ -96,7 +96,7 @@ class ProducerFence:
                 f"there are {PRODUCERS_MAX} producers with a producer_id: use ids that come back, "
                 "not a new one each time"
             )
-        begun = Generation(queue, producer, number, token)
+        begun = ProducerLife(queue, producer, number, token)
         self._save({**self._known, place: begun})
         return begun
 
@@ -121,6 +121,6 @@ class ProducerFence:
         if len(left) < len(self._known):
             self._save(left)
 
-    def _save(self, known: dict[tuple[str, bytes], Generation]) -> None:
+    def _save(self, known: dict[tuple[str, bytes], ProducerLife]) -> None:
         self._files.replace(self._path, GENERATIONS.encode(list(known.values())), sync=True)
         self._known = known

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _LINES_MAX = 10_000
 LINE = json_codec("buffer: fence.jsonl, a line", tuple[str, str, int, int])
-Place = tuple[str, str, PartitionId]
+GroupPartition = tuple[str, str, PartitionId]
 
 
 class ReadFence(Closing):
@@ -39,7 +39,7 @@ class ReadFence(Closing):
         self._closed = False
         self._path = path
         self._files = files or Files()
-        self._epochs: dict[Place, Epoch] = {}
+        self._epochs: dict[GroupPartition, Epoch] = {}
         self._lines = self._size = 0
         self._fd = -1
         self._files.make_folder(path.parent)
@@ -113,7 +113,7 @@ class ReadFence(Closing):
         """Forget what is known of a queue that is gone."""
         self._keep({p: e for p, e in self._epochs.items() if p[0] != queue})
 
-    def _keep(self, epochs: dict[Place, Epoch]) -> None:
+    def _keep(self, epochs: dict[GroupPartition, Epoch]) -> None:
         gone = self._epochs.keys() - epochs.keys()
         self._epochs = epochs
         for queue, group, partition in gone:
@@ -122,7 +122,7 @@ class ReadFence(Closing):
         self.behind = True
         self.catch_up()
 
-    def _raise(self, epochs: Mapping[Place, Epoch]) -> None:
+    def _raise(self, epochs: Mapping[GroupPartition, Epoch]) -> None:
         if not epochs:
             return
         # Memory first: an older reader is refused even where the disk takes no line.
@@ -174,5 +174,5 @@ class ReadFence(Closing):
 def _nobody(_: object) -> None: ...
 
 
-def _lines(epochs: Mapping[Place, Epoch]) -> bytes:
+def _lines(epochs: Mapping[GroupPartition, Epoch]) -> bytes:
     return b"".join(LINE.encode((*place, epoch)) + b"\n" for place, epoch in epochs.items())

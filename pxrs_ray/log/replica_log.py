@@ -5,12 +5,14 @@ so that the segments tell which frames are of which epoch. Readers see what is b
 watermark, which is what every replica in sync has; nothing below it is ever cut, and it is not
 known after a start until somebody tells it. What was above it may be cut, and its offsets given to
 other messages: nobody was told of them. A cut rolls back what is known of producers, exactly: so a
-snapshot of them from where nothing is cut any more is kept, and the frames from there on.
+snapshot of them from where nothing is cut any more is kept, and the frames from there on. Nothing
+is dropped above the high watermark. A replica that lacks what others have dropped begins anew, with
+their snapshot: its frames tell nothing new of producers until the log is as long as that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +20,12 @@ from pxrs_ray.data.frame import HEADER_BYTES, FrameHeader, check_body, unpack_he
 from pxrs_ray.data.log_limits import Durability, LogLimits
 from pxrs_ray.errors import LogAway, LogCorrupted, LogError, OffsetOutOfRange, UsageError
 from pxrs_ray.files import Files
+from pxrs_ray.log.log_begin import BEGUN, Beginning, anew, finish_beginning, note_beginning
 from pxrs_ray.log.log_cut import FLOOR, SNAPSHOT, below, finish_cut, note_cut, snapshot_end
 from pxrs_ray.log.log_opening import POWER, Opened, note_gap, restore_producers
 from pxrs_ray.log.log_view import ALL_RECORDS, FrameRun
+from pxrs_ray.log.manifest import Manifest
+from pxrs_ray.log.memory_tail import MemoryTail
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_state import ProducerStates
 from pxrs_ray.log.segmented_log import DiskLog
@@ -28,6 +33,7 @@ from pxrs_ray.log.synced_mark import Synced
 from pxrs_ray.model import Offset
 
 Epochs = Iterable[tuple[int, Offset]]
+ANY_END: Offset = 1 << 62
 
 
 class ReplicaLog(PartitionLog):
@@ -42,6 +48,7 @@ class ReplicaLog(PartitionLog):
         self._floor = self._kept_floor()
         # Nothing before it is ever cut. What has no floor beside it needed none.
         self._settled = opened.covered if self._floor is None else self._floor
+        self._begun = snapshot_end(files, folder / BEGUN, ANY_END) is not None
         # Odd while a cut is made.
         self._cuts = 0
 
@@ -66,6 +73,11 @@ class ReplicaLog(PartitionLog):
         """Where readers must stop: at the high watermark, and as in any log."""
         end = self._durable if self.limits.durability is Durability.ALWAYS else self._end
         return min(self._high_watermark, end)
+
+    @property
+    def copied_end(self) -> Offset:
+        """On every replica in sync."""
+        return self._high_watermark
 
     @property
     def high_watermark(self) -> Offset:
@@ -94,11 +106,12 @@ class ReplicaLog(PartitionLog):
     def read_unsettled(self, offset: Offset, bytes_max: int) -> FrameRun:
         """As `read`, up to the end: for those who follow this log. May read files."""
         self._check_usable()
-        self._check_range(offset)
+        if not self.first_offset <= offset <= self._end:
+            self._check_range(offset)
         with self._lock:
-            base = self._hot.base_offset
+            base = self._tail.base_offset
             if base is not None and offset >= base:
-                return FrameRun(*self._hot.read(offset, self._end, ALL_RECORDS, bytes_max))
+                return FrameRun(*self._tail.read(offset, self._end, ALL_RECORDS, bytes_max))
         try:
             found = self._on_disk.read(offset, ALL_RECORDS, bytes_max)
         except OSError as error:
@@ -140,13 +153,14 @@ class ReplicaLog(PartitionLog):
         begins = sorted(epochs, key=lambda begun: begun[1])
         while len(begins) > 1 and begins[1][1] <= first:
             del begins[0]  # it held until here
+        known_to = self._covered
         for header, frame in list(_whole_frames(run, first)):
             while begins and begins[0][1] <= header.base_offset:
                 epoch, offset = begins.pop(0)
                 self._skip_to(max(offset, self._end), now_ms)
                 self.begin_epoch(epoch, now_ms)
             self._skip_to(header.base_offset, now_ms)
-            self._take(header, frame, now_ms)
+            self._take(header, frame, now_ms, is_known=header.end_offset <= known_to)
 
     def _skip_to(self, offset: Offset, now_ms: int) -> None:
         """Go on at `offset`, with what is missing before it written down."""
@@ -179,32 +193,107 @@ class ReplicaLog(PartitionLog):
         if offset > self._start and self._first_at(offset) < offset:
             raise UsageError(f"no message that was appended together with others ends at {offset}")
         self.sync()
+        self._change_whole(f"could not be cut at {offset}", lambda: self._cut(offset, now_ms))
+
+    def _change_whole(self, failed: str, change: Callable[[], None]) -> None:
         self._cuts += 1
         try:
-            self._cut(offset, now_ms)
+            change()
         except (LogError, OSError) as error:
-            self._fail(f"could not be cut at {offset}", error)
+            self._fail(failed, error)
         finally:
             self._cuts += 1
         self._changed()
 
     def _cut(self, offset: Offset, now_ms: int) -> None:
         files, folder = self._files, self.folder
+        if self._begun and offset < min(self._end, self._covered):
+            # Only a loss that was accepted takes what others once had dropped.
+            files.unlink(folder / BEGUN)
+            self._begun = False
         self._reserve.with_room(lambda: note_cut(files, folder, offset))
         self._reserve.with_room(lambda: finish_cut(files, folder, self._lock_fd))
-        disk = DiskLog(folder, self.limits, files, Synced(offset))
+        self._go_on_at(offset, below(self._manifest, offset), min(self._start, offset), now_ms)
+
+    def _go_on_at(self, end: Offset, manifest: Manifest, start: Offset, now_ms: int) -> None:
+        """Take up what the folder holds now."""
+        files, folder = self._files, self.folder
+        disk = DiskLog(folder, self.limits, files, Synced(end))
         producers = ProducerStates(self.limits.producers_max, self.limits.producer_idle_ms)
-        covered = restore_producers(disk, producers, files, folder, offset, now_ms)
-        self._reserve.with_room(lambda: disk.begin(offset, None, now_ms))
+        covered = restore_producers(disk, producers, files, folder, end, now_ms)
+        self._reserve.with_room(lambda: disk.begin(end, None, now_ms))
         before = self._on_disk
         with self._lock:
-            self._disk, self._producers = disk, producers
-            self._manifest = below(self._manifest, offset)
-            self._hot.cut(offset)
-            self._start = min(self._start, offset)
-            self._end = self._durable = offset
+            self._disk, self._producers, self._manifest = disk, producers, manifest
+            self._tail.cut(end)
+            self._start, self._end, self._durable = start, end, end
         self._covered, self._floor = covered, self._kept_floor()
         before.close()
+
+    # ---- a replica that lacks what the others have dropped
+
+    @property
+    def first_offset(self) -> Offset:
+        """From where on this log can be followed: what was dropped may still be here."""
+        return min(self._start, self._on_disk.segments[0].base_offset)
+
+    def beginning(self) -> tuple[Offset, bytes]:
+        """Where a replica begins that lacks what was dropped here, and the snapshot of what is
+        known of producers there, or further on, where nothing is cut any more. May read files.
+        """
+        try:
+            return self.first_offset, self._known_below_cuts()
+        except OSError as error:
+            raise LogAway(f"{self.folder}: cannot be read ({error})") from error
+
+    def _known_below_cuts(self) -> bytes:
+        if self._covered > self._settled and self._floor:
+            return self._files.read_file(self.folder / FLOOR)
+        if self._covered > self._settled or not self._covered:
+            nobody = ProducerStates(self.limits.producers_max, self.limits.producer_idle_ms)
+            return nobody.snapshot(0)
+        return self._files.read_file(self.folder / (BEGUN if self._begun else SNAPSHOT))
+
+    def begin_at(self, offset: Offset, producers: bytes, now_ms: int) -> None:
+        """Drop all that is here and begin at `offset`, durably and in one step; `producers` is what
+        `beginning` told. Raises LogCorrupted where that is no snapshot, and LogAway when it cannot
+        be done now: then it is done when the log is opened the next time, or never was begun.
+        """
+        self._check_usable()
+        beginning = Beginning(offset, producers)
+        self._change_whole(
+            f"could not begin anew at {offset}", lambda: self._begin_at(beginning, now_ms)
+        )
+
+    def _begin_at(self, beginning: Beginning, now_ms: int) -> None:
+        files, folder, at = self._files, self.folder, beginning.at
+        self._reserve.with_room(lambda: note_beginning(files, folder, beginning))
+        self._reserve.with_room(lambda: finish_beginning(files, folder, self._lock_fd))
+        with self._lock:
+            self._tail = MemoryTail()
+            self._high_watermark = min(self._high_watermark, at)
+        self._go_on_at(at, anew(self._manifest, at), at, now_ms)
+        self._begun = True
+        self._settled = max(self._settled, self._covered)
+
+    # ---- retention
+
+    def truncate_before(self, offset: Offset, now_ms: int, *, force: bool = False) -> None:
+        """As any log; raises OffsetOutOfRange above the high watermark as well."""
+        if offset > self._high_watermark:
+            raise OffsetOutOfRange(
+                f"{offset} is above the high watermark, {self._high_watermark}: not every replica "
+                "has what is before it"
+            )
+        super().truncate_before(offset, now_ms, force=force)
+
+    def follow_start(self, start: Offset, now_ms: int) -> bool:
+        """Drop what the leader has dropped, as far as it is safe here; whether that was any."""
+        start = min(start, self._high_watermark, self._end)
+        if start <= self._start:
+            return False
+        self.truncate_before(start, now_ms, force=True)
+        return True
 
     def _first_at(self, offset: Offset) -> Offset:
         """Where the first frame begins that reaches above `offset`."""
@@ -225,6 +314,15 @@ class ReplicaLog(PartitionLog):
 
     def _cover(self) -> None:
         """As any log; what was known where nothing is cut any more stays on disk beside it."""
+        if self._end < self._covered:
+            return  # it began with what is known of more than it has
+        if self._durable < self._end:
+            self.sync()  # a snapshot of more than a power cut leaves would not be believed
+        if self._begun:
+            known = self._files.read_file(self.folder / BEGUN)
+            self._files.replace(self.folder / SNAPSHOT, known, sync=True)
+            self._files.unlink(self.folder / BEGUN)
+            self._begun = False
         if self._end > self._settled:
             self._keep_floor()
         super()._cover()
@@ -237,6 +335,8 @@ class ReplicaLog(PartitionLog):
             self._floor = None
 
     def _drop_below(self, offset: Offset) -> None:
+        if offset > self._durable:
+            self.sync()  # what it tells of producers must outlive it
         # Before the manifest is synced, and frames go that a lower floor would need.
         try:
             self._raise_floor()

@@ -151,7 +151,7 @@ class RetainedLog(LogView):
         """The oldest parts that retention may judge: sealed segments, or some frames."""
         if self._disk is None:
             with self._lock:
-                return [Part(*part) for part in self._hot.parts(_PARTS_MAX)]
+                return [Part(*part) for part in self._tail.parts(_PARTS_MAX)]
         sealed, end = self._disk.segments[:-1][:_PARTS_MAX], self._may_go_to()
         return [
             Part(s.end_offset, s.size, s.index.timestamp_max_ms)
@@ -210,7 +210,7 @@ class RetainedLog(LogView):
     def _drop_below(self, offset: Offset) -> None:
         with self._lock:
             self._start = max(self._start, offset)
-            self._hot.drop_below(offset)
+            self._tail.drop_below(offset)
             self._changed()
         if self._disk is None:
             return

@@ -10,21 +10,24 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from pxrs_ray.log.log_changes import LogChanges, Place
+from pxrs_ray.log.log_changes import LogChanges
 from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.model import QueuePartition
 
 
 class RetentionPlan:
     """See the rules at the head of this file."""
 
-    def __init__(self, changes: LogChanges, find: Callable[[Place], PartitionLog | None]) -> None:
+    def __init__(
+        self, changes: LogChanges, find: Callable[[QueuePartition], PartitionLog | None]
+    ) -> None:
         self._changes = changes
         self._find = find
         self._seen = 0
-        self._heap: list[tuple[int, Place]] = []
-        self._due_ms: dict[Place, int] = {}
+        self._heap: list[tuple[int, QueuePartition]] = []
+        self._due_ms: dict[QueuePartition, int] = {}
         # What the last round was given: only now it is known what became of it.
-        self._given: list[tuple[Place, PartitionLog, int]] = []
+        self._given: list[tuple[QueuePartition, PartitionLog, int]] = []
         self._given_ms = 0
 
     def due(self, now_ms: int) -> list[PartitionLog]:

@@ -20,7 +20,7 @@ from pxrs_ray.files import Files
 from pxrs_ray.model import Offset
 
 _FIELDS = struct.Struct("<Q")
-_NOTE_BYTES = _FIELDS.size + 8
+NOTE_BYTES = _FIELDS.size + 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def _encode(offset: Offset) -> bytes:
 
 def _decode(data: bytes) -> Offset:
     fields = data[: _FIELDS.size]
-    if len(data) != _NOTE_BYTES or data[_FIELDS.size :] != _encode_checksum(fields):
+    if len(data) != NOTE_BYTES or data[_FIELDS.size :] != _encode_checksum(fields):
         raise ValueError("the note of what is synced is not whole")
     return int(_FIELDS.unpack(fields)[0])
 

@@ -10,10 +10,10 @@ up no reader meanwhile.
 from __future__ import annotations
 
 from pxrs_ray.backoff import Backoff
-from pxrs_ray.log.held_calls import Place
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.read_fence import ReadFence
+from pxrs_ray.model import QueuePartition
 from pxrs_ray.supervision.passing_trouble import passes
 
 RETAIN_EVERY_MS = 5_000
@@ -29,11 +29,11 @@ class Upkeep:
         self._manager = manager
         self._fence = fence
 
-    def to_mend(self, monotonic_ms: int) -> list[Place]:
+    def to_mend(self, monotonic_ms: int) -> list[QueuePartition]:
         """Where trouble may be over now: `mend` each as a job of the writer, then `mended`."""
         return self._manager.due(monotonic_ms)
 
-    def mend(self, place: Place, wall_ms: int, monotonic_ms: int) -> bool:
+    def mend(self, place: QueuePartition, wall_ms: int, monotonic_ms: int) -> bool:
         """Try one once more; whether all is well there now."""
         return self._manager.mend(place, wall_ms, monotonic_ms)
 

@@ -128,7 +128,7 @@ class WriteTurns:
 
     def sync_in_ms(self) -> int | None:
         """How long to wait before the next sync of what is dirty; None where nothing is."""
-        return min(log.limits.sync_interval_ms for log in self.dirty) if self.dirty else None
+        return min(log.limits.fsync_interval_ms for log in self.dirty) if self.dirty else None
 
     def begin_sync(self) -> list[PartitionLog]:
         """The logs to be synced now. One that gets more meanwhile is dirty again afterwards."""

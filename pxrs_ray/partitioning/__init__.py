@@ -11,7 +11,6 @@ from pxrs_ray.partitioning.hashes import Key as Key
 from pxrs_ray.partitioning.hashes import hash_column as hash_column
 from pxrs_ray.partitioning.hashes import hash_key as hash_key
 from pxrs_ray.partitioning.hashes import key_bytes as key_bytes
-from pxrs_ray.partitioning.partitioner import PARTITIONS_MAX as PARTITIONS_MAX
 from pxrs_ray.partitioning.partitioner import STRATEGIES as STRATEGIES
 from pxrs_ray.partitioning.partitioner import Partitioner as Partitioner
 from pxrs_ray.partitioning.spec import PartitioningSpec as PartitioningSpec

@@ -16,7 +16,14 @@ import numpy as np
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import HashName
 from pxrs_ray.partitioning import scalar_hashes, vector_hashes
-from pxrs_ray.partitioning.key_columns import Ints, KeyBytes, KeyColumn, Rows, key_columns, lanes_of
+from pxrs_ray.partitioning.key_columns import (
+    Ints,
+    KeyBytes,
+    KeyColumn,
+    Rows,
+    key_columns,
+    runs_of,
+)
 from pxrs_ray.suggest import pick
 
 Key = str | bytes
@@ -59,20 +66,20 @@ def hash_column(column: Any, name: str = "xxh64", seed: int = SEED) -> Ints:
     parts = []
     for keys in key_columns(column):
         part = np.empty(len(keys), np.int64)
-        for rows, hashes in hash_lanes(keys, function, seed):
+        for rows, hashes in hash_runs(keys, function, seed):
             part[rows] = hashes
         parts.append(part)
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def hash_lanes(keys: KeyColumn, function: HashFunction, seed: int) -> Iterator[tuple[Rows, Ints]]:
+def hash_runs(keys: KeyColumn, function: HashFunction, seed: int) -> Iterator[tuple[Rows, Ints]]:
     """The hashes of a column piece by piece, each with its rows, while they are in the cache."""
     if function.many is None or (function.native and _loop_is_faster(keys)):
         one = function.one
         yield slice(None), np.fromiter((one(key, seed) for key in keys.each()), np.int64)
         return
-    for rows, lanes in lanes_of(_utf16(keys) if function.name is HashName.JAVA else keys):
-        yield rows, function.many(lanes, seed)
+    for rows, run in runs_of(_utf16(keys) if function.name is HashName.JAVA else keys):
+        yield rows, function.many(run, seed)
 
 
 def key_bytes(key: Key) -> bytes:

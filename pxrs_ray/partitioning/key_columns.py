@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
 
-Bytes: TypeAlias = npt.NDArray[np.uint8]
+ByteArray: TypeAlias = npt.NDArray[np.uint8]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Offsets: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 Rows: TypeAlias = "slice | npt.NDArray[np.intp]"
 
 # The temporaries of a kernel over this many keys stay in a core's second-level cache.
-LANES_MAX = 8_192
+RUN_KEYS_MAX = 8_192
 # Keys of mixed lengths are sorted by length in blocks of this many: enough of each length to
 # make a step of numpy worth its price, few enough for the cache.
 BLOCK_KEYS = 262_144
@@ -36,7 +36,7 @@ class KeyColumn:
     `valid` is True where there is a key, and None when there is one everywhere.
     """
 
-    blob: Bytes
+    blob: ByteArray
     offsets: Offsets
     valid: npt.NDArray[np.bool_] | None
 
@@ -55,7 +55,7 @@ class KeyColumn:
 class KeyBytes:
     """`count` keys of `width` bytes each, at `starts`, or one after the other from `base`."""
 
-    blob: Bytes
+    blob: ByteArray
     width: int
     count: int
     base: int = 0
@@ -109,15 +109,18 @@ def key_columns(column: Any) -> Iterator[KeyColumn]:
         yield _key_column(_plain(chunk))
 
 
-def lanes_of(column: KeyColumn) -> Iterator[tuple[Rows, KeyBytes]]:
-    """Cut a column into lanes: which of its rows, and their keys. Every row comes once."""
+def runs_of(column: KeyColumn) -> Iterator[tuple[Rows, KeyBytes]]:
+    """Cut a column into runs of equally long keys: which of its rows, and the keys.
+
+    Every row comes once.
+    """
     lengths = np.diff(column.offsets)
     if len(lengths) == 0:
         return
     width = int(lengths[0])
     if bool((lengths == width).all()):
-        for at in range(0, len(column), LANES_MAX):
-            rows = slice(at, min(at + LANES_MAX, len(column)))
+        for at in range(0, len(column), RUN_KEYS_MAX):
+            rows = slice(at, min(at + RUN_KEYS_MAX, len(column)))
             base = int(column.offsets[at])
             yield rows, KeyBytes(column.blob, width, rows.stop - at, base=base)
         return
@@ -129,8 +132,8 @@ def lanes_of(column: KeyColumn) -> Iterator[tuple[Rows, KeyBytes]]:
         starts = column.offsets[at : at + len(order)][order].astype(np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(order)]
         for first, end in pairwise(cuts):
-            for low in range(first, end, LANES_MAX):
-                high = min(low + LANES_MAX, end)
+            for low in range(first, end, RUN_KEYS_MAX):
+                high = min(low + RUN_KEYS_MAX, end)
                 keys = KeyBytes(column.blob, int(ordered[low]), high - low, starts=starts[low:high])
                 yield order[low:high] + at, keys
 

@@ -25,18 +25,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.model import PartitionId, Strategy
-from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_lanes, key_bytes
+from pxrs_ray.model import PARTITIONS_MAX, PartitionId, Strategy
+from pxrs_ray.partitioning.hashes import HASHES, SEED, Key, hash_runs, key_bytes
 from pxrs_ray.partitioning.key_columns import Ints, Rows, key_columns
 from pxrs_ray.partitioning.strategies import jump, jump_many, modulo, modulo_many
 from pxrs_ray.suggest import pick
 
-Partitions: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
+PartitionArray: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Numbers: TypeAlias = "int | Ints"
 
 STRATEGIES = tuple(each.value for each in Strategy)
 # As many as two bytes tell apart, which is also what numpy sorts by radix.
-PARTITIONS_MAX = 1 << 16
 
 
 class Partitioner:
@@ -97,7 +96,7 @@ class Partitioner:
             return tuple(range(self.partitions))
         return (self.partition(key, scope),)
 
-    def partition_column(self, column: Any, scopes: Any = None) -> Partitions:
+    def partition_column(self, column: Any, scopes: Any = None) -> PartitionArray:
         """`partition` of each row of an Arrow column, as the narrowest unsigned integers.
 
         Equal to calling `partition` row by row. Raises UsageError as that does, for a column
@@ -114,7 +113,7 @@ class Partitioner:
             if self._in_turn:
                 self._fill_in_turn(partitions[here], np.arange(len(keys)), first, size)
                 continue
-            for rows, hashes in hash_lanes(keys, self._hash, self._seed):
+            for rows, hashes in hash_runs(keys, self._hash, self._seed):
                 places = self._spread_many(hashes, _part(size, rows))
                 partitions[here][rows] = self._absolute(_part(first, rows), places)
             if keys.valid is not None:
@@ -122,7 +121,7 @@ class Partitioner:
         return partitions
 
     def _fill_in_turn(
-        self, partitions: Partitions, rows: npt.NDArray[np.intp], first: Numbers, size: Numbers
+        self, partitions: PartitionArray, rows: npt.NDArray[np.intp], first: Numbers, size: Numbers
     ) -> None:
         """Give `rows`, in their order, the next places in turn."""
         turns = np.arange(self.turn, self.turn + len(rows), dtype=np.int64)

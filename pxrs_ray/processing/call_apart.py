@@ -35,6 +35,12 @@ class NoteWait(Do[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitBudget(Do[Went]):
+    """Wait until the group's limits let one more call begin; NOT_BEGUN where the worker is to
+    end."""
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitPause(Do[None]):
     """Wait until so long after the worker began, or until it is to end."""
 
@@ -66,12 +72,13 @@ class LeavePlace(Do[None]):
     """Nothing is in hand."""
 
 
-PUT_ASIDE, WAIT, LEASE = PutAside(), NoteWait(), AwaitLease()
+PUT_ASIDE, WAIT, BUDGET, LEASE = PutAside(), NoteWait(), AwaitBudget(), AwaitLease()
 PLACE, BEGIN, CALL, LEAVE = TakePlace(), NoteBegin(), CallIt(), LeavePlace()
 
 
-def call_apart(task: Task) -> Steps[str | None]:
-    """Do what is to be done with the task; what went wrong, or NOT_BEGUN.
+def call_apart(task: Task, *, limited: bool = False) -> Steps[str | None]:
+    """Do what is to be done with the task; what went wrong, or NOT_BEGUN. `limited`: the group has
+    limits of calls, or of what they cost.
 
     Each message whose call may be left alone comes here: steps are yielded as they are.
     """
@@ -81,6 +88,10 @@ def call_apart(task: Task) -> Steps[str | None]:
     suspect = task.item.suspect
     while True:
         yield WAIT
+        if limited:
+            went = yield BUDGET
+            if went.error is not None:
+                return went.error
         if suspect is not None:
             yield AwaitPause(suspect.pause_ms)
         if not ((yield LEASE) and (yield PLACE) and (yield LEASE) and (yield BEGIN)):

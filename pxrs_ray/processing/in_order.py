@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.retry_rules import (
+    Deferred,
     FailurePolicy,
-    RetryAfter,
     RetryRules,
+    TryAgain,
     after_failure,
     backoff,
 )
@@ -85,7 +86,7 @@ class CommitNow:
     """Return when what is done is committed, or is not ours any more."""
 
 
-Step = TakeBatch | RunOn | CallOne | PauseUntil | GiveUp | Halt | CommitNow
+InOrderStep = TakeBatch | RunOn | CallOne | PauseUntil | GiveUp | Halt | CommitNow
 
 
 class InOrder:
@@ -102,6 +103,7 @@ class InOrder:
         *,
         wants_batch: bool,
         began_s: float,
+        apart: bool = False,
     ) -> None:
         checkpoint = progress.checkpoint
         self.next_offset: Offset = checkpoint
@@ -117,6 +119,8 @@ class InOrder:
         self._commit_mode = "interval" if is_each else commit_mode
         self._commit_records, self._commit_soon = commit_records, commit_soon
         self._wants_batch, self._began_s = wants_batch, began_s
+        # Each message is called by itself, though nothing is known of it: it waits for its turn.
+        self._each_apart = apart
         # The batch in work: what is left of it begins at `next_offset`.
         self._end = checkpoint
         self._part_end = checkpoint
@@ -152,7 +156,7 @@ class InOrder:
 
     # --- what is next -----------------------------------------------------------------------------
 
-    def next(self, now_s: float) -> Step:
+    def next(self, now_s: float) -> InOrderStep:
         """The step to be made now."""
         if self._commits:
             self._commits = False
@@ -173,11 +177,11 @@ class InOrder:
         if self._wants_batch:
             return CallOne(first, end, self.attempts + 1, self._suspect)
         is_plain = first >= self.known_end and not self.attempts and self._apart != first
-        if is_plain and self._commit_mode != "message":
+        if is_plain and self._commit_mode != "message" and not self._each_apart:
             return RunOn(first, end)
         return CallOne(first, first + 1, self.attempts + 1, self._suspect)
 
-    def _look_up(self, offset: Offset, now_s: float) -> Step | None:
+    def _look_up(self, offset: Offset, now_s: float) -> InOrderStep | None:
         """What has failed before, or was in hand at a death: its attempts, its pause, its doom."""
         self._looked_up = offset
         self.attempts = self._failing.get(offset, self.attempts)
@@ -225,10 +229,13 @@ class InOrder:
             self._suspicion, self._suspect = self._suspicion.without(step.first), None
 
     def _failed(self, error: str, now_s: float) -> None:
-        """Count a failure, and judge it."""
+        """Count a failure, and judge it; what is deferred has not failed."""
+        if isinstance(error, Deferred):
+            self._pause_s = now_s + error.delay_ms / 1_000
+            return
         self.attempts += 1
         verdict = after_failure(self._rules, self.attempts)
-        if isinstance(verdict, RetryAfter):
+        if isinstance(verdict, TryAgain):
             self._pause_s = now_s + verdict.delay_ms / 1_000
         else:
             self._give_up(error, verdict)

@@ -21,9 +21,10 @@ from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges, written
 from pxrs_ray.processing.fair_queue import ArrivalQueue, FairQueue
 from pxrs_ray.processing.retry_rules import (
+    Deferred,
     FailurePolicy,
-    RetryAfter,
     RetryRules,
+    TryAgain,
     after_failure,
     backoff,
 )
@@ -301,11 +302,14 @@ class KeyLanes:
             self._suspicion = self._suspicion.without(item.offset)
 
     def _failed(self, lane: _Lane, item: Item, error: str, now_ms: int) -> None:
+        if isinstance(error, Deferred):
+            self._pause(lane, now_ms + error.delay_ms)
+            return
         item.attempts += 1
         item.error = error
         self._failing[item.offset] = item.attempts
         verdict = after_failure(self._rules.retry, item.attempts)
-        if isinstance(verdict, RetryAfter):
+        if isinstance(verdict, TryAgain):
             self._pause(lane, now_ms + verdict.delay_ms)
             return
         self._condemn(lane, item, verdict)

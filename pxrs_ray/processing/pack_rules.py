@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pxrs_ray.backoff import pause_after
 from pxrs_ray.errors import ConfigError
+
+# A pack's gap map needs at most a character a message, and has to fit into a row's detail.
+PACK_RECORDS_MAX = 1_900
 
 
 class Fate(StrEnum):
@@ -30,6 +34,17 @@ class Next(StrEnum):
     AGAIN = "again"
     GIVE_UP = "give up"
     WAIT = "wait"
+
+
+class SubmitStrategy(StrEnum):
+    """BURST: all at once. BATCH: so many at once, then the next. The others: one at a time of each
+    originator (key), of each tenant, or altogether."""
+
+    BURST = "burst"
+    BATCH = "batch"
+    SEQUENTIAL_BY_ORIGINATOR = "sequential_by_originator"
+    SEQUENTIAL_BY_TENANT = "sequential_by_tenant"
+    SEQUENTIAL = "sequential"
 
 
 class ProcessingStrategy(StrEnum):
@@ -91,7 +106,7 @@ class PackRules:
 
     def pause_before(self, retry: int) -> int:
         """How long to wait before retry number `retry`, in milliseconds; 1 is the first."""
-        return min(self.pause_ms << min(retry - 1, 30), self.pause_ms_max)
+        return pause_after(retry, self.pause_ms, self.pause_ms_max)
 
 
 def judge(

@@ -17,17 +17,23 @@ from itertools import islice
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.pack_rules import TABLE, Fate, Next, PackRules, judge
+from pxrs_ray.processing.pack_rules import (
+    PACK_RECORDS_MAX,
+    TABLE,
+    Fate,
+    Next,
+    PackRules,
+    SubmitStrategy,
+    judge,
+)
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Item, Task, Work
-from pxrs_ray.processing.submit_strategy import Submission, SubmitStrategy, submission
+from pxrs_ray.processing.submit_strategy import Submission, submission
 from pxrs_ray.processing.suspects import decode_detail, encode_detail
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 
 # How many characters one message that has killed its process takes in a row's detail, at most.
 FAILING_CHARS = 12
-# A pack's gap map needs at most a character a message, and has to fit into a row's detail.
-PACK_RECORDS_MAX = 1_900
 
 
 @dataclass(frozen=True, slots=True)

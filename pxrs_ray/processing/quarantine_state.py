@@ -34,7 +34,7 @@ ERROR_CHARS_KEPT = 300
 COMPACT_FROM = 64
 
 
-class Record(StrEnum):
+class QuarantineRecord(StrEnum):
     """One record of the log. See the rules at the head of this file."""
 
     PARKED = "parked"
@@ -186,27 +186,27 @@ class Quarantine:
         self.next_position = record.offset + 1
         told = dict(record.headers)
         kind = told.get(KIND, b"").decode()
-        if kind == Record.PARKED:
+        if kind == QuarantineRecord.PARKED:
             self._parked(record, told)
             return
-        if kind == Record.SOUGHT:
+        if kind == QuarantineRecord.SOUGHT:
             self._sought(_number(told, "offset"), _number(told, "epoch"))
             return
         aside = self.keys.get(record.key)
         if aside is None:
             return
         position = _number(told, "position")
-        if kind == Record.RETRY:
+        if kind == QuarantineRecord.RETRY:
             aside.retrying = True
-        elif kind in (Record.SKIP, Record.REDRIVEN):
+        elif kind in (QuarantineRecord.SKIP, QuarantineRecord.REDRIVEN):
             aside.entries.remove(position)
-            if kind == Record.SKIP and not aside.entries:
+            if kind == QuarantineRecord.SKIP and not aside.entries:
                 aside.retrying = True
-        elif kind == Record.FAILED and position in aside.entries:
+        elif kind == QuarantineRecord.FAILED and position in aside.entries:
             aside.retrying = False
             error = told.get(f"{PREFIX}error", b"").decode(errors="replace")
             aside.entries.note_failed(position, _number(told, "attempts"), error)
-        elif kind == Record.RELEASED:
+        elif kind == QuarantineRecord.RELEASED:
             aside.retrying = False
             if not aside.entries:
                 del self.keys[record.key]
@@ -224,7 +224,7 @@ class Quarantine:
         )
 
     def comes_again(self, offset: Offset, before: Epoch) -> bool:
-        """Whether anything that was parked was sought back over: see `Record.SOUGHT`."""
+        """Whether anything that was parked was sought back over: see `QuarantineRecord.SOUGHT`."""
         return any(aside.comes_again(offset, before) for aside in self.keys.values())
 
     def _sought(self, offset: Offset, before: Epoch) -> None:
@@ -241,7 +241,7 @@ def _number(told: Mapping[str, bytes], name: str) -> int:
     return int(value) if value.lstrip(b"-").isdigit() else -1
 
 
-def headers_of(kind: Record, **values: object) -> tuple[tuple[str, bytes], ...]:
+def headers_of(kind: QuarantineRecord, **values: object) -> tuple[tuple[str, bytes], ...]:
     """The headers that make a record: `kind`, and each value under its name."""
     told = ((PREFIX + name.replace("_", "-"), str(value)) for name, value in values.items())
     return ((KIND, kind.value.encode()), *((name, text.encode()) for name, text in told))

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from pxrs_ray.errors import HandlerKilled
 from pxrs_ray.model import Epoch, Offset
-from pxrs_ray.processing.quarantine_state import Parked, Quarantine, Record
-from pxrs_ray.processing.retry_rules import RetryAfter, RetryRules, after_failure
+from pxrs_ray.processing.quarantine_state import Parked, Quarantine, QuarantineRecord
+from pxrs_ray.processing.retry_rules import Deferred, RetryRules, TryAgain, after_failure
 from pxrs_ray.processing.scheduler import Item
 
 # How long it is waited until messages of a key that are under way are parked too.
@@ -28,7 +28,7 @@ PAUSE_S = 0.01
 class Note:
     """A record for the quarantine's log. Nothing goes on before it is there."""
 
-    kind: Record
+    kind: QuarantineRecord
     key: bytes | None
     values: Mapping[str, object]
 
@@ -77,7 +77,7 @@ class Redrive:
         if sought is None or not self._state.comes_again(*sought):
             return None
         offset, epoch = sought
-        return Note(Record.SOUGHT, None, {"offset": offset, "epoch": epoch})
+        return Note(QuarantineRecord.SOUGHT, None, {"offset": offset, "epoch": epoch})
 
     def killed(self, positions: Collection[Offset]) -> Iterator[Note]:
         """What to note of re-driving that ended its process: that is a failure."""
@@ -126,13 +126,16 @@ class Redrive:
     def worked(self, step: GiveAgain) -> Note:
         """The message is done."""
         self._failed = 0
-        return Note(Record.REDRIVEN, step.key, {"position": step.entry.position})
+        return Note(QuarantineRecord.REDRIVEN, step.key, {"position": step.entry.position})
 
     def failed(self, step: GiveAgain, error: str, now_s: float) -> Note | None:
         """It failed: it is tried again, or its key waits for an operator."""
+        if isinstance(error, Deferred):
+            self._until_s = now_s + error.delay_ms / 1_000
+            return None
         self._failed += 1
         verdict = after_failure(self._rules, self._failed)
-        if isinstance(verdict, RetryAfter):
+        if isinstance(verdict, TryAgain):
             self._until_s = now_s + verdict.delay_ms / 1_000
             return None
         self._next_key()
@@ -142,12 +145,14 @@ class Redrive:
         """Whether the key flows; while messages of it wait, they are to be parked first."""
         if flows:
             self._next_key()
-            return Note(Record.RELEASED, step.key, {})
+            return Note(QuarantineRecord.RELEASED, step.key, {})
         self._until_s = now_s + PAUSE_S
         return None
 
 
 def _failed(key: bytes | None, entry: Parked, attempts: int, error: str) -> Note:
     return Note(
-        Record.FAILED, key, {"position": entry.position, "attempts": attempts, "error": error}
+        QuarantineRecord.FAILED,
+        key,
+        {"position": entry.position, "attempts": attempts, "error": error},
     )

@@ -3,7 +3,8 @@
 Rules of this file. An attempt is counted before it is judged. After `attempts_max` failed attempts
 the `FailurePolicy` decides, and no policy ever loses the message silently: STOP keeps it and halts
 the partition with an alarm, SKIP records it, DEAD_LETTER moves it, QUARANTINE puts it aside with
-all later messages of its key, in order, until somebody retries or skips them.
+all later messages of its key, in order, until somebody retries or skips them. A handler that raises
+`RetryAfter` has not failed: its message is `Deferred`, for as long as it said, and no attempt.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pxrs_ray.errors import ConfigError
+from pxrs_ray.backoff import pause_after
+from pxrs_ray.errors import ConfigError, RetryAfter
+from pxrs_ray.supervision.restart_rules import told
 
 
 class FailurePolicy(StrEnum):
@@ -40,20 +43,38 @@ class RetryRules:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryAfter:
+class TryAgain:
     """Try again, but not before `delay_ms` have passed."""
 
     delay_ms: int
 
 
-def after_failure(rules: RetryRules, attempts: int) -> RetryAfter | FailurePolicy:
+class Deferred(str):
+    """What a handler said, in words, that wants its message again later: no failed attempt."""
+
+    delay_ms: int
+
+    @classmethod
+    def by(cls, error: RetryAfter) -> Deferred:
+        """What this error asks for."""
+        made = cls(told(error))
+        made.delay_ms = round(error.seconds * 1_000)
+        return made
+
+
+def outcome(error: BaseException) -> str:
+    """How a call ended that raised: the error in words, or when its message is wanted again."""
+    return Deferred.by(error) if isinstance(error, RetryAfter) else told(error)
+
+
+def after_failure(rules: RetryRules, attempts: int) -> TryAgain | FailurePolicy:
     """Judge the failure that brought a message to `attempts` failed attempts."""
     assert attempts >= 1
     if rules.attempts_max and attempts >= rules.attempts_max:
         return rules.policy
-    return RetryAfter(backoff(rules, attempts))
+    return TryAgain(backoff(rules, attempts))
 
 
 def backoff(rules: RetryRules, attempts: int) -> int:
     """The pause after so many failed attempts, in milliseconds: it doubles up to its maximum."""
-    return min(rules.backoff_ms << min(attempts - 1, 30), rules.backoff_ms_max)
+    return pause_after(attempts, rules.backoff_ms, rules.backoff_ms_max)

@@ -9,22 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Protocol
 
+from pxrs_ray.processing.pack_rules import SubmitStrategy
 from pxrs_ray.processing.scheduler import Item
-
-
-class SubmitStrategy(StrEnum):
-    """BURST: all at once. BATCH: so many at once, then the next. The others: one at a time of each
-    originator (key), of each tenant, or altogether."""
-
-    BURST = "burst"
-    BATCH = "batch"
-    SEQUENTIAL_BY_ORIGINATOR = "sequential_by_originator"
-    SEQUENTIAL_BY_TENANT = "sequential_by_tenant"
-    SEQUENTIAL = "sequential"
 
 
 class Submission(Protocol):

@@ -1,5 +1,5 @@
 """What is under way from a producer to its buffers: frames, the calls that carry them, and each
-partition's lane. Data of the `Sender`, which alone changes it."""
+partition's pending. Data of the `Sender`, which alone changes it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from pxrs_ray.errors import PxrsError
 from pxrs_ray.log.producer_state import ANSWERS_MAX
 from pxrs_ray.model import PartitionId
 
-BACKOFF_FIRST_MS = 10
-BACKOFF_MOST_MS = 1_000
 WAIT_FIRST_MS = 100
 WAIT_AGAIN_MS = 2_000
 ANSWER_MARGIN_MS = 200
@@ -26,16 +24,16 @@ class SenderLimits:
 
     While a call to a buffer is under way, another one is made only with `call_bytes_min` or more:
     small appends gather by themselves when they come faster than the buffer answers. At most
-    `lane_frames_max` frames of a partition are under way, no more than a log remembers answers.
+    `partition_frames_max` frames of a partition are under way: a log remembers that many answers.
     """
 
-    calls_max: int
+    inflight_appends_max: int
     append_timeout_ms: int
     # What no option sets.
     call_bytes_max: int = 16 << 20
     call_bytes_min: int = 64 << 10
     call_frames_max: int = 1_000
-    lane_frames_max: int = ANSWERS_MAX
+    partition_frames_max: int = ANSWERS_MAX
 
 
 class Ticket(Protocol):
@@ -96,8 +94,8 @@ class Call:
 
 
 @dataclass(slots=True)
-class Lane:
-    """One partition's frames, oldest first.
+class PendingFrames:
+    """One partition's frames that are not acknowledged yet, oldest first.
 
     `doubt`: a frame was given up, and the log has not said yet whether it had come. `hole`: the log
     waits for a number that will never come. `heard`: the producer's position in the log at that
@@ -112,7 +110,7 @@ class Lane:
     heard: Heard | None = None
     follows: Mark | None = None
     wait_until_ms: int = 0
-    backoff_ms: int = BACKOFF_FIRST_MS
+    refusals: int = 0
     refusal: PxrsError | None = None
 
     def flying(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from pxrs_ray.data.message_form import checked_name
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
-from pxrs_ray.log.producer_fence import Generation, named_producer_id
+from pxrs_ray.log.producer_fence import ProducerLife, named_producer_id
 
 BEGIN_WAIT_S = 60.0
 # For how long one round of asking waits for answers.
@@ -65,7 +65,7 @@ class LifeStart:
         )
 
     def answered(
-        self, answers: Mapping[int, Generation | PxrsError | None], dice: float
+        self, answers: Mapping[int, ProducerLife | PxrsError | None], dice: float
     ) -> float | None:
         """What each buffer said in this round; answers the pause before the next one, None when
         there is none. `dice` is from 0 to 1: two that begin at once must not keep in step."""
@@ -83,5 +83,5 @@ class LifeStart:
             return dice * PAUSE_S
         return PAUSE_S if self.left else None
 
-    def _is_ours(self, told: Generation) -> bool:
+    def _is_ours(self, told: ProducerLife) -> bool:
         return told.token == self.token and told.number == self.number

@@ -117,6 +117,12 @@ class Receipt(tuple[Shipment, int]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<Receipt: on its way>"
+        error = self[0].done.exception()
+        return f"<Receipt: {error!r}>" if error else f"<Receipt: {self[0].place(self[1])}>"
+
     def done(self) -> bool:
         """Whether it is known what became of the message."""
         return self[0].done.done()

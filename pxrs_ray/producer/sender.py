@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from pxrs_ray.backoff import pause_after
 from pxrs_ray.data.frame import NOBODY, mark, pack_header, unpack_header
 from pxrs_ray.data.protocol import Appended, Refused
 from pxrs_ray.errors import (
@@ -31,10 +32,13 @@ from pxrs_ray.errors import (
     SequenceGap,
 )
 from pxrs_ray.model import PartitionId
-from pxrs_ray.producer.in_flight import BACKOFF_FIRST_MS, BACKOFF_MOST_MS, Frame, Lane, Ticket
 from pxrs_ray.producer.in_flight import Call as Call
+from pxrs_ray.producer.in_flight import Frame, PendingFrames, Ticket
 from pxrs_ray.producer.in_flight import SenderLimits as SenderLimits
 from pxrs_ray.supervision.passing_trouble import passes
+
+BACKOFF_FIRST_MS = 10
+BACKOFF_MOST_MS = 1_000
 
 # The log said no, and may say yes later: the frame is surely not in it.
 _WAITED_FOR = (PartitionFull, DiskFull, LogLost, NotFound)
@@ -46,7 +50,7 @@ class Sender:
     def __init__(self, buffers: int, limits: SenderLimits) -> None:
         self.buffers = buffers
         self._limits = limits
-        self._lanes: dict[PartitionId, Lane] = {}
+        self._pending: dict[PartitionId, PendingFrames] = {}
         self._calls: dict[int, set[Call]] = {index: set() for index in range(buffers)}
         self.pending_bytes = 0
         self.pending_frames = 0
@@ -55,8 +59,8 @@ class Sender:
 
     def numbers(self, partition: PartitionId) -> tuple[int, int]:
         """The epoch and the sequence that the partition's next frame must bear."""
-        lane = self._lanes.setdefault(partition, Lane())
-        return lane.epoch, lane.next_sequence
+        pending = self._pending.setdefault(partition, PendingFrames())
+        return pending.epoch, pending.next_sequence
 
     def buffer_of(self, partition: PartitionId) -> int:
         """Which buffer holds the partition."""
@@ -93,28 +97,28 @@ class Sender:
         if self.fenced is not None:
             ticket.settle(index, self.fenced)
             return
-        lane = self._lanes[partition]
+        pending = self._pending[partition]
         deadline_ms = now_ms + self._limits.append_timeout_ms
-        frame = Frame(partition, header, body, lane.next_sequence, deadline_ms, ticket, index)
-        if lane.follows is not None and lane.next_sequence == 0:
-            self._number(lane, frame)
-        lane.next_sequence += 1
-        lane.frames.append(frame)
+        frame = Frame(partition, header, body, pending.next_sequence, deadline_ms, ticket, index)
+        if pending.follows is not None and pending.next_sequence == 0:
+            self._number(pending, frame)
+        pending.next_sequence += 1
+        pending.frames.append(frame)
         self.pending_bytes += frame.size_bytes
         self.pending_frames += 1
 
     def calls(self, now_ms: int) -> Iterator[Call]:
         """Every call that should be made now; each must end in `answered` or `failed`."""
-        waiting: dict[int, list[Lane]] = {}
-        for partition, lane in self._lanes.items():
-            if lane.wait_until_ms <= now_ms:
-                lane.wait_until_ms = 0
-            if lane.frames and not lane.hole and not lane.wait_until_ms:
-                waiting.setdefault(self.buffer_of(partition), []).append(lane)
-        for buffer, lanes in waiting.items():
+        waiting: dict[int, list[PendingFrames]] = {}
+        for partition, pending in self._pending.items():
+            if pending.wait_until_ms <= now_ms:
+                pending.wait_until_ms = 0
+            if pending.frames and not pending.hole and not pending.wait_until_ms:
+                waiting.setdefault(self.buffer_of(partition), []).append(pending)
+        for buffer, wanted in waiting.items():
             under_way = self._calls[buffer]
-            while len(under_way) < self._limits.calls_max:
-                call = self._fill(buffer, lanes)
+            while len(under_way) < self._limits.inflight_appends_max:
+                call = self._fill(buffer, wanted)
                 small = self.is_small(call.size_bytes)
                 if not call.frames or (small and self.gathers(buffer)):
                     break
@@ -123,23 +127,23 @@ class Sender:
                 under_way.add(call)
                 yield call
 
-    def _fill(self, buffer: int, lanes: list[Lane]) -> Call:
+    def _fill(self, buffer: int, wanted: list[PendingFrames]) -> Call:
         """The frames that could go next; they do not fly yet."""
         call = Call(buffer, [], 0)
-        for lane in lanes:
-            flying = sum(frame.flying for frame in lane.frames)
-            if lane.doubt and flying:
+        for pending in wanted:
+            flying = sum(frame.flying for frame in pending.frames)
+            if pending.doubt and flying:
                 continue  # one question at a time: a second call would come before the answer
-            ready = (frame for frame in lane.frames if not frame.flying)
-            for frame in islice(ready, max(0, self._limits.lane_frames_max - flying)):
+            ready = (frame for frame in pending.frames if not frame.flying)
+            for frame in islice(ready, max(0, self._limits.partition_frames_max - flying)):
                 size = call.size_bytes + frame.size_bytes
                 if call.frames and (
                     size > self._limits.call_bytes_max
                     or len(call.frames) >= self._limits.call_frames_max
                 ):
                     return call
-                call.again = call.again or lane.refusal is not None
-                call.asking = call.asking or lane.doubt
+                call.again = call.again or pending.refusal is not None
+                call.asking = call.asking or pending.doubt
                 call.frames.append(frame)
                 call.size_bytes = size
         return call
@@ -149,28 +153,28 @@ class Sender:
         if not self._land(call):
             return
         for frame, answer in zip(call.frames, answers, strict=True):
-            lane = self._lanes[frame.partition]
+            pending = self._pending[frame.partition]
             if isinstance(answer, Appended):
-                lane.backoff_ms, lane.refusal = BACKOFF_FIRST_MS, None
-                lane.doubt = lane.hole = False
-                self._settle(lane, frame, answer)
+                pending.refusals, pending.refusal = 0, None
+                pending.doubt = pending.hole = False
+                self._settle(pending, frame, answer)
             else:
-                self._refused(lane, frame, answer, now_ms)
+                self._refused(pending, frame, answer, now_ms)
         if self.fenced is not None:
             self._end(self.fenced)
         for partition in {frame.partition for frame in call.frames}:
-            self._close_up(self._lanes[partition])
+            self._close_up(self._pending[partition])
 
     def failed(self, call: Call, error: PxrsError, now_ms: int) -> None:
         """The call's outcome is unknown: make it again, until its frames' deadlines."""
         if not self._land(call):
             return
         for frame in call.frames:
-            lane = self._lanes[frame.partition]
-            lane.refusal = error
-            self._back_off(lane, now_ms)
+            pending = self._pending[frame.partition]
+            pending.refusal = error
+            self._back_off(pending, now_ms)
         for partition in {frame.partition for frame in call.frames}:
-            self._close_up(self._lanes[partition])
+            self._close_up(self._pending[partition])
 
     def _land(self, call: Call) -> bool:
         """The call is over; False when nobody waits for it any more."""
@@ -181,39 +185,40 @@ class Sender:
             frame.flying = False
         return True
 
-    def _refused(self, lane: Lane, frame: Frame, answer: Refused, now_ms: int) -> None:
+    def _refused(self, pending: PendingFrames, frame: Frame, answer: Refused, now_ms: int) -> None:
         error = answer.error
         if isinstance(error, SequenceGap):  # no trouble of its own: an earlier frame was refused
             # Where the log waits for a frame that we still have, that one is sent again, and this
             # one after it. A number below our oldest is never sent again: it leaves a hole.
-            oldest = lane.frames[0].sequence if lane.frames else frame.sequence
+            oldest = pending.frames[0].sequence if pending.frames else frame.sequence
             expected = answer.expected_sequence
             if expected is not None and (expected < oldest or frame.sequence == 0):
                 # The number will never come; or the epoch does not follow what the log has.
-                lane.hole, lane.heard = True, answer.heard
+                pending.hole, pending.heard = True, answer.heard
             return
         # A frame that was given up may be fenced by an epoch of our own, begun after it was given
         # up: nobody took over then.
-        if isinstance(error, ProducerFenced) and frame in lane.frames:
+        if isinstance(error, ProducerFenced) and frame in pending.frames:
             self.fenced = error
-        lane.refusal = error
+        pending.refusal = error
         if (isinstance(error, _WAITED_FOR) or passes(error)) and now_ms < frame.deadline_ms:
-            self._back_off(lane, now_ms)
+            self._back_off(pending, now_ms)
         else:
-            self._give_up(lane, frame, error)
+            self._give_up(pending, frame, error)
 
-    def _back_off(self, lane: Lane, now_ms: int) -> None:
-        if lane.wait_until_ms <= now_ms:
-            lane.wait_until_ms = now_ms + lane.backoff_ms
-            lane.backoff_ms = min(lane.backoff_ms * 2, BACKOFF_MOST_MS)
+    def _back_off(self, pending: PendingFrames, now_ms: int) -> None:
+        if pending.wait_until_ms <= now_ms:
+            pending.refusals += 1
+            pause_ms = pause_after(pending.refusals, BACKOFF_FIRST_MS, BACKOFF_MOST_MS)
+            pending.wait_until_ms = now_ms + pause_ms
 
-    def _give_up(self, lane: Lane, frame: Frame, error: PxrsError) -> None:
-        lane.doubt = True
-        self._settle(lane, frame, error)
+    def _give_up(self, pending: PendingFrames, frame: Frame, error: PxrsError) -> None:
+        pending.doubt = True
+        self._settle(pending, frame, error)
 
-    def _settle(self, lane: Lane, frame: Frame, answer: Appended | PxrsError) -> None:
+    def _settle(self, pending: PendingFrames, frame: Frame, answer: Appended | PxrsError) -> None:
         try:
-            lane.frames.remove(frame)
+            pending.frames.remove(frame)
         except ValueError:
             return  # given up before this answer came
         self.pending_bytes -= frame.size_bytes
@@ -222,67 +227,67 @@ class Sender:
 
     def _end(self, error: ProducerFenced) -> None:
         """Give up everything: another producer of this identity took over."""
-        for lane in self._lanes.values():
-            for frame in list(lane.frames):
-                self._settle(lane, frame, error)
+        for pending in self._pending.values():
+            for frame in list(pending.frames):
+                self._settle(pending, frame, error)
         for calls in self._calls.values():
             for call in calls:
                 call.abandoned = True
             calls.clear()
 
-    def _close_up(self, lane: Lane) -> None:
-        """Number the lane's frames from 0 in a new epoch, when that is due and nothing flies."""
+    def _close_up(self, pending: PendingFrames) -> None:
+        """Number the pending's frames from 0 in a new epoch, when that is due and nothing flies."""
         # A call that still flies may add to the log: what was heard of it must be the last word
         # before the frames are numbered anew.
-        if not lane.hole or lane.flying():
+        if not pending.hole or pending.flying():
             return
-        for frame in list(lane.frames):
+        for frame in list(pending.frames):
             if frame.sent:
-                frame.former[lane.epoch] = frame.sequence
-            self._settle_if_there(lane, frame)
-        lane.hole = lane.doubt = False
-        heard = lane.heard
-        lane.follows = mark(heard.epoch, heard.next_sequence) if heard else mark(NOBODY, 0)
-        lane.epoch += 1
-        lane.next_sequence = 0
+                frame.former[pending.epoch] = frame.sequence
+            self._settle_if_there(pending, frame)
+        pending.hole = pending.doubt = False
+        heard = pending.heard
+        pending.follows = mark(heard.epoch, heard.next_sequence) if heard else mark(NOBODY, 0)
+        pending.epoch += 1
+        pending.next_sequence = 0
         self.epochs_raised += 1
-        for frame in lane.frames:
+        for frame in pending.frames:
             frame.sent = False
-            self._number(lane, frame)
-            lane.next_sequence += 1
+            self._number(pending, frame)
+            pending.next_sequence += 1
 
-    def _settle_if_there(self, lane: Lane, frame: Frame) -> None:
+    def _settle_if_there(self, pending: PendingFrames, frame: Frame) -> None:
         """A frame that came in under a former number is in the log already."""
-        heard = lane.heard
+        heard = pending.heard
         number = frame.former.get(heard.epoch) if heard is not None else None
         if heard is not None and number is not None and number < heard.next_sequence:
             base = dict(heard.places).get(number)
             messages = unpack_header(frame.header).messages
-            self._settle(lane, frame, Appended(frame.partition, base, messages, repeated=True))
+            self._settle(pending, frame, Appended(frame.partition, base, messages, repeated=True))
 
-    def _number(self, lane: Lane, frame: Frame) -> None:
-        """Give a frame the lane's next number."""
-        sequence = frame.sequence = lane.next_sequence
+    def _number(self, pending: PendingFrames, frame: Frame) -> None:
+        """Give a frame the pending's next number."""
+        sequence = frame.sequence = pending.next_sequence
         header = unpack_header(frame.header)._replace(
-            producer_epoch=lane.epoch,
+            producer_epoch=pending.epoch,
             sequence=sequence,
-            follows=lane.follows if sequence == 0 else None,
+            follows=pending.follows if sequence == 0 else None,
         )
         frame.header = pack_header(header)
 
     def expire(self, now_ms: int) -> None:
         """Give up every frame whose deadline has passed, and calls that hold only such frames."""
-        for lane in self._lanes.values():
-            while lane.frames and lane.frames[0].deadline_ms <= now_ms:
-                frame = lane.frames[0]
-                self._give_up(lane, frame, self._too_late(frame, lane.refusal))
+        for pending in self._pending.values():
+            while pending.frames and pending.frames[0].deadline_ms <= now_ms:
+                frame = pending.frames[0]
+                self._give_up(pending, frame, self._too_late(frame, pending.refusal))
                 frame.flying = False
         for calls in self._calls.values():
             for call in [c for c in calls if all(f.deadline_ms <= now_ms for f in c.frames)]:
                 call.abandoned = True
                 calls.discard(call)
-        for lane in self._lanes.values():
-            self._close_up(lane)
+        for pending in self._pending.values():
+            self._close_up(pending)
 
     def _too_late(self, frame: Frame, refusal: PxrsError | None) -> PxrsError:
         if isinstance(refusal, _WAITED_FOR) and not frame.flying:
@@ -296,16 +301,16 @@ class Sender:
     def next_look_ms(self) -> int | None:
         """When `calls` or `expire` may have something new without any answer; None: never."""
         moments = []
-        for lane in self._lanes.values():
-            if lane.frames:
-                moments.append(lane.frames[0].deadline_ms)
-                if lane.wait_until_ms and not lane.flying():
-                    moments.append(lane.wait_until_ms)
+        for pending in self._pending.values():
+            if pending.frames:
+                moments.append(pending.frames[0].deadline_ms)
+                if pending.wait_until_ms and not pending.flying():
+                    moments.append(pending.wait_until_ms)
         return min(moments, default=None)
 
     def trouble(self) -> str:
         """What holds frames up, for people; '' when nothing does."""
-        held = {p: lane for p, lane in self._lanes.items() if lane.frames}
+        held = {p: pending for p, pending in self._pending.items() if pending.frames}
         if not held:
             return ""
         fullest = max(held, key=lambda p: sum(f.size_bytes for f in held[p].frames))

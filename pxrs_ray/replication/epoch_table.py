@@ -48,6 +48,15 @@ class EpochTable:
         while self.begins_at(end):
             self.begins.pop()
 
+    def forget_before(self, first: Offset) -> None:
+        """What is before `first` is not here any more, and counts as epoch 0: whoever lacks it, and
+        begins there, is at the end of that."""
+        kept = [begun for begun in self.begins[1:] if begun[1] > first]
+        at = len(self.begins) - len(kept) - 1
+        if at and first:
+            kept.insert(0, (self.begins[at][0], first))
+            self.begins = [(0, 0), *kept]
+
     def end_of(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """The highest epoch up to this one that the log has, and the offset at which that ends."""
         at = max(0, bisect_right(self.begins, epoch, key=lambda begun: begun[0]) - 1)

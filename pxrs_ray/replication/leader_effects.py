@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pxrs_ray.model import Offset, PartitionId
-from pxrs_ray.replication.peer_messages import ToFollower
+from pxrs_ray.model import Offset
+from pxrs_ray.replication.peer_messages import LogKey, ToFollower
 from pxrs_ray.replication.placement import Disk, IsrChange
 
 
@@ -13,7 +13,7 @@ from pxrs_ray.replication.placement import Disk, IsrChange
 class ReplicationSettings:
     """`synced_only`: only what is synced counts as stored. A replica in sync that has not stored
     for `lag_max_ms` what it should have leaves the in-sync set, however little that is. So many
-    runs of frames of a partition are under way to one follower at the most. What is not answered
+    runs of frames of a log are under way to one follower at the most. What is not answered
     is said again after `again_ms`."""
 
     min_isr: int = 1
@@ -25,12 +25,22 @@ class ReplicationSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ship:
-    """Send frames of a partition from `first` on to a follower, as many as one message takes; then
+    """Send frames of a log from `first` on to a follower, as many as one message takes; then
     say with `shipped` up to where."""
 
     to: Disk
-    partition: PartitionId
+    key: LogKey
     first: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class HaveBegin:
+    """Tell a follower to begin its log anew, where this one can be followed from."""
+
+    to: Disk
+    key: LogKey
+    life: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class AskIsr:
 class Advanced:
     """What is before `to` is on every replica in sync: acknowledge it, and let it be read."""
 
-    partition: PartitionId
+    key: LogKey
     to: Offset
 
 
@@ -61,4 +71,4 @@ class SteppedDown:
     """Another leader was elected: nothing that waits is acknowledged here any more."""
 
 
-LeaderEffect = Ship | Tell | AskIsr | Advanced | SteppedDown
+LeaderEffect = Ship | HaveBegin | Tell | AskIsr | Advanced | SteppedDown

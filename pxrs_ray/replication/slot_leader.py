@@ -2,98 +2,39 @@
 
 Rules of this file. Who runs it appends to the log, says so, carries what is said between replicas,
 and takes the effects after each call; time is given in, by one monotonic clock. The high watermark
-of a partition is what every replica in sync has stored. While another in-sync set is asked for,
+of a log is what every replica in sync has stored. While another in-sync set is asked for,
 both sets are waited for: so a leader that nobody hears acknowledges nothing, and needs no clock for
-that. The high watermark never goes back. Nothing is cut here: a leader's log is what is true.
+that. The high watermark never goes back. Nothing is cut here: a leader's log is what is true. A
+follower that lacks what was dropped here begins anew where this log can be followed from; no
+replica in sync lacks that, for nothing is dropped above the high watermark.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
-from pxrs_ray.model import Offset, PartitionId
-from pxrs_ray.replication.epoch_table import EpochTable
+from pxrs_ray.model import Offset
 from pxrs_ray.replication.leader_effects import (
     Advanced,
     AskIsr,
+    HaveBegin,
     LeaderEffect,
     ReplicationSettings,
     Ship,
     SteppedDown,
     Tell,
 )
+from pxrs_ray.replication.led_log import LedLog, ReplicaHeard, ReplicaProgress
 from pxrs_ray.replication.peer_messages import (
     Agreed,
     CutAt,
-    Follower,
+    LogKey,
     Position,
     Stored,
     Watermark,
 )
 from pxrs_ray.replication.placement import Disk, InSync, IsrChange, Placement
-
-# A replica is late by marks of where the log ended when: so many of them cover the longest lag.
-MARKS = 8
-
-
-class LedPartition:
-    """One partition's log at its leader: its end, what of it is synced, its epochs, and up to where
-    it may be read."""
-
-    __slots__ = ("end", "high_watermark", "marks", "synced", "table")
-
-    def __init__(
-        self, end: Offset, synced: Offset, table: EpochTable, high_watermark: Offset = 0
-    ) -> None:
-        self.end = end
-        self.synced = synced
-        self.table = table
-        self.high_watermark = high_watermark
-        # Where it ended, and when.
-        self.marks: deque[tuple[Offset, int]] = deque()
-
-    def mark(self, now_ms: int, lag_max_ms: int) -> None:
-        """Note where the log ends now; forget what an older mark than is needed says."""
-        marks = self.marks
-        if not marks or now_ms - marks[-1][1] >= lag_max_ms // MARKS:
-            marks.append((self.end, now_ms))
-        while len(marks) > 1 and marks[1][1] <= now_ms - lag_max_ms:
-            marks.popleft()
-
-    def due(self, now_ms: int, lag_max_ms: int) -> Offset:
-        """Up to where a replica should be that is not late."""
-        self.mark(now_ms, lag_max_ms)
-        end, at_ms = self.marks[0]
-        return end if at_ms <= now_ms - lag_max_ms else 0
-
-
-@dataclass(slots=True)
-class ReplicaProgress:
-    """How far one follower is with one partition.
-
-    `agreed`: its log is known to be a beginning of the leader's, as answered to its question of
-    that `number`. `sent` runs ahead of `end` by what is under way, which is so many `ships`;
-    `again_ms`: when all of that is sent again. `told`: the high watermark that it was told.
-    """
-
-    agreed: bool = False
-    number: int = -1
-    end: Offset = 0
-    synced: Offset = 0
-    sent: Offset = 0
-    ships: int = 0
-    again_ms: int = 0
-    told: Offset = 0
-
-
-@dataclass(slots=True)
-class ReplicaHeard:
-    """One follower, in the life that was heard last."""
-
-    who: Follower
-    partitions: dict[PartitionId, ReplicaProgress] = field(default_factory=dict)
 
 
 class SlotLeader:
@@ -103,12 +44,12 @@ class SlotLeader:
         self,
         me: Disk,
         placement: Placement,
-        partitions: Mapping[PartitionId, LedPartition],
+        logs: Mapping[LogKey, LedLog],
         settings: ReplicationSettings,
         now_ms: int,
     ) -> None:
         self.placement = placement
-        self.partitions = dict(partitions)
+        self.logs = dict(logs)
         self.ended = False
         self._me = me
         self._settings = settings
@@ -120,19 +61,25 @@ class SlotLeader:
         self._ask_again_ms = now_ms
         self._began_ms = now_ms
         self._absent: frozenset[Disk] = frozenset()
-        for partition, log in self.partitions.items():
-            self._begin(partition, log, now_ms)
+        for key, log in self.logs.items():
+            self._begin(key, log, now_ms)
 
-    def _begin(self, partition: PartitionId, log: LedPartition, now_ms: int) -> None:
+    def _begin(self, key: LogKey, log: LedLog, now_ms: int) -> None:
         log.table.begin(self.placement.epoch, log.end)
         log.marks.clear()
         log.mark(now_ms, self._settings.lag_max_ms)
-        self._advance(partition)
+        self._advance(key)
 
-    def opened(self, partition: PartitionId, log: LedPartition, now_ms: int) -> None:
+    def opened(self, key: LogKey, log: LedLog, now_ms: int) -> None:
         """The slot has one more log."""
-        self.partitions[partition] = log
-        self._begin(partition, log, now_ms)
+        self.logs[key] = log
+        self._begin(key, log, now_ms)
+
+    def closed(self, key: LogKey) -> None:
+        """The slot has one log less."""
+        self.logs.pop(key, None)
+        for heard in self._replicas.values():
+            heard.logs.pop(key, None)
 
     def take_effect(self) -> LeaderEffect | None:
         """What is to be done next; None when that is nothing."""
@@ -145,14 +92,21 @@ class SlotLeader:
         """Whether enough replicas are in sync for an append to be acknowledged."""
         return not self.ended and len(self.placement.isr) >= self._settings.min_isr
 
-    def appended(self, partition: PartitionId, end: Offset, synced: Offset, now_ms: int) -> None:
+    def appended(self, key: LogKey, end: Offset, synced: Offset, now_ms: int) -> None:
         """The log has grown to `end`, or more of it is synced."""
-        log = self.partitions[partition]
+        log = self.logs[key]
         log.end, log.synced = end, max(log.synced, synced)
         log.mark(now_ms, self._settings.lag_max_ms)
-        self._advance(partition)
+        self._advance(key)
         for disk, heard in self._replicas.items():
-            self._ship(disk, heard, partition, now_ms)
+            self._ship(disk, heard, key, now_ms)
+
+    def shortened(self, key: LogKey, first: Offset, start: Offset) -> None:
+        """What is before `start` was dropped; it can be followed from `first` on."""
+        log = self.logs[key]
+        if first > log.first:
+            log.table.forget_before(first)
+        log.first, log.start = first, start
 
     # --- followers --------------------------------------------------------------------------------
 
@@ -161,7 +115,7 @@ class SlotLeader:
         who = said.follower
         if self.ended or said.epoch != self.placement.epoch or who.disk == self._me:
             return
-        if said.partition not in self.partitions or who.disk not in self.placement.replicas:
+        if said.key not in self.logs or who.disk not in self.placement.replicas:
             return
         known = self._replicas.get(who.disk)
         if known is not None and who.life < known.who.life:
@@ -169,12 +123,12 @@ class SlotLeader:
         if known is None or known.who != who:
             # What an earlier life has stored may be gone.
             known = self._replicas[who.disk] = ReplicaHeard(who)
-        progress = known.partitions.setdefault(said.partition, ReplicaProgress())
+        progress = known.logs.setdefault(said.key, ReplicaProgress())
         if isinstance(said, Position):
             if said.number < progress.number:
                 return  # it has heard the answer to that, and gone on
-            self._agree(said, progress)
-        elif not progress.agreed:
+            self._answer(said, progress)
+        elif not progress.agreed or said.number != progress.number:
             return
         else:
             # One that has stored nothing more lacks what was lost on the way: it waits for that.
@@ -182,46 +136,68 @@ class SlotLeader:
                 progress.end = said.end
                 progress.again_ms = now_ms + self._settings.again_ms
             progress.synced = max(progress.synced, said.synced)
+            progress.heard = max(progress.heard, (said.high_watermark, said.start))
             progress.ships = max(0, progress.ships - 1)
             progress.sent = max(progress.sent, progress.end)
-        self._advance(said.partition)
-        self._ship(who.disk, known, said.partition, now_ms)
+        self._advance(said.key)
+        self._ship(who.disk, known, said.key, now_ms)
         self._look_at_isr(now_ms)
 
-    def _agree(self, asked: Position, progress: ReplicaProgress) -> None:
+    def _answer(self, asked: Position, progress: ReplicaProgress) -> None:
         """Find where the logs part, and say so."""
-        log = self.partitions[asked.partition]
+        log, to = self.logs[asked.key], asked.follower.disk
         epoch, end = log.table.end_of(asked.last_epoch, log.end)
-        to, number = asked.follower.disk, asked.number
-        if epoch == asked.last_epoch and asked.end <= end:
-            if not progress.agreed or number > progress.number:
-                progress.agreed, progress.number, progress.ships = True, number, 0
-                progress.end = progress.sent = asked.end
-                progress.synced, progress.told = asked.synced, 0
-            self._effects.append(Tell(to, Agreed(asked.epoch, asked.partition, number)))
+        at = min(end, asked.end)
+        names = (asked.epoch, asked.key, asked.follower.life, asked.number)
+        if progress.agreed and asked.number == progress.number:
+            self._effects.append(Tell(to, Agreed(*names)))  # it has not heard it yet
+            return
+        progress.number, progress.left_behind = asked.number, False
+        progress.agreed = False
+        agree = epoch == asked.last_epoch and asked.end <= end
+        # Of what both have nothing is left here, or there.
+        none_left = at < asked.first or 0 < at <= log.first
+        if asked.end < log.first or (none_left and not agree):
+            self._effects.append(HaveBegin(to, *names[1:]))
+        elif agree:
+            progress.agreed, progress.ships = True, 0
+            progress.heard = progress.told = (0, 0)
+            progress.end = progress.sent = asked.end
+            progress.synced = asked.synced
+            self._effects.append(Tell(to, Agreed(*names)))
         else:
-            progress.agreed, progress.number = False, number
-            answer = CutAt(asked.epoch, asked.partition, number, epoch, min(end, asked.end))
-            self._effects.append(Tell(to, answer))
+            self._effects.append(Tell(to, CutAt(*names, epoch, at)))
 
-    def _ship(self, disk: Disk, heard: ReplicaHeard, partition: PartitionId, now_ms: int) -> None:
-        progress = heard.partitions.get(partition)
+    def leave_behind(self, disk: Disk, key: LogKey, now_ms: int) -> None:
+        """What comes next for a follower is not here any more: have it begin anew, until it asks
+        where."""
+        heard = self._replicas[disk]
+        progress = heard.logs[key]
+        progress.agreed, progress.left_behind = False, True
+        progress.again_ms = now_ms + self._settings.again_ms
+        self._effects.append(HaveBegin(disk, key, heard.who.life, progress.number))
+
+    def _ship(self, disk: Disk, heard: ReplicaHeard, key: LogKey, now_ms: int) -> None:
+        progress = heard.logs.get(key)
         if progress is None or not progress.agreed or self.ended:
             return
-        if progress.sent < self.partitions[partition].end:
+        if progress.sent < self.logs[key].first:
+            self.leave_behind(disk, key, now_ms)
+            return
+        if progress.sent < self.logs[key].end:
             if progress.sent == progress.end:
                 progress.again_ms = now_ms + self._settings.again_ms
             if progress.ships < self._settings.ships_max:
                 progress.ships += 1
-                self._effects.append(Ship(disk, partition, progress.sent))
+                self._effects.append(Ship(disk, key, progress.sent))
 
     def shipped(self, ship: Ship, end: Offset, now_ms: int) -> None:
         """What a `Ship` wanted is on its way, up to `end`."""
         heard = self._replicas.get(ship.to)
-        progress = heard.partitions.get(ship.partition) if heard is not None else None
+        progress = heard.logs.get(ship.key) if heard is not None else None
         if heard is not None and progress is not None and progress.sent == ship.first:
             progress.sent = end
-            self._ship(ship.to, heard, ship.partition, now_ms)
+            self._ship(ship.to, heard, ship.key, now_ms)
 
     # --- the high watermark -----------------------------------------------------------------------
 
@@ -229,25 +205,25 @@ class SlotLeader:
         """The replicas in sync, and those that may be by now."""
         return (*self.placement.isr, *self._asked)
 
-    def _stored(self, member: InSync, partition: PartitionId) -> Offset:
-        """Up to where a replica is known to have a partition."""
+    def _stored(self, member: InSync, key: LogKey) -> Offset:
+        """Up to where a replica is known to have a log."""
         if member.disk == self._me:
-            log = self.partitions[partition]
+            log = self.logs[key]
             return log.synced if self._settings.synced_only else log.end
         heard = self._replicas.get(member.disk)
-        progress = heard.partitions.get(partition) if heard is not None else None
+        progress = heard.logs.get(key) if heard is not None else None
         if progress is None or not progress.agreed:
             return 0
         return progress.synced if self._settings.synced_only else progress.end
 
-    def _advance(self, partition: PartitionId) -> None:
-        log = self.partitions[partition]
+    def _advance(self, key: LogKey) -> None:
+        log = self.logs[key]
         if not self.takes:
             return
-        to = min(self._stored(member, partition) for member in self._waited_for())
+        to = min(self._stored(member, key) for member in self._waited_for())
         if to > log.high_watermark:
             log.high_watermark = to
-            self._effects.append(Advanced(partition, to))
+            self._effects.append(Advanced(key, to))
 
     @property
     def is_asking(self) -> bool:
@@ -269,8 +245,8 @@ class SlotLeader:
             self._asked = ()
             for disk in set(self._replicas) - set(placement.replicas):
                 del self._replicas[disk]
-            for partition in self.partitions:
-                self._advance(partition)
+            for key in self.logs:
+                self._advance(key)
         self._look_at_isr(now_ms)
 
     def absent(self, disks: Collection[Disk], now_ms: int) -> None:
@@ -284,29 +260,34 @@ class SlotLeader:
         if self.ended:
             return
         for disk, heard in self._replicas.items():
-            for partition, progress in heard.partitions.items():
-                self._look_at(disk, heard, partition, progress, now_ms)
+            for key, progress in heard.logs.items():
+                self._look_at(disk, heard, key, progress, now_ms)
         self._look_at_isr(now_ms)
 
     def _look_at(
         self,
         disk: Disk,
         heard: ReplicaHeard,
-        partition: PartitionId,
+        key: LogKey,
         progress: ReplicaProgress,
         now_ms: int,
     ) -> None:
+        if progress.left_behind and now_ms >= progress.again_ms:
+            self.leave_behind(disk, key, now_ms)
         if not progress.agreed:
             return
         # Whatever was lost on the way: what is not stored is sent again.
         if progress.sent > progress.end and now_ms >= progress.again_ms:
             progress.sent, progress.ships = progress.end, 0
-            self._ship(disk, heard, partition, now_ms)
-        high_watermark = self.partitions[partition].high_watermark
-        if progress.told < high_watermark and progress.sent == progress.end:
-            progress.told = high_watermark
-            told = Watermark(self.placement.epoch, partition, high_watermark)
-            self._effects.append(Tell(disk, told))
+            self._ship(disk, heard, key, now_ms)
+        log = self.logs[key]
+        to_tell = (log.high_watermark, log.start)
+        again = progress.told != to_tell or now_ms >= progress.again_ms
+        # Each of these is answered: what a follower said last, and was lost, is said again by that.
+        unsure = progress.heard != to_tell or progress.synced < progress.end
+        if unsure and again and progress.sent == progress.end:
+            progress.told, progress.again_ms = to_tell, now_ms + self._settings.again_ms
+            self._effects.append(Tell(disk, Watermark(self.placement.epoch, key, *to_tell)))
 
     def _look_at_isr(self, now_ms: int) -> None:
         """Ask for the in-sync set that should be, unless that is under way."""
@@ -338,18 +319,18 @@ class SlotLeader:
         if heard is None:
             return True
         return any(
-            self._stored(member, partition) < log.due(now_ms, lag_max_ms)
-            for partition, log in self.partitions.items()
+            self._stored(member, key) < log.due(now_ms, lag_max_ms)
+            for key, log in self.logs.items()
         )
 
     def _has_caught_up(self, member: InSync, heard: ReplicaHeard) -> bool:
         """Whether a follower has all that is, or may be, acknowledged: what is below the high
         watermark, and what the log had when this epoch began."""
-        for partition, log in self.partitions.items():
-            progress = heard.partitions.get(partition)
+        for key, log in self.logs.items():
+            progress = heard.logs.get(key)
             begun = log.table.end_of(self.placement.epoch - 1, log.end)[1]
             if progress is None or not progress.agreed:
                 return False
-            if self._stored(member, partition) < max(log.high_watermark, begun):
+            if self._stored(member, key) < max(log.high_watermark, begun):
                 return False
         return True

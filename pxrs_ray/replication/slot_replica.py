@@ -2,7 +2,7 @@
 
     replica.placed(placement, now_ms)         # what stands in the registry
     replica.heard(message, now_ms)            # what another replica says
-    replica.grown(partition, now_ms)          # it was appended to, or more of it is synced
+    replica.grown(key, now_ms)                # it was appended to, more is synced, or some dropped
     while (effect := replica.take_effect()) is not None: ...
 
 Rules of this file. The machines of leader and follower decide; what they want done to a log is done
@@ -19,19 +19,22 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pxrs_ray.log.replica_log import ReplicaLog
-from pxrs_ray.model import PartitionId
 from pxrs_ray.replication.epoch_table import EpochTable
 from pxrs_ray.replication.leader_effects import (
     Advanced,
     AskIsr,
+    HaveBegin,
     ReplicationSettings,
     Ship,
     SteppedDown,
     Tell,
 )
+from pxrs_ray.replication.led_log import LedLog
 from pxrs_ray.replication.peer_messages import (
+    BeginAt,
     Follower,
     Frames,
+    LogKey,
     Position,
     Stored,
     ToFollower,
@@ -39,13 +42,14 @@ from pxrs_ray.replication.peer_messages import (
 )
 from pxrs_ray.replication.placement import Disk, Placement
 from pxrs_ray.replication.slot_follower import (
+    BeginLog,
     CutLog,
-    FollowedPartition,
+    FollowedLog,
     Say,
     SlotFollower,
     StoreFrames,
 )
-from pxrs_ray.replication.slot_leader import LedPartition, SlotLeader
+from pxrs_ray.replication.slot_leader import SlotLeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class SlotReplica:
     def __init__(
         self,
         who: Follower,
-        logs: Mapping[PartitionId, ReplicaLog],
+        logs: Mapping[LogKey, ReplicaLog],
         settings: ReplicationSettings,
         frame_bytes: int,
         wall_ms: Callable[[], int],
@@ -82,12 +86,13 @@ class SlotReplica:
         self._wall_ms = wall_ms
         self._version = 0
         self._effects: deque[ReplicaEffect] = deque()
-        followed = {partition: self._followed(log) for partition, log in self.logs.items()}
+        followed = {key: self._followed(log) for key, log in self.logs.items()}
         self._follower = SlotFollower(who, followed, settings.again_ms)
 
-    def _followed(self, log: ReplicaLog) -> FollowedPartition:
+    def _followed(self, log: ReplicaLog) -> FollowedLog:
         table = EpochTable.of_log(log.epochs())
-        return FollowedPartition(log.end_offset, log.durable_offset, table, log.high_watermark)
+        first, ends = log.first_offset, (log.end_offset, log.durable_offset)
+        return FollowedLog(*ends, table, log.high_watermark, first)
 
     # --- who leads --------------------------------------------------------------------------------
 
@@ -114,18 +119,34 @@ class SlotReplica:
 
     def _lead(self, placement: Placement, now_ms: int) -> None:
         self._follower.epoch = placement.epoch
-        led = {}
-        for partition, log in self.logs.items():
-            log.begin_epoch(placement.epoch, self._wall_ms())
-            followed = self._follower.partitions[partition]
-            ends = log.end_offset, log.durable_offset
-            led[partition] = LedPartition(*ends, followed.table, log.high_watermark)
+        led = {key: self._led(key, placement) for key in self.logs}
         self.leader = SlotLeader(self.who.disk, placement, led, self._settings, now_ms)
+
+    def _led(self, key: LogKey, placement: Placement) -> LedLog:
+        log = self.logs[key]
+        log.begin_epoch(placement.epoch, self._wall_ms())
+        ends = log.end_offset, log.durable_offset
+        return LedLog(*ends, self._follower.logs[key].table, log.high_watermark)
+
+    def opened(self, key: LogKey, log: ReplicaLog, now_ms: int) -> None:
+        """The slot has one more log."""
+        self.logs[key] = log
+        self._follower.opened(key, self._followed(log), now_ms)
+        if self.leader is not None:
+            self.leader.opened(key, self._led(key, self.leader.placement), now_ms)
+        self._carry_out(now_ms)
+
+    def closed(self, key: LogKey) -> None:
+        """A queue was removed, and with it this log. Nothing that is said of it is heard."""
+        self.logs.pop(key, None)
+        self._follower.closed(key)
+        if self.leader is not None:
+            self.leader.closed(key)
 
     def _step_down(self) -> None:
         self.leader = None
-        for partition, log in self.logs.items():
-            self._follower.partitions[partition] = self._followed(log)
+        for key, log in self.logs.items():
+            self._follower.logs[key] = self._followed(log)
         self._effects.append(SteppedDown())
 
     def absent(self, disks: Collection[Disk], now_ms: int) -> None:
@@ -141,31 +162,38 @@ class SlotReplica:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def grown(self, partition: PartitionId, now_ms: int) -> None:
-        """A log has grown, where this leads; or more of it is synced."""
-        log = self.logs[partition]
+    def grown(self, key: LogKey, now_ms: int) -> None:
+        """A log has grown, or was shortened, where this leads; or more of it is synced."""
+        log = self.logs[key]
         if self.leader is not None:
-            self.leader.appended(partition, log.end_offset, log.durable_offset, now_ms)
+            self.leader.shortened(key, log.first_offset, log.start_offset)
+            self.leader.appended(key, log.end_offset, log.durable_offset, now_ms)
         else:
-            self._follower.stored(partition, log.durable_offset)
+            self._follower.stored(key, log.durable_offset)
         self._carry_out(now_ms)
 
     def heard(self, message: ToLeader | ToFollower, now_ms: int) -> None:
         """Another replica says something."""
         if isinstance(message, Position | Stored):
-            if self.leader is not None:
+            if self.leader is not None and message.key in self.logs:
+                log = self.logs[message.key]
+                self.leader.shortened(message.key, log.first_offset, log.start_offset)
                 self.leader.heard(message, now_ms)
         elif self.leader is None:
             self._follower.heard(message, now_ms)
         self._carry_out(now_ms)
         if self.leader is None and not isinstance(message, Position | Stored):
-            self._show(message.partition)
+            self._show(message.key)
 
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
         if self.leader is not None:
             self.leader.tick(now_ms)
         else:
+            for key, log in self.logs.items():
+                # Who drops, or begins an epoch, syncs what there is.
+                if log.durable_offset > self._follower.logs[key].synced:
+                    self._follower.stored(key, log.durable_offset)
             self._follower.tick(now_ms)
         self._carry_out(now_ms)
 
@@ -184,44 +212,65 @@ class SlotReplica:
                     return
                 case Ship():
                     self._ship(effect, now_ms)
+                case HaveBegin():
+                    self._have_begin(effect)
                 case Tell() | Say():
                     self._effects.append(ToPeer(effect.to, effect.message))
                 case Advanced():
-                    self.logs[effect.partition].advance(effect.to)
+                    self.logs[effect.key].advance(effect.to)
                     self._effects.append(effect)
                 case AskIsr():
                     self._effects.append(effect)
                 case SteppedDown():
                     self._step_down()
                 case CutLog():
-                    self.logs[effect.partition].cut(effect.end, self._wall_ms())
+                    self.logs[effect.key].cut(effect.end, self._wall_ms())
+                case BeginLog():
+                    log = self.logs[effect.key]
+                    log.begin_at(effect.at, effect.producers, self._wall_ms())
                 case StoreFrames():
                     self._store(effect.frames)
 
     def _ship(self, ship: Ship, now_ms: int) -> None:
         assert self.leader is not None
-        led = self.leader.partitions[ship.partition]
-        run = self.logs[ship.partition].read_unsettled(ship.first, self._frame_bytes)
+        led, log = self.leader.logs[ship.key], self.logs[ship.key]
+        self.leader.shortened(ship.key, log.first_offset, log.start_offset)
+        if ship.first < led.first:
+            self.leader.leave_behind(ship.to, ship.key, now_ms)
+            return
+        run = log.read_unsettled(ship.first, self._frame_bytes)
         end = run.next_offset
         frames = Frames(
             self.leader.placement.epoch,
-            ship.partition,
+            ship.key,
             ship.first,
             end,
             led.table.epochs_in(ship.first, end),
             led.high_watermark,
+            led.start,
             b"".join(run.chunks),
         )
         self._effects.append(ToPeer(ship.to, frames))
         self.leader.shipped(ship, end, now_ms)
 
-    def _store(self, frames: Frames) -> None:
-        log = self.logs[frames.partition]
-        log.append_replicated(frames.first, frames.data, frames.epochs, self._wall_ms())
-        self._follower.stored(frames.partition, log.durable_offset)
+    def _have_begin(self, wanted: HaveBegin) -> None:
+        assert self.leader is not None
+        at, producers = self.logs[wanted.key].beginning()
+        epoch, life = self.leader.placement.epoch, wanted.life
+        told = BeginAt(epoch, wanted.key, life, wanted.number, at, producers)
+        self._effects.append(ToPeer(wanted.to, told))
 
-    def _show(self, partition: PartitionId) -> None:
-        """Let readers of a follower see what its leader says is safe."""
-        followed = self._follower.partitions.get(partition)
+    def _store(self, frames: Frames) -> None:
+        log = self.logs[frames.key]
+        log.append_replicated(frames.first, frames.data, frames.epochs, self._wall_ms())
+        self._follower.stored(frames.key, log.durable_offset)
+
+    def _show(self, key: LogKey) -> None:
+        """Let readers of a follower see what its leader says is safe, and drop what it dropped."""
+        followed = self._follower.logs.get(key)
         if followed is not None:
-            self.logs[partition].advance(followed.high_watermark)
+            log = self.logs[key]
+            log.advance(followed.high_watermark)
+            if log.follow_start(followed.start, self._wall_ms()):
+                followed.first = log.first_offset
+                followed.table.forget_before(followed.first)

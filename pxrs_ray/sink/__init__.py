@@ -14,7 +14,13 @@ when.
 from __future__ import annotations
 
 from pxrs_ray.sink.dialects import SinkDialect, dialect_of
-from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, create_table, transaction
+from pxrs_ray.sink.transaction import (
+    SinkCursor,
+    SinkPlace,
+    create_table,
+    is_applied,
+    transaction,
+)
 
 __all__ = [
     "SinkCursor",
@@ -22,5 +28,6 @@ __all__ = [
     "SinkPlace",
     "create_table",
     "dialect_of",
+    "is_applied",
     "transaction",
 ]

@@ -134,11 +134,7 @@ def transaction(
     already; whatever the block raises passes through. In all of these cases nothing was written.
     """
     dialect = dialect_of(connection)
-    if dialect.is_busy(connection):
-        raise UsageError(
-            "the connection has a transaction open: commit it before the block, or give the block "
-            "a connection of its own (in sqlite3, not one with autocommit=False)"
-        )
+    _check_free(connection, dialect)
     _check_held(holds, place)
     known = _begin(connection, dialect, place, first, end)
     if known.epoch > place.epoch:
@@ -161,6 +157,31 @@ def transaction(
     finally:
         cursor.close()
         dialect.rollback(connection)
+
+
+def is_applied(connection: Any, place: SinkPlace, first: Offset, end: Offset) -> bool:
+    """Whether the messages `first` up to, not including, `end` are all applied in this database.
+
+    Changes nothing. Raises Fenced when a higher epoch has written, UsageError when the connection
+    is in a transaction already.
+    """
+    dialect = dialect_of(connection)
+    _check_free(connection, dialect)
+    try:
+        known = _begin(connection, dialect, place, first, end)
+        if known.epoch > place.epoch:
+            raise _stale(known, place)
+        return not known.applied.missing(first, end)
+    finally:
+        dialect.rollback(connection)
+
+
+def _check_free(connection: Any, dialect: SinkDialect) -> None:
+    if dialect.is_busy(connection):
+        raise UsageError(
+            "the connection has a transaction open: commit it before the block, or give the block "
+            "a connection of its own (in sqlite3, not one with autocommit=False)"
+        )
 
 
 def _check_held(holds: Callable[[], bool] | None, place: SinkPlace) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
-from pxrs_ray.status.places import BufferStatus, Step
+from pxrs_ray.status.places import BufferStatus, SpreadStep
 from pxrs_ray.status.problem import Problem, Report
 from pxrs_ray.status.stalls import Stall
 
@@ -141,7 +141,8 @@ class GroupStatus(Shown):
     """One group at one moment. `unused_ms` is for how long it has had no member.
 
     `unknown` says what could not be asked now. `records_waiting` changes of ownership and
-    membership are decided but not yet in the registry: no member knows of them.
+    membership are decided but not yet in the registry: no member knows of them. `scaled_ms` is when
+    an operator set another number of consumers than the file has.
     """
 
     topology: str
@@ -160,6 +161,7 @@ class GroupStatus(Shown):
     unknown: tuple[Report, ...] = ()
     records_waiting: int = 0
     registry_away_s: float | None = None
+    scaled_ms: int | None = None
 
     @property
     def lag(self) -> int:
@@ -253,7 +255,7 @@ class TopologyStatus(Shown):
     reports: tuple[Report, ...] = ()
     changes_waiting: tuple[str, ...] = ()
     places: tuple[BufferStatus, ...] = ()
-    uneven: tuple[Step, ...] = ()
+    uneven: tuple[SpreadStep, ...] = ()
 
     @property
     def problems(self) -> list[Problem]:

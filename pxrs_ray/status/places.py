@@ -63,7 +63,7 @@ class BufferStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SpreadStep:
     """A move that would spread the buffers more evenly: hosts by address, nodes by id."""
 
     buffer: int
@@ -74,7 +74,7 @@ class Step:
 
 def steps_to_spread(
     homes: Homes, nodes: Iterable[NodeSeen], but: Iterable[Slot] = ()
-) -> tuple[Step, ...]:
+) -> tuple[SpreadStep, ...]:
     """The fewest moves after which no node has two buffers more than another; those that `but`
     names stay as they are. A node without CPUs, a disk, or a future takes none."""
     fit = {n.node: n for n in nodes if _takes(n)}
@@ -83,7 +83,7 @@ def steps_to_spread(
     for slot, home in sorted(settled.items()):
         if home.node in on:
             on[home.node].append(slot)
-    fixed, steps = set(but), list[Step]()
+    fixed, steps = set(but), list[SpreadStep]()
     while len(on) > 1:
         by_load = sorted(on, key=lambda node: (len(on[node]), fit[node].host, node))
         fewest, most = by_load[0], by_load[-1]
@@ -93,7 +93,7 @@ def steps_to_spread(
         slot = movable[-1]
         on[most].remove(slot)
         on[fewest].append(slot)
-        steps.append(Step(slot, fit[most].host, fit[fewest].host, fewest))
+        steps.append(SpreadStep(slot, fit[most].host, fit[fewest].host, fewest))
     return tuple(steps)
 
 

@@ -36,6 +36,8 @@ class Kind(StrEnum):
     BUFFER_CANNOT_MOVE = "buffer_cannot_move"
     BUFFER_DEPOSED = "buffer_deposed"
     BUFFERS_UNEVEN = "buffers_uneven"
+    DISK_FILLS = "disk_fills"
+    DISK_FULL = "disk_full"
     LOGS_FOREIGN = "logs_foreign"
     QUEUE_NOT_OPEN = "queue_not_open"
     LOG_HALTED = "log_halted"
@@ -81,6 +83,7 @@ _WARNINGS = frozenset(
         Kind.REGISTRY_SETTINGS,
         Kind.BUFFER_MOVES,
         Kind.BUFFERS_UNEVEN,
+        Kind.DISK_FILLS,
         Kind.OFFSETS_LOST,
         Kind.GROUP_BEHIND,
         Kind.GROUP_UNUSED,

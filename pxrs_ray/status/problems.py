@@ -13,6 +13,7 @@ from itertools import chain
 from pxrs_ray.status.answers import GroupStatus, PartitionStatus, TopologyStatus
 from pxrs_ray.status.places import DEPOSED, by_host
 from pxrs_ray.status.problem import Kind, Problem, Report
+from pxrs_ray.status.units import size_text
 
 STORE_SLOW_MS = 100.0
 MOVES_SHOWN = 5
@@ -23,6 +24,8 @@ LAG_MS_LARGE = 10 * 60_000
 SKEW_LARGE = 4.0
 SKEW_MESSAGES_MIN = 10_000
 DAY_MS = 86_400_000
+# A disk is told of before it is full, and again when it may be full at any moment.
+DISK_FILLS_BYTES, DISK_FULL_BYTES = 1_000_000_000, 100_000_000
 UNUSED_DAYS = 3
 WORKING = ("running", "stable")
 
@@ -179,6 +182,16 @@ def _places(status: TopologyStatus) -> Iterator[Problem]:
                 place.text,
                 "its registry went back, or two clusters share one: restore the newest registry, "
                 "or go on with this one: `pxrs recover registry FILE --accept-loss`",
+            )
+        if place.free_bytes is not None and place.free_bytes < DISK_FILLS_BYTES:
+            full = place.free_bytes < DISK_FULL_BYTES
+            yield Problem(
+                Kind.DISK_FULL if full else Kind.DISK_FILLS,
+                f"buffer {place.buffer}",
+                f"its disk on {place.host or place.short_node} has {size_text(place.free_bytes)} "
+                "left: appends are refused when it is full",
+                "free the disk, set retention of its queues, or move its logs: "
+                f"`pxrs move {place.buffer} -t {on}`",
             )
     if status.uneven:
         hosts = by_host(status.places)

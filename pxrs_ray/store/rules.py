@@ -16,6 +16,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import StoreCorrupted, StoreSchemaError, UsageError
 from pxrs_ray.model import (
+    PARTITIONS_MAX,
     Change,
     Generation,
     Member,
@@ -39,7 +40,6 @@ Attributes = tuple[float, int, tuple[str, ...]]
 CAUSE_CHARS_MAX = 1_000
 ATTRIBUTES_CHARS_MAX = 1_000
 DOCUMENT_NAME_CHARS_MAX = 200
-PARTITIONS_MAX = 65_536
 # What an 8-byte integer of a database holds; attempts are far fewer.
 NUMBER_MAX = (1 << 63) - 1
 ATTEMPTS_MAX = (1 << 31) - 1

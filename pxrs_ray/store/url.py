@@ -17,7 +17,6 @@ s: etcds, rediss). A secret is in no repr and in no `shown` text.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.suggest import nearest
 
 SCHEMES = ("memory", "sqlite", "etcd", "etcds", "postgresql", "oracle", "redis", "rediss", "python")
 _ALIASES = {"postgres": "postgresql", "etcd3": "etcd", "sqlite3": "sqlite", "mem": "memory"}
@@ -72,7 +72,7 @@ class StoreUrl:
         for name in self.options:
             if name not in allowed:
                 raise ConfigError(
-                    f"store URL {self.shown}: unknown option {name!r}{_nearest(name, known)}"
+                    f"store URL {self.shown}: unknown option {name!r}{_hint(name, known)}"
                 )
 
 
@@ -83,7 +83,7 @@ def parse_store_url(url: str, environment: Mapping[str, str] | None = None) -> S
     scheme = scheme.strip().lower()
     if not colon or scheme not in SCHEMES:
         named = scheme if colon and "@" not in scheme else "(no scheme)"
-        near = _nearest(_ALIASES.get(scheme, scheme), SCHEMES)
+        near = _hint(_ALIASES.get(scheme, scheme), SCHEMES)
         raise ConfigError(
             f"unknown store {named!r}{near}; a store URL starts with one of "
             f"{', '.join(f'{known}:' for known in SCHEMES)}"
@@ -164,6 +164,6 @@ def _flag(text: str, scheme: str) -> bool:
     raise ConfigError(f"store URL: {scheme} has tls={text!r}, allowed: true or false")
 
 
-def _nearest(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, 1, 0.5)
-    return f", did you mean {close[0]!r}?" if close else ""
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    near = nearest(name, known)
+    return f", did you mean {near!r}?" if near else ""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pxrs_ray.backoff import pause_after
+
 # How much of an error's text is kept and sent: a handler may put a whole payload into it.
 ERROR_CHARS_MAX = 2_000
 LINE_CHARS_MAX = 300
@@ -30,8 +32,8 @@ def told(error: BaseException, chars_max: int = ERROR_CHARS_MAX) -> str:
     return f"{text[:chars_max]}... ({len(text)} characters)"
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of what it says, or its type's name where it says nothing."""
+def first_line(error: BaseException | str) -> str:
+    """The first line of it, or its type's name where it says nothing."""
     return _lines(error)[0][:LINE_CHARS_MAX]
 
 
@@ -45,7 +47,7 @@ def last_line(error: BaseException) -> str:
     return _lines(error)[-1][:LINE_CHARS_MAX]
 
 
-def _lines(error: BaseException) -> list[str]:
+def _lines(error: BaseException | str) -> list[str]:
     try:
         lines = [line.strip() for line in str(error).splitlines()]
     except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
@@ -83,8 +85,7 @@ class FaultsInARow:
         self._last_s = now_s
         if rules.faults_max and self.count >= rules.faults_max:
             return None
-        pause_s = rules.pause_first_s * 2.0 ** min(self.count - 1, 30)
-        return min(pause_s, rules.pause_most_s)
+        return pause_after(self.count, rules.pause_first_s, rules.pause_most_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,6 @@ others') or isolated (it has a queue and consumers of its own).
 from __future__ import annotations
 
 from pxrs_ray.tenants.migration import Route, TenantMove
-from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
+from pxrs_ray.tenants.profile import Destination, Service, TenantDirectory, TenantProfile
 
-__all__ = ["Place", "Route", "Service", "TenantDirectory", "TenantMove", "TenantProfile"]
+__all__ = ["Destination", "Route", "Service", "TenantDirectory", "TenantMove", "TenantProfile"]

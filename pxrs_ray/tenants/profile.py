@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pxrs_ray.config.messages import nearest
 from pxrs_ray.errors import ConfigError, NotFound
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.partitioning.hashes import hash_key
+from pxrs_ray.suggest import did_you_mean
 
 ISOLATED = ".isolated."
 
@@ -76,7 +76,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where a message goes. `tenant` is set where the queue is its own."""
 
     service: str
@@ -114,7 +114,7 @@ class TenantDirectory:
     def __post_init__(self) -> None:
         for tenant, profile in self.tenants.items():
             if profile not in self.profiles:
-                hint = nearest(profile, list(self.profiles))
+                hint = did_you_mean(profile, self.profiles)
                 raise ConfigError(f"tenant {tenant!r} has the profile {profile!r}: {hint}")
 
     def profile(self, tenant: str | None) -> TenantProfile:
@@ -126,16 +126,16 @@ class TenantDirectory:
         """Whether a tenant has queues of its own."""
         return tenant is not None and self.profile(tenant).isolated
 
-    def resolve(self, service: str, tenant: str | None, entity: bytes | str) -> Place:
+    def resolve(self, service: str, tenant: str | None, entity: bytes | str) -> Destination:
         """Where a message about `entity` of `tenant` goes. Raises NotFound for the service."""
         if service not in self.services:
-            hint = nearest(service, list(self.services))
+            hint = did_you_mean(service, self.services)
             raise NotFound(f"no service {service!r}: {hint}")
         found = self.services[service]
         owner = tenant if self.isolated(tenant) else None
         count = self.profile(tenant).partitions if owner is not None else found.partitions
         partition = Partitioner(count, hash_name=found.hash_name).partition(entity)
-        return Place(service, found.full_queue(owner), owner, partition)
+        return Destination(service, found.full_queue(owner), owner, partition)
 
     def serving(self, tenant: str | None, servers: Mapping[str, Sequence[str]]) -> Serving:
         """Which of `servers` (each with the profiles it is assigned to) serve a tenant's queue."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.steps import Do, Steps, do
-from pxrs_ray.tenants.migration import Phase, Route, TenantMove
+from pxrs_ray.tenants.followed_routes import Routes
+from pxrs_ray.tenants.migration import Phase, TenantMove
 from pxrs_ray.tenants.producer_leases import Leases
 from pxrs_ray.tenants.profile import TenantProfile, isolated_queue
 from pxrs_ray.tenants.tenant_document import PRODUCERS, TENANTS, KeptMove
@@ -26,8 +27,6 @@ LEASE_S = 3.0
 GRACE_S = 2.0
 # Of a longer pause between two looks at the clock no more than this counts against a producer.
 STEP_MOST_S = LEASE_S / 6
-
-Routes = dict[str, tuple[Route, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.older_registry import later_homes
 from pxrs_ray.topology.slot_table import SlotTable
 
-Change = Callable[[Homes], Homes]
+HomesChange = Callable[[Homes], Homes]
 Seen = Callable[[Slot], SlotSeen]
 
 
@@ -62,7 +62,7 @@ class KeepHomes(Do[Any]):
     One after the other: the next change is made of what the last one has left.
     """
 
-    change: Change
+    change: HomesChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class HomeRounds:
 
     # --- the document -----------------------------------------------------------------------------
 
-    def changed(self, change: Change) -> Homes | None:
+    def changed(self, change: HomesChange) -> Homes | None:
         """What is to be made durable now; None where that changes nothing."""
         homes = change(self.homes)
         return homes if homes != self.homes else None

@@ -24,7 +24,7 @@ REFUSED = (
     "its log refuses its owner: it has seen a higher epoch than the registry gave out "
     "(the registry has lost accepted writes); it is granted anew"
 )
-Rows = Callable[[], Sequence[PartitionRow]]
+RowsNow = Callable[[], Sequence[PartitionRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class LogWitness:
     """The logs of one group's queue, as its coordinator's witness. `rows` are the group's."""
 
     def __init__(
-        self, queue: str, group: str, rows: Rows, accepts_loss: Callable[[], bool]
+        self, queue: str, group: str, rows: RowsNow, accepts_loss: Callable[[], bool]
     ) -> None:
         self.refusals: dict[PartitionId, str] = {}
         self.recovered = Recovered()

@@ -122,11 +122,11 @@ class EndArrival(Do[Any]):
     slot: Slot
 
 
-Clock = Callable[[], int]
+ClockMs = Callable[[], int]
 
 
 def move(
-    rounds: HomeRounds, slot: Slot, before: Home, node: NodeSeen, clock: Clock
+    rounds: HomeRounds, slot: Slot, before: Home, node: NodeSeen, clock: ClockMs
 ) -> Steps[Moved]:
     """Take a slot that is held from its home to `node`; `clock` tells monotonic milliseconds.
 
@@ -148,7 +148,7 @@ def move(
 
 
 def _settle(
-    rounds: HomeRounds, slot: Slot, before: Home, node: NodeSeen, arrival: Any, clock: Clock
+    rounds: HomeRounds, slot: Slot, before: Home, node: NodeSeen, arrival: Any, clock: ClockMs
 ) -> Steps[Moved]:
     copied = 0
     left: Collection[Any] = ()

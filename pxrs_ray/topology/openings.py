@@ -19,7 +19,7 @@ from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.disk_survey import SurveyedNode, check_unknown, not_here
 from pxrs_ray.topology.homes import Homes, RegistryHome
 
-Place = tuple[Slot, str]
+SlotQueue = tuple[Slot, str]
 """A slot, and a queue of which it has logs."""
 
 
@@ -38,7 +38,7 @@ class OpenAll(Do[Any]):
 class NoteMade(Do[Any]):
     """Have it durable that these places have their logs."""
 
-    places: tuple[Place, ...]
+    places: tuple[SlotQueue, ...]
 
 
 def open_on(
@@ -50,11 +50,11 @@ def open_on(
     """
     pairs = [(index, spec) for spec in specs for index in indexes]
     to_make = [(i, s) for i, s in pairs if not s.external and not homes.is_made(s.queue, i)]
-    failed: Mapping[Place, BaseException] = yield OpenAll(tuple(to_make), make=True)
+    failed: Mapping[SlotQueue, BaseException] = yield OpenAll(tuple(to_make), make=True)
     made = [(i, spec.queue) for i, spec in to_make if (i, spec.queue) not in failed]
     yield NoteMade(tuple(made))
     left = [(i, spec) for i, spec in pairs if (i, spec.queue) not in failed]
-    worse: Mapping[Place, BaseException] = yield OpenAll(tuple(left), make=False)
+    worse: Mapping[SlotQueue, BaseException] = yield OpenAll(tuple(left), make=False)
     return [*failed.values(), *worse.values()]
 
 

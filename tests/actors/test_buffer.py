@@ -169,7 +169,7 @@ def test_a_full_partition_waits_for_its_readers_or_says_so(tmp_path: Path) -> No
         await put(buffer, 2, 0)  # the other partitions never noticed
 
     limits = log_limits(
-        durability=Durability.MEMORY, partition_bytes_max=10_000, hot_bytes_max=1_000
+        durability=Durability.MEMORY, partition_bytes_max=10_000, tail_bytes_max=1_000
     )
     use(tmp_path, test, limits)
 

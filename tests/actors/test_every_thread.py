@@ -207,7 +207,7 @@ class Log:
     """A log as far as the writer and the tending see it."""
 
     queue, partition, folder, changes, dirty, state = "q", 0, "f", 0, False, "open"
-    limits = SimpleNamespace(durability="interval", sync_interval_ms=1)
+    limits = SimpleNamespace(durability="interval", fsync_interval_ms=1)
 
     def __init__(self) -> None:
         self.synced = 0

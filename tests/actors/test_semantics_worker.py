@@ -14,7 +14,7 @@ from pxrs_ray.config import ByKey, Packs
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.model import Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.quarantine_state import Record
+from pxrs_ray.processing.quarantine_state import QuarantineRecord
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import (
@@ -267,7 +267,7 @@ def test_a_key_is_redriven_in_order_while_more_of_it_comes(bench: Any, seed: int
         if base == 200:
             eventually(lambda: b"bad" in log.state.keys, WAIT_S)
             mended.set()
-            log.note(Record.RETRY, b"bad")
+            log.note(QuarantineRecord.RETRY, b"bad")
             worker.redrive()
     table.reaches(worker, 600)
     eventually(lambda: not log.refresh().keys, WAIT_S)
@@ -294,7 +294,7 @@ def test_a_new_owner_goes_on_with_the_redriving(bench: Any) -> None:
     table.reaches(first, 5)
     first.stop()
     assert first.join(WAIT_S) and done == [(b"k", 0)]
-    log.note(Record.RETRY, b"k")
+    log.note(QuarantineRecord.RETRY, b"k")
     mended.set()
     second = table.start(Progress(5), quarantine=log)
     second.put(batch_of([b"k"] * 2, base=5), 1)

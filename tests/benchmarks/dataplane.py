@@ -108,7 +108,7 @@ class Plane:
 
     def producer(self, **limits: Any) -> Producer:
         """A producer of the queue."""
-        sender = sender_limits(calls_max=4)
+        sender = sender_limits(inflight_appends_max=4)
         return Producer(
             self.topology,
             QUEUE,

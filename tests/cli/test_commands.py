@@ -48,7 +48,7 @@ def test_produce_takes_every_source_and_tail_shows_it(
     for name in ("m.jsonl", "m.csv", "m.parquet"):
         pxrs.shown("produce", "orders", "--file", str(tmp_path / name))
     piped = cluster.run("pxrs", "produce", "orders", "-s", ":", text="k:from stdin\n")
-    assert "1 messages are in orders" in piped.stdout
+    assert "1 message is in orders" in piped.stdout
     lines = [json.loads(line) for line in pxrs.shown("tail", "orders", "--json").splitlines()]
     wanted = ["one", "two", "from jsonl", "from csv", "from parquet", "from stdin"]
     assert [line["payload"] for line in lines if line["key"] == "k"] == wanted
@@ -101,6 +101,22 @@ def test_up_starts_the_consumers_of_a_drained_group_again(
     shown = cluster.pxrs("up", "desk.toml", cwd=desk)
     assert "start group billing: 2 consumers" in shown
     assert pxrs.told("status", "billing")["wanted"] == 2
+
+
+def test_up_tells_what_was_done_by_hand_and_goes_back_to_the_file(
+    pxrs: Console, cluster: Cluster, desk: Path
+) -> None:
+    pxrs.shown("scale", "billing", "3")
+    pxrs.shown("pause", "billing")
+    shown = cluster.pxrs("up", "desk.toml", "--dry-run", cwd=desk)
+    assert "would groups.billing: 3 consumers, scaled by hand at 20" in shown
+    assert "-> 2\n" in shown and "billing is paused, and stays so: `pxrs resume" in shown
+    assert pxrs.told("status", "billing")["wanted"] == 3
+    assert "scaled by hand" in cluster.pxrs("up", "desk.toml", cwd=desk)
+    found = pxrs.told("status", "billing")
+    assert found["wanted"] == 2 and found["scaled_ms"] is None and found["paused"]
+    pxrs.shown("resume", "billing")
+    assert "desk is as desk.toml says" in cluster.pxrs("up", "desk.toml", cwd=desk)
 
 
 def test_tail_finds_and_what_it_prints_can_be_sent_again(pxrs: Console, tmp_path: Path) -> None:

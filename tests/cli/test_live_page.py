@@ -16,7 +16,7 @@ from aiohttp import web
 
 from pxrs_ray.dashboard.page_state import PageState
 from pxrs_ray.dashboard.server import PageSource, Server
-from pxrs_ray.status.places import WAITING, Step
+from pxrs_ray.status.places import WAITING, SpreadStep
 from tests.cli.browser import chromium
 from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
 
@@ -59,7 +59,7 @@ class Drawn:
         self.status = topology_status(
             group_status(partitions, consumers, lag=3),
             places=(buffer_place(0), away),
-            uneven=(Step(0, "10.0.0.1", "10.0.0.3"),),
+            uneven=(SpreadStep(0, "10.0.0.1", "10.0.0.3"),),
         )
         self.done: list[tuple[str, str, Any]] = []
 

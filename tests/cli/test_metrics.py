@@ -43,6 +43,7 @@ RARE = {
     "buffer_refused_appends",
     "buffer_link_calls",
     "buffer_strangers",
+    "given_up",
 }
 
 

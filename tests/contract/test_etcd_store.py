@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.store import RegistryStore, open_store
 from pxrs_ray.testing.store_contract import StoreContract
 from tests.servers import EtcdServer
@@ -43,3 +44,23 @@ def etcdctl(server: EtcdServer, *arguments: str) -> list[str]:
         command, capture_output=True, text=True, timeout=20, check=True, env={"ETCDCTL_API": "3"}
     )
     return done.stdout.splitlines()
+
+
+def test_a_document_that_lost_a_piece_is_corrupt_and_not_taken_for_removed(
+    etcd_server: EtcdServer,
+) -> None:
+    group = "lost-piece"
+    with open_store(etcd_server.url, deadline_ms=20_000) as store:
+        generation = store.lead(group, 1, "me").generation
+        store.put_document(group, generation, "homes", "h" * 600_000)
+        pieces = [
+            key
+            for key in etcdctl(etcd_server, "get", "/", "--prefix", "--keys-only")
+            if group in key and key.endswith("/000001")
+        ]
+        assert len(pieces) == 1
+        etcdctl(etcd_server, "del", pieces[0])
+        with pytest.raises(StoreCorrupted, match="2 of 3 pieces"):
+            store.documents(group)
+        store.put_document(group, generation, "homes", "")
+        assert dict(store.documents(group)) == {}

@@ -151,6 +151,29 @@ def test_a_block_that_is_replayed_knows_and_its_errors_mean_nothing(
     assert seen(database, connection) == [0]
 
 
+def test_it_is_known_before_the_block_what_is_there_already(
+    database: Database, connection: Any
+) -> None:
+    assert not message(0).replayed(connection)
+    put(database, message(0), connection)
+    put(database, message(2), connection)
+    assert [message(offset).replayed(connection) for offset in range(4)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    both = batch_of(0, 2)
+    assert not both.replayed(connection)
+    put(database, message(1), connection)
+    assert both.replayed(connection) and seen(database, connection) == [0, 1, 2]
+    with pytest.raises(UsageError, match="transaction open"), message(3).transaction(connection):
+        message(3).replayed(connection)
+    put(database, message(3, epoch=9), connection)
+    with pytest.raises(Fenced, match="epoch 9 has written"):
+        message(0, epoch=1).replayed(connection)
+
+
 def test_a_stale_epoch_is_fenced_before_it_writes_and_before_it_commits(
     database: Database, connection: Any
 ) -> None:

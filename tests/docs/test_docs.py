@@ -122,6 +122,18 @@ def test_the_alert_rules_are_right() -> None:
 
 
 @pytest.mark.service
+def test_each_fault_has_an_alert_and_a_sound_topology_none() -> None:
+    tool = shutil.which("promtool")
+    if tool is None:
+        skip_or_fail("promtool is missing: run `make setup` as root, or get prometheus")
+    rules = Path(__file__).parent / "alerts_test.yml"
+    ran = subprocess.run([str(tool), "test", "rules", str(rules)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    alerts = set(re.findall(r"- alert: (\w+)", (DOCS / "ops/alerts.yml").read_text()))
+    assert alerts == set(re.findall(r'alertname="(\w+)"', rules.read_text())), "each is proven"
+
+
+@pytest.mark.service
 def test_the_expressions_of_the_board_are_right(tmp_path: Path) -> None:
     rules = "".join(
         f"      - record: panel_{number}\n        expr: {json.dumps(text)}\n"

@@ -38,7 +38,7 @@ RESTART_MS = 20
 END_MS = 5_000
 POISON = b"poison"
 SENDER = sender_limits(
-    calls_max=3, call_frames_max=3, call_bytes_min=1, append_timeout_ms=TIMEOUT_MS
+    inflight_appends_max=3, call_frames_max=3, call_bytes_min=1, append_timeout_ms=TIMEOUT_MS
 )
 
 # What becomes of one call; `AFTER_MS` says how late it is, where it is late.

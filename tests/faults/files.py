@@ -52,7 +52,7 @@ async def _another_reader(world: World) -> None:
 
 
 async def _other_limits(world: World) -> None:
-    world.limits = replace(world.limits, hot_bytes_max=900)
+    world.limits = replace(world.limits, tail_bytes_max=900)
     await world.insist(lambda: world.alive.open(world.spec, {0: world.lanes[0].passed}, make=False))
     await world.send(0, 17)
 

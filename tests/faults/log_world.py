@@ -65,9 +65,9 @@ class World:
         self.limits = log_limits(
             durability=durability,
             segment_bytes_max=1_200,
-            hot_bytes_max=600,
+            tail_bytes_max=600,
             index_interval_bytes=300,
-            sync_interval_ms=2,
+            fsync_interval_ms=2,
             retention_passed=True,
         )
         self._random = random.Random(seed)

@@ -16,7 +16,7 @@ from pxrs_ray.errors import BufferAway
 from pxrs_ray.model import Message, Offset, Progress
 from pxrs_ray.processing.key_ordered import KeyLanes
 from pxrs_ray.processing.numbered_appends import NumberedAppends
-from pxrs_ray.processing.quarantine_state import Quarantine, Record, headers_of, restored
+from pxrs_ray.processing.quarantine_state import Quarantine, QuarantineRecord, headers_of, restored
 from pxrs_ray.processing.redrive import GiveAgain, LetFlow, Note, Redrive, WaitUntil
 from pxrs_ray.processing.retry_rules import FailurePolicy, RetryRules
 from pxrs_ray.processing.scheduler import Item, Work
@@ -192,7 +192,9 @@ class _Owner:
             self._append(*(self._record(item) for item in fresh))
 
     def _record(self, item: Item) -> Message:
-        told = headers_of(Record.PARKED, offset=item.offset, attempts=item.attempts, error="bad")
+        told = headers_of(
+            QuarantineRecord.PARKED, offset=item.offset, attempts=item.attempts, error="bad"
+        )
         return Message(0, -1, item.key, b"", self._world.now_ms, told)
 
     def _ask(self) -> None:
@@ -201,7 +203,7 @@ class _Owner:
             self._world.bad.discard(self._dice.choice(sorted(self._world.bad)))
         for key, aside in list(self._state.keys.items()):
             if not aside.retrying and (self._is_last or self._dice.random() < 0.05):
-                self._world.append(Message(0, -1, key, b"", 0, headers_of(Record.RETRY)))
+                self._world.append(Message(0, -1, key, b"", 0, headers_of(QuarantineRecord.RETRY)))
                 with suppress(BufferAway):
                     self._refresh()
 

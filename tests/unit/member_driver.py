@@ -6,13 +6,13 @@ from typing import Any
 
 from pxrs_ray.consumer.member_effects import (
     Ask,
-    Effect,
     Fetch,
-    MemberLane,
+    MemberChannel,
+    MemberEffect,
     MemberOptions,
     PartRead,
     Rest,
-    WakeLane,
+    WakeChannel,
 )
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
@@ -48,14 +48,14 @@ class Driver:
         )
         self.sequence = 0
 
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[MemberEffect]:
         found = []
         while (effect := self.machine.take_effect()) is not None:
             found.append(effect)
         return found
 
     def woken(self) -> set[int]:
-        return {effect.lane for effect in self.effects() if isinstance(effect, WakeLane)}
+        return {effect.channel for effect in self.effects() if isinstance(effect, WakeChannel)}
 
     def told(self, *grants: Grant, **changed: Any) -> Assignment:
         self.sequence += 1
@@ -63,11 +63,11 @@ class Driver:
         incarnation = self.machine.session.incarnation
         return Assignment(1, self.sequence, "A", incarnation, grants, revoking, 1_000, **changed)
 
-    def next(self, lane: MemberLane) -> Ask | Rest:
-        return self.machine.next(lane, self.now_s)
+    def next(self, channel: MemberChannel) -> Ask | Rest:
+        return self.machine.next(channel, self.now_s)
 
-    def asks(self, lane: MemberLane) -> Ask:
-        found = self.next(lane)
+    def asks(self, channel: MemberChannel) -> Ask:
+        found = self.next(channel)
         assert isinstance(found, Ask), found
         return found
 
@@ -79,7 +79,7 @@ class Driver:
     def heard(self, assignment: Assignment | None = None) -> None:
         """A heartbeat is asked and answered at once."""
         reply = Reply(1, assignment=assignment, lease_ms=int(LEASE_S * 1_000))
-        self.machine.answered(self.asks(MemberLane.HEARTBEAT), reply, self.now_s)
+        self.machine.answered(self.asks(MemberChannel.HEARTBEAT), reply, self.now_s)
 
     def owns(self, *grants: Grant, **changed: Any) -> None:
         """It is a member with a lease, and owns these."""

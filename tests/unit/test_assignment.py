@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import UsageError
-from pxrs_ray.group.assignors import ASSIGNORS, Assignment, assign, shares
+from pxrs_ray.group.assignors import ASSIGNORS, TargetAssignment, assign, shares
 from pxrs_ray.model import Member
 from tests.simulation.checkers.movement import minimum_movement
 
@@ -160,7 +160,7 @@ def test_equal_weights_are_the_fair_rule(weight: float, consumers: int, partitio
 @st.composite
 def problems(
     draw: st.DrawFn, members_max: int, partitions_max: int, weighted: bool
-) -> tuple[list[Member], int, Assignment]:
+) -> tuple[list[Member], int, TargetAssignment]:
     """Members, partitions, and holders that need be neither fair, nor complete, nor alive."""
     weight = st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.7]) if weighted else st.just(1.0)
     some = [Member(f"m{i:02}", 1, draw(weight)) for i in range(draw(st.integers(1, members_max)))]
@@ -180,7 +180,7 @@ def fair_counts(some: Sequence[Member], partitions: int) -> Iterator[dict[str, i
 @settings(max_examples=150)
 @given(problems(members_max=4, partitions_max=6, weighted=True))
 def test_no_assignment_with_fair_counts_moves_fewer_than_sticky(
-    problem: tuple[list[Member], int, Assignment],
+    problem: tuple[list[Member], int, TargetAssignment],
 ) -> None:
     some, partitions, current = problem
     allowed = list(fair_counts(some, partitions))
@@ -196,7 +196,9 @@ def test_no_assignment_with_fair_counts_moves_fewer_than_sticky(
 
 
 @given(problems(members_max=40, partitions_max=300, weighted=False))
-def test_sticky_meets_the_counting_bound(problem: tuple[list[Member], int, Assignment]) -> None:
+def test_sticky_meets_the_counting_bound(
+    problem: tuple[list[Member], int, TargetAssignment],
+) -> None:
     some, partitions, current = problem
     base, extra = divmod(partitions, len(some))
     counts = Counter(current.values())
@@ -211,7 +213,7 @@ def test_sticky_meets_the_counting_bound(problem: tuple[list[Member], int, Assig
 
 @given(problems(members_max=12, partitions_max=64, weighted=True), st.randoms(), st.text())
 def test_every_assignor_is_complete_fair_and_blind_to_the_order_of_its_input(
-    problem: tuple[list[Member], int, Assignment], random: Random, tenant: str
+    problem: tuple[list[Member], int, TargetAssignment], random: Random, tenant: str
 ) -> None:
     some, partitions, current = problem
     tenant = tenant.encode("utf-8", "replace").decode()
@@ -229,7 +231,7 @@ def test_every_assignor_is_complete_fair_and_blind_to_the_order_of_its_input(
 
 
 @given(problems(members_max=12, partitions_max=64, weighted=True))
-def test_sticky_comes_to_rest(problem: tuple[list[Member], int, Assignment]) -> None:
+def test_sticky_comes_to_rest(problem: tuple[list[Member], int, TargetAssignment]) -> None:
     some, partitions, current = problem
     target = assign("sticky", some, partitions, current)
     assert assign("sticky", some, partitions, target) == target

@@ -20,7 +20,7 @@ def test_who_is_fenced_while_a_file_is_read_for_another_partition_gets_nothing(
     tmp_path: Path,
 ) -> None:
     manager = LogManager(tmp_path, 0, 1, NOW_MS)
-    manager.open(QueueSpec("q", 2, log_limits(hot_bytes_max=1)), {}, NOW_MS, make=True)
+    manager.open(QueueSpec("q", 2, log_limits(tail_bytes_max=1)), {}, NOW_MS, make=True)
     for partition in (0, 1):
         for sequence in range(3):
             put(manager.log("q", partition), sequence)

@@ -15,6 +15,7 @@ from pxrs_ray.cli.root import run
 GREET = '''
 """Greets."""
 import typer
+from pxrs_ray.cli._show import say
 from pxrs_ray.errors import NotFound
 
 app = typer.Typer(help="Say things.")
@@ -24,7 +25,7 @@ def hello(name: str) -> None:
     """Say hello."""
     if name == "nobody":
         raise NotFound("there is nobody; try somebody")
-    typer.echo(f"hello {name}")
+    say(f"hello {name}")
 
 @app.command()
 def bye() -> None:
@@ -73,7 +74,27 @@ def test_wrong_usage_has_its_own_status(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2
-    assert "Error" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert shown.out == "" and len(shown.err.splitlines()) == 1, shown
+    assert shown.err.startswith("pxrs: ") and "--help` has more)" in shown.err
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_quiet_leaves_out_what_went_well_wherever_it_is_said(
+    place: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["greet", "hello", "nobody"]
+    line.insert(place, "--quiet")
+    assert run(line) == 1
+    assert capsys.readouterr().err.startswith("pxrs: there is nobody")
+    assert run([word.replace("nobody", "us") for word in line]) == 0
+    assert capsys.readouterr().out == ""
+    assert run(["greet", "hello", "us"]) == 0 and capsys.readouterr().out == "hello us\n"
+
+
+def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "Say things." in capsys.readouterr().err
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -293,8 +293,8 @@ def test_the_logs_get_the_queue_s_limits() -> None:
         durability="always", tail_bytes_max=5, queues={"q": {"lost_log_policy": "continue"}}
     ).queues["q"]
     limits = queue.log_limits()
-    assert (limits.durability, limits.on_loss) == ("always", "continue")
-    assert (limits.hot_bytes_max, limits.sync_interval_ms) == (5, 50)
+    assert (limits.durability, limits.lost_log_policy) == ("always", "continue")
+    assert (limits.tail_bytes_max, limits.fsync_interval_ms) == (5, 50)
 
 
 def test_labels_in_another_order_are_another_spread_and_are_refused() -> None:

@@ -17,7 +17,7 @@ from pxrs_ray.dashboard.page_state import PageState, Story
 from pxrs_ray.dashboard.server import ACTIONS, OWN_HEADER, Server
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Change
-from pxrs_ray.status.places import WAITING, Step
+from pxrs_ray.status.places import WAITING, SpreadStep
 from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
 
 TOKEN = "s3cret"
@@ -39,7 +39,7 @@ class Source:
         status = topology_status(
             group_status(),
             places=(buffer_place(0), away),
-            uneven=(Step(1, "10.0.0.2", "10.0.0.3"),),
+            uneven=(SpreadStep(1, "10.0.0.2", "10.0.0.3"),),
         )
         return PageState(status, {0: buffer_stats()})
 

@@ -29,10 +29,10 @@ from pxrs_ray.feed.feed_run import FeedRun, FetchFailed
 from pxrs_ray.feed.partition_feed import (
     Append,
     Drain,
+    FeedStep,
     Read,
     Settle,
     SparkPartition,
-    Step,
     TellLedger,
     route,
 )
@@ -66,7 +66,7 @@ class Ledger:
         self._remembers = remembers
         self._refused = False
 
-    def do(self, step: Step) -> Any:
+    def do(self, step: FeedStep) -> Any:
         match step:
             case TellLedger((_, packed, body)):
                 header = unpack_header(packed)
@@ -92,9 +92,11 @@ class Ledger:
         return None
 
 
-def drive(steps: Generator[Step, Any, Any], ledger: Ledger, steps_max: int = 1_000) -> list[Step]:
+def drive(
+    steps: Generator[FeedStep, Any, Any], ledger: Ledger, steps_max: int = 1_000
+) -> list[FeedStep]:
     """The steps done, until the end or `steps_max` of them: as if the task died then."""
-    done: list[Step] = []
+    done: list[FeedStep] = []
     answer: Any = None
     error: SequenceConflict | None = None
     while len(done) < steps_max:
@@ -111,14 +113,14 @@ def drive(steps: Generator[Step, Any, Any], ledger: Ledger, steps_max: int = 1_0
     return done
 
 
-def partition(*texts: str, told: KnownProgress | None = None) -> Generator[Step, Any, Any]:
+def partition(*texts: str, told: KnownProgress | None = None) -> Generator[FeedStep, Any, Any]:
     """In pieces of one row."""
     facts = FeedFacts("_feeds.q", "f")
     work = SparkPartition(Queue(), "f", 0, 0, facts, 1_000, rows_max=1)
     return route(work, rows(*texts), told or KnownProgress())
 
 
-def appended(done: list[Step]) -> list[OutFrame]:
+def appended(done: list[FeedStep]) -> list[OutFrame]:
     return [frame for step in done if isinstance(step, Append) for frame in step.frames]
 
 

@@ -1,4 +1,4 @@
-"""`Fetcher`: a fetch is awaited until its answer, its deadline, or until its lane is woken."""
+"""`Fetcher`: a fetch is awaited until its answer, its deadline, or until its channel is woken."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pxrs_ray.actors.consumer.channel_wake import ChannelWake
 from pxrs_ray.actors.consumer.fetcher import Fetcher
-from pxrs_ray.actors.consumer.lane_wake import LaneWake
 from pxrs_ray.consumer.member_effects import Fetch
 from pxrs_ray.errors import BufferAway, DeadlineExceeded
 
@@ -33,7 +33,7 @@ class Scene:
     """A fetcher whose one buffer answers as a test says."""
 
     def __init__(self) -> None:
-        self.machine, self.wake = Machine(), LaneWake()
+        self.machine, self.wake = Machine(), ChannelWake()
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         config = SimpleNamespace(pull_bytes_max=1)
         spec = SimpleNamespace(topology="t", queue="q", group="g", config=config)
@@ -68,7 +68,7 @@ def test_an_answer_is_handed_on() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_lane_that_is_woken_ends_a_fetch_that_waits(before: bool) -> None:
+def test_a_channel_that_is_woken_ends_a_fetch_that_waits(before: bool) -> None:
     async def test(scene: Scene) -> None:
         if before:
             scene.wake.set()
@@ -84,7 +84,7 @@ def test_a_lane_that_is_woken_ends_a_fetch_that_waits(before: bool) -> None:
 
 @pytest.mark.parametrize("at_its_time", [True, False])
 def test_a_wake_while_the_wait_ends_already_harms_nobody(at_its_time: bool) -> None:
-    """Partitions of one buffer begin again one after another, each of which wakes the lane."""
+    """Partitions of one buffer begin again one after another, each of which wakes the channel."""
 
     async def test(scene: Scene) -> None:
         loop, woken = asyncio.get_running_loop(), []
@@ -109,7 +109,7 @@ def test_a_wake_while_the_wait_ends_already_harms_nobody(at_its_time: bool) -> N
     run(test)
 
 
-def test_one_that_does_not_wait_is_answered_whoever_wakes_its_lane() -> None:
+def test_one_that_does_not_wait_is_answered_whoever_wakes_its_channel() -> None:
     async def test(scene: Scene) -> None:
         scene.wake.set()
         fetching = scene.fetch(wait_ms=0)

@@ -23,7 +23,7 @@ from pxrs_ray.errors import SequenceConflict
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.model import Grant, Message, Progress
 from pxrs_ray.partitioning import PartitioningSpec
-from pxrs_ray.processing.quarantine_state import Record
+from pxrs_ray.processing.quarantine_state import QuarantineRecord
 from tests.actors.recording import eventually
 from tests.actors.worker_bench import Bench, LogInMemory, WorkerCallbacks, batch_of
 from tests.actors.worker_bench import bench as bench
@@ -242,7 +242,7 @@ def test_redriving_goes_on_by_itself_when_its_log_is_back(
     monkeypatch.setattr(redrive, "AGAIN_S", 0.01)
     table, log, _, done = parked
     log.away = 3
-    log.note(Record.RETRY, b"bad")
+    log.note(QuarantineRecord.RETRY, b"bad")
     worker = table.start(Progress(4), quarantine=log)
     eventually(lambda: not log.refresh().keys, WAIT_S)
     assert done[-2:] == [1, 2]

@@ -33,7 +33,7 @@ V3lTxN1G6LoM+MZp9OUO7fU4Nzm++d+4hIq3ep0oU0luNkjo3zL78pyaXTUKOc7ZMoWWrVQYOAYNNrzF
 HzT+wJHxh+MTNuvPD04Bg7ebPfG7eHlwCsMBvz04rcn7rXwX/IA/DvjjgD+P/qYa8B8d+ORoo44e6JPh6X/+PAz6weeP
 BhgEsPpgfnjsuf/bt/9brf+5vf85c67/i7nOcA82EXlecuD16d//ACTmmRA=
 """
-LIMITS = log_limits(segment_bytes_max=900, hot_bytes_max=500, index_interval_bytes=300)
+LIMITS = log_limits(segment_bytes_max=900, tail_bytes_max=500, index_interval_bytes=300)
 
 
 @pytest.mark.parametrize("kind", [PartitionLog, ReplicaLog])

@@ -17,7 +17,7 @@ from pxrs_ray.processing.scheduler import Item
 from tests.logs import NOW_MS, contents, open_log, put, wire
 from tests.settings import lane_rules, log_limits
 
-ONE_SEGMENT = log_limits(hot_bytes_max=1)
+ONE_SEGMENT = log_limits(tail_bytes_max=1)
 
 
 def test_what_comes_while_its_key_is_in_hand_waits() -> None:

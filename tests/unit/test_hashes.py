@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.partitioning import HASHES, hash_column, hash_key, key_bytes
-from pxrs_ray.partitioning.key_columns import BLOCK_KEYS, LANES_MAX
+from pxrs_ray.partitioning.key_columns import BLOCK_KEYS, RUN_KEYS_MAX
 
 FOX = "The quick brown fox jumps over the lazy dog"
 
@@ -157,12 +157,12 @@ def test_every_kernel_at_every_width(name: str, width: int) -> None:
 
 @pytest.mark.parametrize("name", ["xxh64", "murmur3_32"])
 def test_columns_longer_than_the_cut(name: str) -> None:
-    count = LANES_MAX * 2 + 7
+    count = RUN_KEYS_MAX * 2 + 7
     fixed = [b"%012d" % i for i in range(count)]
     assert hash_column(pa.array(fixed), name).tolist() == [hash_key(key, name) for key in fixed]
     mixed = [b"%d" % i for i in range(BLOCK_KEYS + 1_111)]
     hashes = hash_column(pa.array(mixed), name)
-    for row in (0, 9, 10, LANES_MAX, BLOCK_KEYS - 1, BLOCK_KEYS, len(mixed) - 1):
+    for row in (0, 9, 10, RUN_KEYS_MAX, BLOCK_KEYS - 1, BLOCK_KEYS, len(mixed) - 1):
         assert hashes[row] == hash_key(mixed[row], name)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.long_poll import HeldCall
 from pxrs_ray.errors import LogAway
-from pxrs_ray.log.held_calls import Place, Waiting, wake
+from pxrs_ray.log.held_calls import Waiting, wake
+from pxrs_ray.model import QueuePartition
 
 LONG_MS = 60_000
 PLACES = [("q", 0), ("q", 2)]
@@ -19,13 +20,13 @@ class Call(HeldCall):
 
     def __init__(self, waiting: Waiting, wait_ms: int = LONG_MS) -> None:
         super().__init__(waiting, PLACES, wait_ms)
-        self.looks: list[tuple[set[Place], bool]] = []
+        self.looks: list[tuple[set[QueuePartition], bool]] = []
         self.finds: Callable[[], Any] = lambda: None
         self.told: list[Any] = []
         self.failed: list[Any] = []
         self.then(self.told.append, self.failed.append)
 
-    def look(self, changed: Set[Place], *, final: bool) -> Any:
+    def look(self, changed: Set[QueuePartition], *, final: bool) -> Any:
         self.looks.append((set(changed), final))
         found = self.finds()
         return [] if final and found is None else found

@@ -19,8 +19,8 @@ from pxrs_ray.log.manifest import MANIFEST, Manifest
 from tests.logs import NOW_MS, wire
 from tests.settings import log_limits
 
-CONTINUE = log_limits(on_loss=LossPolicy.CONTINUE)
-STOP = log_limits(on_loss=LossPolicy.STOP)
+CONTINUE = log_limits(lost_log_policy=LossPolicy.CONTINUE)
+STOP = log_limits(lost_log_policy=LossPolicy.STOP)
 
 
 def spec_of(queue_id: str = "one", limits: LogLimits = STOP) -> QueueSpec:

@@ -18,25 +18,25 @@ LIVES = 3
 
 
 def test_limits_made_of_words_are_what_code_compares() -> None:
-    words = log_limits(durability="always", on_loss="continue")  # type: ignore[arg-type]
-    assert words.durability is Durability.ALWAYS and words.on_loss is LossPolicy.CONTINUE
+    words = log_limits(durability="always", lost_log_policy="continue")  # type: ignore[arg-type]
+    assert words.durability is Durability.ALWAYS and words.lost_log_policy is LossPolicy.CONTINUE
     with pytest.raises(ConfigError, match="must be one of memory, interval, always, not 'never'"):
         log_limits(durability="never")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("durability", list(Durability))
-@pytest.mark.parametrize("on_loss", list(LossPolicy))
+@pytest.mark.parametrize("lost_log_policy", list(LossPolicy))
 def test_limits_outlive_every_restart(
-    tmp_path: Path, durability: Durability, on_loss: LossPolicy
+    tmp_path: Path, durability: Durability, lost_log_policy: LossPolicy
 ) -> None:
-    spec = QueueSpec("q", 2, log_limits(durability=durability, on_loss=on_loss))
+    spec = QueueSpec("q", 2, log_limits(durability=durability, lost_log_policy=lost_log_policy))
     for life in range(LIVES):
         library = LogManager(tmp_path, 0, 1, NOW_MS)
         if life:
             assert library.log("q", 1).limits == spec.limits, "before anybody opens it"
         library.open(spec, {}, NOW_MS, make=True)
         log = library.log("q", 1)
-        assert log.limits.durability is durability and log.limits.on_loss is on_loss
+        assert log.limits.durability is durability and log.limits.lost_log_policy is lost_log_policy
         put(log, 0, epoch=life)
         assert (log.visible_end < log.end_offset) is (durability is Durability.ALWAYS)
         library.close()

@@ -15,7 +15,7 @@ from pxrs_ray.log.segment import segment_paths
 from tests.faults.faulty_files import Fault, FaultyFiles
 from tests.logs import ALWAYS, MEMORY, NOW_MS, SMALL, contents, open_log, put
 
-CONTINUE = replace(SMALL, on_loss=LossPolicy.CONTINUE)
+CONTINUE = replace(SMALL, lost_log_policy=LossPolicy.CONTINUE)
 
 
 def test_a_new_log_waits_to_be_told_how_far_it_should_reach(tmp_path: Path) -> None:

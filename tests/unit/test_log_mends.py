@@ -244,7 +244,7 @@ def test_one_partition_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> N
 
     disk = Ill()
     library = LogManager(tmp_path, 0, 1, NOW_MS, files=disk)
-    library.open(QueueSpec("q", 2, log_limits(hot_bytes_max=1)), {}, NOW_MS, make=True)
+    library.open(QueueSpec("q", 2, log_limits(tail_bytes_max=1)), {}, NOW_MS, make=True)
     for partition in (0, 1):
         for sequence in range(3):
             put(library.log("q", partition), sequence)

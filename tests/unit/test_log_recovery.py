@@ -15,7 +15,7 @@ from pxrs_ray.log.segment import FILE_HEADER_BYTES, segment_paths
 from tests.logs import SMALL, contents, open_log, put
 from tests.settings import log_limits
 
-ONE_SEGMENT = log_limits(hot_bytes_max=1)
+ONE_SEGMENT = log_limits(tail_bytes_max=1)
 
 
 def written(folder: Path, frames: int, limits: LogLimits = SMALL) -> dict[int, bytes]:

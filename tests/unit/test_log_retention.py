@@ -33,7 +33,7 @@ PARTS = [Part(10, 100, 1_000), Part(20, 100, 2_000), Part(30, 100, 3_000)]
         (log_limits(partition_bytes_max=400), 30, 0, 150, 2),
         (log_limits(partition_bytes_max=400), 9, 0, 150, 0),
         (log_limits(partition_bytes_max=400), None, 0, 150, 0),
-        (log_limits(durability=Durability.MEMORY, hot_bytes_max=250), 30, 0, 0, 2),
+        (log_limits(durability=Durability.MEMORY, tail_bytes_max=250), 30, 0, 0, 2),
         (log_limits(durability=Durability.MEMORY, partition_bytes_max=300), 30, 0, 0, 1),
     ],
 )

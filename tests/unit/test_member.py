@@ -11,13 +11,13 @@ from pxrs_ray.consumer.member_effects import (
     JoinAgain,
     Joined,
     LostMembership,
+    MemberChannel,
     MemberEnded,
-    MemberLane,
     MemberOptions,
     Prepare,
     Rest,
     TakeIn,
-    WakeLane,
+    WakeChannel,
     WentOn,
 )
 from pxrs_ray.errors import (
@@ -26,7 +26,15 @@ from pxrs_ray.errors import (
     PxrsError,
     UsageError,
 )
-from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release, Reply
+from pxrs_ray.group.events import (
+    Assignment,
+    Commit,
+    Heartbeat,
+    Leave,
+    Prepared,
+    Release,
+    Reply,
+)
 from pxrs_ray.group.member_lease import MARGIN_PART, WAIT_PART
 from pxrs_ray.model import Grant, Outcome
 from tests.unit.member_driver import (
@@ -44,30 +52,30 @@ from tests.unit.member_driver import (
 
 def test_a_lease_counts_from_when_the_request_left_and_only_after_it_is_obeyed() -> None:
     driver = Driver()
-    ask = driver.asks(MemberLane.HEARTBEAT)
+    ask = driver.asks(MemberChannel.HEARTBEAT)
     assert ask.request == Heartbeat("A", 1, (0, 0))
     assert (ask.hold_ms, ask.wait_s) == (0, LEASE_S / 2), "who has no lease is answered at once"
     sent_s, driver.now_s = driver.now_s, driver.now_s + 2.0
     reply = Reply(1, assignment=driver.told(Grant(0, 1, 0)), lease_ms=6_000)
     driver.machine.answered(ask, reply, driver.now_s)
     assert driver.machine.lease.until_s == sent_s + LEASE_S * (1 - MARGIN_PART)
-    assert driver.asks(MemberLane.HEARTBEAT).request == Heartbeat("A", 1, (1, 1))
+    assert driver.asks(MemberChannel.HEARTBEAT).request == Heartbeat("A", 1, (1, 1))
 
 
 def test_a_heartbeat_waits_for_news_while_half_of_the_lease_is_left() -> None:
     driver = Driver()
     driver.heard()
-    assert driver.asks(MemberLane.HEARTBEAT).hold_ms == int(LEASE_S * WAIT_PART * 1_000)
+    assert driver.asks(MemberChannel.HEARTBEAT).hold_ms == int(LEASE_S * WAIT_PART * 1_000)
     driver.now_s += LEASE_S / 2
-    assert driver.asks(MemberLane.HEARTBEAT).hold_ms == 0
+    assert driver.asks(MemberChannel.HEARTBEAT).hold_ms == 0
 
 
 def test_whatever_does_not_hear_a_heartbeat_is_not_asked_without_a_pause() -> None:
     driver = Driver()
-    assert driver.refused(driver.asks(MemberLane.HEARTBEAT), LATE)
-    assert driver.next(MemberLane.HEARTBEAT) == Rest(driver.now_s + LEASE_S * WAIT_PART)
+    assert driver.refused(driver.asks(MemberChannel.HEARTBEAT), LATE)
+    assert driver.next(MemberChannel.HEARTBEAT) == Rest(driver.now_s + LEASE_S * WAIT_PART)
     driver.now_s += LEASE_S * WAIT_PART
-    assert driver.asks(MemberLane.HEARTBEAT)
+    assert driver.asks(MemberChannel.HEARTBEAT)
 
 
 def test_nothing_is_read_committed_or_released_without_a_lease_and_all_goes_on_with_one() -> None:
@@ -81,14 +89,14 @@ def test_nothing_is_read_committed_or_released_without_a_lease_and_all_goes_on_w
     driver.machine.session.fetched(0, 1, 0, 5)
     driver.works.come(0, 1, 5)
     assert not driver.machine.holds(driver.machine.session, 0, 1, driver.now_s)
-    lanes = [driver.next(MemberLane.COMMIT), driver.next(MemberLane.RELEASE)]
-    assert [*lanes, driver.machine.next_fetch(0, driver.now_s)] == [Rest(), Rest(), Rest()]
+    channels = [driver.next(MemberChannel.COMMIT), driver.next(MemberChannel.RELEASE)]
+    assert [*channels, driver.machine.next_fetch(0, driver.now_s)] == [Rest(), Rest(), Rest()]
     driver.machine.fetched(late, [read(0, 3)], driver.now_s)
     assert not [one for one in driver.effects() if isinstance(one, TakeIn)]
     driver.heard()
-    assert driver.woken() == {MemberLane.COMMIT, MemberLane.RELEASE, MemberLane.FETCH}
-    assert isinstance(driver.asks(MemberLane.COMMIT).request, Commit)
-    assert isinstance(driver.asks(MemberLane.RELEASE).request, Release)
+    assert driver.woken() == {MemberChannel.COMMIT, MemberChannel.RELEASE, MemberChannel.FETCH}
+    assert isinstance(driver.asks(MemberChannel.COMMIT).request, Commit)
+    assert isinstance(driver.asks(MemberChannel.RELEASE).request, Release)
     assert driver.fetches().positions == {0: (1, 5)}
 
 
@@ -101,8 +109,8 @@ def test_a_commit_or_release_is_asked_again_no_longer_than_the_lease_lasts() -> 
     driver.machine.session.fetched(0, 1, 0, 5)
     driver.works.come(0, 1, 5)
     driver.now_s += LEASE_S / 2
-    for lane in (MemberLane.COMMIT, MemberLane.RELEASE):
-        ask = driver.asks(lane)
+    for channel in (MemberChannel.COMMIT, MemberChannel.RELEASE):
+        ask = driver.asks(channel)
         assert ask.wait_s is not None
         assert ask.sent_s + ask.wait_s == pytest.approx(driver.machine.lease.until_s)
 
@@ -113,19 +121,19 @@ def test_a_commit_or_release_is_asked_again_no_longer_than_the_lease_lasts() -> 
 def test_who_lost_its_membership_drops_everything_and_joins_once_for_all_that_notice() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
-    heartbeat, again = driver.asks(MemberLane.HEARTBEAT), driver.asks(MemberLane.HEARTBEAT)
+    heartbeat, again = driver.asks(MemberChannel.HEARTBEAT), driver.asks(MemberChannel.HEARTBEAT)
     assert driver.refused(heartbeat, UNKNOWN) and driver.refused(again, UNKNOWN)
-    assert driver.effects() == [DropWork(0), LostMembership(), WakeLane(MemberLane.JOIN)]
+    assert driver.effects() == [DropWork(0), LostMembership(), WakeChannel(MemberChannel.JOIN)]
     others = (
-        MemberLane.HEARTBEAT,
-        MemberLane.COMMIT,
-        MemberLane.RELEASE,
-        MemberLane.REPORT,
-        MemberLane.LEAVE,
+        MemberChannel.HEARTBEAT,
+        MemberChannel.COMMIT,
+        MemberChannel.RELEASE,
+        MemberChannel.REPORT,
+        MemberChannel.LEAVE,
     )
-    assert {driver.next(lane) for lane in others} == {Rest()}
+    assert {driver.next(channel) for channel in others} == {Rest()}
     assert driver.machine.next_fetch(0, driver.now_s) == Rest()
-    ask = driver.asks(MemberLane.JOIN)
+    ask = driver.asks(MemberChannel.JOIN)
     assert ask.request == JoinAgain("A", 1)
     # What was under way is answered now, to somebody who is no member.
     driver.machine.answered(
@@ -136,54 +144,54 @@ def test_who_lost_its_membership_drops_everything_and_joins_once_for_all_that_no
     driver.machine.answered(ask, Joined(2, granted), driver.now_s)
     found = driver.effects()
     assert found[:2] == [WentOn(2), BeginWork(Grant(3, 7, 4))]
-    assert {one.lane for one in found if isinstance(one, WakeLane)} >= set(MemberLane)
-    assert driver.next(MemberLane.JOIN) == Rest()
+    assert {one.channel for one in found if isinstance(one, WakeChannel)} >= set(MemberChannel)
+    assert driver.next(MemberChannel.JOIN) == Rest()
     assert driver.refused(again, UNKNOWN) and driver.effects() == [], "that was the former one"
 
 
 def test_who_cannot_join_again_tries_later_and_who_is_refused_ends() -> None:
     driver = Driver()
-    driver.refused(driver.asks(MemberLane.HEARTBEAT), UNKNOWN)
-    driver.refused(driver.asks(MemberLane.JOIN), LATE)
-    assert driver.next(MemberLane.JOIN) == Rest(driver.now_s + LEASE_S * WAIT_PART)
+    driver.refused(driver.asks(MemberChannel.HEARTBEAT), UNKNOWN)
+    driver.refused(driver.asks(MemberChannel.JOIN), LATE)
+    assert driver.next(MemberChannel.JOIN) == Rest(driver.now_s + LEASE_S * WAIT_PART)
     driver.now_s += LEASE_S
     error = Fenced("replaced")
-    driver.refused(driver.asks(MemberLane.JOIN), error)
+    driver.refused(driver.asks(MemberChannel.JOIN), error)
     assert driver.machine.failed is error and MemberEnded() in driver.effects()
-    assert driver.next(MemberLane.JOIN) == Rest()
+    assert driver.next(MemberChannel.JOIN) == Rest()
 
 
 @pytest.mark.parametrize("error", [UsageError("nonsense"), PxrsError("a fault")])
 def test_a_fault_is_left_to_who_carries_the_requests(error: PxrsError) -> None:
     driver = Driver()
-    ask = driver.asks(MemberLane.HEARTBEAT)
+    ask = driver.asks(MemberChannel.HEARTBEAT)
     assert not driver.refused(ask, error)
-    assert driver.asks(MemberLane.HEARTBEAT).request == ask.request
+    assert driver.asks(MemberChannel.HEARTBEAT).request == ask.request
 
 
 def test_a_group_that_is_gone_ends_its_members() -> None:
     driver = Driver()
     error = NotFound("no such group")
-    assert driver.refused(driver.asks(MemberLane.HEARTBEAT), error)
+    assert driver.refused(driver.asks(MemberChannel.HEARTBEAT), error)
     assert driver.machine.failed is error and driver.machine.ended
 
 
 def test_a_leave_is_said_until_it_is_known_and_again_to_a_coordinator_that_knows_nothing() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
-    assert driver.next(MemberLane.LEAVE) == Rest()
+    assert driver.next(MemberChannel.LEAVE) == Rest()
     driver.machine.leave("told to")
-    assert driver.woken() == {MemberLane.LEAVE}
-    driver.refused(driver.asks(MemberLane.LEAVE), LATE)
+    assert driver.woken() == {MemberChannel.LEAVE}
+    driver.refused(driver.asks(MemberChannel.LEAVE), LATE)
     driver.now_s += 0.1
-    ask = driver.asks(MemberLane.LEAVE)
+    ask = driver.asks(MemberChannel.LEAVE)
     assert ask.request == Leave("A", 1, "told to")
     driver.machine.answered(ask, None, driver.now_s)
-    assert driver.next(MemberLane.LEAVE) == Rest(driver.now_s + LEASE_S)
+    assert driver.next(MemberChannel.LEAVE) == Rest(driver.now_s + LEASE_S)
     driver.owns(Grant(0, 1, 0), revoking=[0], leaving=True)
-    assert driver.next(MemberLane.LEAVE) == Rest() and not driver.machine.has_left
+    assert driver.next(MemberChannel.LEAVE) == Rest() and not driver.machine.has_left
     driver.owns(Grant(0, 1, 0), revoking=[0], leaving=False)
-    assert isinstance(driver.asks(MemberLane.LEAVE).request, Leave)
+    assert isinstance(driver.asks(MemberChannel.LEAVE).request, Leave)
     driver.owns(leaving=True)
     assert driver.machine.has_left and not driver.machine.ended
 
@@ -192,7 +200,7 @@ def test_who_leaves_and_is_no_member_any_more_ends_and_does_not_join() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
     driver.machine.leave("told to")
-    driver.refused(driver.asks(MemberLane.LEAVE), UNKNOWN)
+    driver.refused(driver.asks(MemberChannel.LEAVE), UNKNOWN)
     assert driver.machine.ended and driver.machine.has_left and driver.machine.failed is None
     assert DropWork(0) in driver.effects()
 
@@ -202,7 +210,7 @@ def test_who_never_had_anything_has_left_when_that_was_heard() -> None:
     driver.heard()
     driver.machine.leave("told to")
     assert not driver.machine.has_left
-    driver.machine.answered(driver.asks(MemberLane.LEAVE), None, driver.now_s)
+    driver.machine.answered(driver.asks(MemberChannel.LEAVE), None, driver.now_s)
     assert driver.machine.has_left
 
 
@@ -231,32 +239,32 @@ def test_commits_go_by_interval_and_a_round_that_is_not_heard_goes_on_with_what_
     driver.owns(Grant(0, 1, 0))
     driver.works.come(0, 1, 0)
     driver.machine.session.fetched(0, 1, 0, 1)
-    assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s + INTERVAL_S)
+    assert driver.next(MemberChannel.COMMIT) == Rest(driver.now_s + INTERVAL_S)
     done(driver, 3)
     driver.now_s += INTERVAL_S
-    ask = driver.asks(MemberLane.COMMIT)
+    ask = driver.asks(MemberChannel.COMMIT)
     assert isinstance(ask.request, Commit) and ask.request.rows[0].progress.checkpoint == 3
     driver.refused(ask, LATE)
-    assert isinstance(driver.next(MemberLane.COMMIT), Rest)
+    assert isinstance(driver.next(MemberChannel.COMMIT), Rest)
     done(driver, 5)
     driver.now_s += 0.1
-    again = driver.asks(MemberLane.COMMIT)
+    again = driver.asks(MemberChannel.COMMIT)
     assert isinstance(again.request, Commit) and again.request.rows[0].progress.checkpoint == 5
     driver.machine.answered(again, (Outcome.APPLIED,), driver.now_s)
     assert driver.machine.session.holdings[0].committed.checkpoint == 5
-    assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s + INTERVAL_S)
+    assert driver.next(MemberChannel.COMMIT) == Rest(driver.now_s + INTERVAL_S)
 
 
 def test_who_wants_all_committed_waits_for_a_round_that_begins_after_it_asked() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
     done(driver, 1)
-    under_way = driver.asks(MemberLane.COMMIT)
+    under_way = driver.asks(MemberChannel.COMMIT)
     done(driver, 2)
     wanted = driver.machine.progress.commit_all()
     driver.machine.answered(under_way, (Outcome.APPLIED,), driver.now_s)
     assert driver.machine.progress.rounds < wanted
-    later = driver.asks(MemberLane.COMMIT)  # at once, not by interval
+    later = driver.asks(MemberChannel.COMMIT)  # at once, not by interval
     driver.machine.answered(under_way, (Outcome.APPLIED,), driver.now_s)  # doubled on the way
     assert driver.machine.progress.rounds < wanted
     driver.machine.answered(later, (Outcome.APPLIED,), driver.now_s)
@@ -268,9 +276,9 @@ def test_who_wants_all_committed_where_nothing_is_to_be_done_waits_for_nothing()
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
     driver.works.come(0, 1, 0)
-    driver.next(MemberLane.COMMIT)
+    driver.next(MemberChannel.COMMIT)
     wanted = driver.machine.progress.commit_all()
-    assert isinstance(driver.next(MemberLane.COMMIT), Rest)
+    assert isinstance(driver.next(MemberChannel.COMMIT), Rest)
     assert driver.machine.progress.rounds == wanted
 
 
@@ -279,14 +287,14 @@ def test_an_interval_of_nothing_ends_each_look() -> None:
     driver.machine.reconfigure(MemberOptions(0.0, BYTES_MAX))
     driver.owns(Grant(0, 1, 0))
     driver.machine.session.fetched(0, 1, 0, 1)
-    assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s)
+    assert driver.next(MemberChannel.COMMIT) == Rest(driver.now_s)
 
 
 def test_a_row_that_is_fenced_is_dropped() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
     done(driver, 1)
-    driver.machine.answered(driver.asks(MemberLane.COMMIT), (Outcome.FENCED,), driver.now_s)
+    driver.machine.answered(driver.asks(MemberChannel.COMMIT), (Outcome.FENCED,), driver.now_s)
     assert DropWork(0) in driver.effects() and not driver.machine.session.holdings
 
 
@@ -295,53 +303,53 @@ def test_a_release_gathers_what_stops_together_and_is_repeated_until_it_is_answe
     grants = (Grant(0, 1, 0), Grant(1, 1, 0))
     driver.owns(*grants)
     driver.now_s += 0.1
-    assert driver.next(MemberLane.RELEASE) == Rest()
+    assert driver.next(MemberChannel.RELEASE) == Rest()
     driver.heard(driver.told(*grants, revoking=[0, 1]))
     effects = driver.effects()
     assert [one for one in effects if isinstance(one, DrainWork)] == [DrainWork(0), DrainWork(1)]
-    assert WakeLane(MemberLane.RELEASE) in effects
+    assert WakeChannel(MemberChannel.RELEASE) in effects
     for partition in (0, 1):
         driver.machine.stopped(partition, 1, driver.now_s)
-        assert isinstance(driver.next(MemberLane.RELEASE), Rest)
+        assert isinstance(driver.next(MemberChannel.RELEASE), Rest)
     driver.now_s += 0.1
-    ask = driver.asks(MemberLane.RELEASE)
+    ask = driver.asks(MemberChannel.RELEASE)
     assert isinstance(ask.request, Release) and len(ask.request.rows) == 2
     driver.refused(ask, LATE)
     driver.now_s += 0.1
-    again = driver.asks(MemberLane.RELEASE)
+    again = driver.asks(MemberChannel.RELEASE)
     assert again.request == ask.request
     driver.machine.answered(again, (Outcome.APPLIED,) * 2, driver.now_s)
-    assert not driver.machine.session.holdings and driver.next(MemberLane.RELEASE) == Rest()
+    assert not driver.machine.session.holdings and driver.next(MemberChannel.RELEASE) == Rest()
     # Once more, and much too late: what stops afterwards is released all the same.
     driver.machine.answered(ask, (Outcome.APPLIED,) * 2, driver.now_s)
     driver.owns(Grant(2, 1, 0))
     driver.now_s += 0.1
-    assert driver.next(MemberLane.RELEASE) == Rest()
+    assert driver.next(MemberChannel.RELEASE) == Rest()
     driver.heard(driver.told(Grant(2, 1, 0), revoking=[2]))
     driver.machine.stopped(2, 1, driver.now_s)
-    assert WakeLane(MemberLane.RELEASE) in driver.effects()
+    assert WakeChannel(MemberChannel.RELEASE) in driver.effects()
 
 
 def test_a_member_that_has_nothing_to_commit_sleeps_until_something_is_read() -> None:
     driver = Driver()
     driver.owns(*(Grant(partition, 1, 0) for partition in range(100)))
-    driver.next(MemberLane.COMMIT)
+    driver.next(MemberChannel.COMMIT)
     driver.now_s += 2 * INTERVAL_S
     asked = driver.works.asked
-    assert driver.next(MemberLane.COMMIT) == Rest()
+    assert driver.next(MemberChannel.COMMIT) == Rest()
     assert driver.works.asked == asked, "no worker is asked that has nothing to do"
     driver.effects()
     driver.machine.fetched(driver.fetches(), [read(0, 3, partition=7)], driver.now_s)
-    assert MemberLane.COMMIT in driver.woken()
-    assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s + INTERVAL_S)
+    assert MemberChannel.COMMIT in driver.woken()
+    assert driver.next(MemberChannel.COMMIT) == Rest(driver.now_s + INTERVAL_S)
     driver.works.come(7, 1, 3)
     driver.now_s += INTERVAL_S
-    ask = driver.asks(MemberLane.COMMIT)
+    ask = driver.asks(MemberChannel.COMMIT)
     assert isinstance(ask.request, Commit) and [row.partition for row in ask.request.rows] == [7]
     assert driver.works.asked == asked + 1
     driver.machine.answered(ask, (Outcome.APPLIED,), driver.now_s)
     driver.now_s += INTERVAL_S
-    assert driver.next(MemberLane.COMMIT) == Rest()
+    assert driver.next(MemberChannel.COMMIT) == Rest()
 
 
 def test_a_member_whose_worker_notes_more_than_its_checkpoint_goes_on_looking() -> None:
@@ -350,6 +358,6 @@ def test_a_member_whose_worker_notes_more_than_its_checkpoint_goes_on_looking() 
     driver.owns(Grant(0, 1, 0))
     driver.machine.fetched(driver.fetches(), [read(0, 3)], driver.now_s)
     driver.works.come(0, 1, 3, detail="something")
-    driver.machine.answered(driver.asks(MemberLane.COMMIT), (Outcome.APPLIED,), driver.now_s)
+    driver.machine.answered(driver.asks(MemberChannel.COMMIT), (Outcome.APPLIED,), driver.now_s)
     driver.now_s += INTERVAL_S
-    assert driver.next(MemberLane.COMMIT) == Rest(driver.now_s + INTERVAL_S)
+    assert driver.next(MemberChannel.COMMIT) == Rest(driver.now_s + INTERVAL_S)

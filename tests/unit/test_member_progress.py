@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pxrs_ray.consumer.member_effects import Effect
+from pxrs_ray.consumer.member_effects import MemberEffect
 from pxrs_ray.consumer.member_progress import MemberProgress
 from pxrs_ray.group.events import Commit, PartitionProgress
 from pxrs_ray.model import Progress
@@ -28,7 +28,7 @@ class Session:
 
 
 def test_who_sees_that_a_commit_is_wanted_has_its_work_in_that_commit() -> None:
-    effects: list[Effect] = []
+    effects: list[MemberEffect] = []
     progress = MemberProgress(effects.append)
     session: Any = Session(progress)
 

@@ -12,7 +12,7 @@ from pxrs_ray.consumer.member_effects import (
     DropWork,
     ForgetBuffer,
     Joined,
-    MemberLane,
+    MemberChannel,
     PartRefused,
     ReadingFails,
     ReadingWorks,
@@ -20,7 +20,7 @@ from pxrs_ray.consumer.member_effects import (
     Rest,
     SkipTo,
     TakeIn,
-    WakeLane,
+    WakeChannel,
 )
 from pxrs_ray.errors import (
     Fenced,
@@ -59,11 +59,11 @@ def test_what_comes_is_handed_on_in_order_and_gaps_are_told() -> None:
 def test_each_buffer_is_read_for_its_own_partitions_and_woken_for_them() -> None:
     driver = Driver(buffers=2)
     driver.heard(driver.told(Grant(0, 1, 0), Grant(2, 1, 0), Grant(3, 1, 0)))
-    assert driver.woken() >= {MemberLane.FETCH, MemberLane.FETCH + 1}
+    assert driver.woken() >= {MemberChannel.FETCH, MemberChannel.FETCH + 1}
     assert driver.fetches(0).positions.keys() == {0, 2}
     assert driver.fetches(1).positions.keys() == {3}
     driver.heard(driver.told(Grant(0, 1, 0), Grant(1, 1, 0), Grant(2, 1, 0), Grant(3, 1, 0)))
-    assert MemberLane.FETCH not in driver.woken(), "its poll waits on"
+    assert MemberChannel.FETCH not in driver.woken(), "its poll waits on"
 
 
 def test_a_pause_throws_away_what_comes_and_its_end_is_read_from_there() -> None:
@@ -71,11 +71,11 @@ def test_a_pause_throws_away_what_comes_and_its_end_is_read_from_there() -> None
     driver.owns(Grant(0, 1, 0))
     fetch = driver.fetches()
     driver.heard(driver.told(Grant(0, 1, 0), paused=True))
-    assert driver.woken() == {MemberLane.FETCH}
+    assert driver.woken() == {MemberChannel.FETCH}
     driver.machine.fetched(fetch, [read(0, 3)], driver.now_s)
     assert driver.effects() == [] and driver.machine.next_fetch(0, driver.now_s) == Rest()
     driver.heard(driver.told(Grant(0, 1, 0)))
-    assert driver.woken() == {MemberLane.FETCH}
+    assert driver.woken() == {MemberChannel.FETCH}
     assert driver.fetches().positions == {0: (1, 0)}
 
 
@@ -83,9 +83,9 @@ def test_a_late_answer_of_another_life_is_thrown_away() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
     fetch = driver.fetches()
-    driver.refused(driver.asks(MemberLane.HEARTBEAT), UNKNOWN)
+    driver.refused(driver.asks(MemberChannel.HEARTBEAT), UNKNOWN)
     granted = Assignment(1, 9, "A", 2, (Grant(0, 1, 0),), frozenset(), 1_000)
-    driver.machine.answered(driver.asks(MemberLane.JOIN), Joined(2, granted), driver.now_s)
+    driver.machine.answered(driver.asks(MemberChannel.JOIN), Joined(2, granted), driver.now_s)
     driver.effects()
     driver.machine.fetched(fetch, [read(0, 3)], driver.now_s)
     driver.machine.fetch_failed(fetch, LogLost("gone"), driver.now_s)
@@ -182,16 +182,16 @@ def test_who_asks_before_the_logs_start_reads_on_there() -> None:
 def test_what_a_log_refuses_is_dropped_and_reported_until_that_is_answered() -> None:
     driver = Driver()
     driver.owns(Grant(0, 1, 0))
-    assert driver.next(MemberLane.REPORT) == Rest()
+    assert driver.next(MemberChannel.REPORT) == Rest()
     fenced = PartRefused(0, Fenced("a higher epoch"))
     driver.machine.fetched(driver.fetches(), [fenced], driver.now_s)
-    assert driver.effects() == [DropWork(0), WakeLane(MemberLane.REPORT)]
-    ask = driver.asks(MemberLane.REPORT)
+    assert driver.effects() == [DropWork(0), WakeChannel(MemberChannel.REPORT)]
+    ask = driver.asks(MemberChannel.REPORT)
     assert ask.request == ReportFenced("A", 1, ((0, 1),))
     driver.refused(ask, LATE)
     driver.now_s += 0.1
-    driver.machine.answered(driver.asks(MemberLane.REPORT), None, driver.now_s)
-    assert driver.next(MemberLane.REPORT) == Rest()
+    driver.machine.answered(driver.asks(MemberChannel.REPORT), None, driver.now_s)
+    assert driver.next(MemberChannel.REPORT) == Rest()
     driver.owns(Grant(0, 1, 0))
     assert not driver.machine.session.holdings, "told before that was known"
 
@@ -203,7 +203,7 @@ def test_what_was_read_for_a_worker_that_is_gone_is_read_again() -> None:
     driver.works.come(0, 1, 1)
     driver.effects()
     assert driver.machine.begin_again(0, 1) == Grant(0, 1, 1)
-    assert driver.woken() == {MemberLane.FETCH}
+    assert driver.woken() == {MemberChannel.FETCH}
     assert driver.fetches().positions == {0: (1, 1)}
 
 

@@ -129,7 +129,7 @@ OF_NO_OPTION = {
     ("SenderLimits", "call_bytes_max"),
     ("SenderLimits", "call_bytes_min"),
     ("SenderLimits", "call_frames_max"),
-    ("SenderLimits", "lane_frames_max"),
+    ("SenderLimits", "partition_frames_max"),
 }
 
 

@@ -96,7 +96,7 @@ def test_random_use_agrees_with_a_list(tmp_path: Path, seed: int) -> None:
                 log_limits(
                     durability=limits.durability,
                     segment_bytes_max=4_000,
-                    hot_bytes_max=2_000,
+                    tail_bytes_max=2_000,
                     retention_bytes=12_000,
                 )
             )
@@ -204,7 +204,7 @@ def test_a_full_partition_says_whom_it_waits_for(tmp_path: Path, limits: LogLimi
         durability=limits.durability,
         partition_bytes_max=6_000,
         segment_bytes_max=2_000,
-        hot_bytes_max=2_000,
+        tail_bytes_max=2_000,
     )
     log = open_log(tmp_path, full)
     log.passed("slow", 0)
@@ -298,7 +298,7 @@ def test_memory_does_not_grow_with_what_is_unread(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(300):
         put(log, sequence, [b"x" * 200])
-        assert log.bytes_hot <= SMALL.hot_bytes_max
+        assert log.bytes_hot <= SMALL.tail_bytes_max
     assert len(contents(log)) == 300
     log.close()
 

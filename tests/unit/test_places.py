@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pxrs_ray.status.places import Step, by_host, steps_to_spread
+from pxrs_ray.status.places import SpreadStep, by_host, steps_to_spread
 from pxrs_ray.topology.homes import Home, Homes, moved_to
 from pxrs_ray.topology.node_seen import NodeSeen
 from tests.cli.pictures import buffer_place
@@ -30,7 +30,7 @@ def homes(*numbers: int) -> Homes:
 
 def test_two_on_one_node_while_another_has_none_are_told_with_the_move() -> None:
     found = steps_to_spread(homes(1, 1), [node(1), node(2)])
-    assert found == (Step(1, "10.0.0.1", "10.0.0.2", "n2"),)
+    assert found == (SpreadStep(1, "10.0.0.1", "10.0.0.2", "n2"),)
 
 
 @pytest.mark.parametrize("numbers", [(1, 2, 3), (1, 2), (1, 1, 2), (1,), (1, 2, 1, 2, 3)])

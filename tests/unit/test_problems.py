@@ -30,7 +30,7 @@ from pxrs_ray.status.answers import (
     StoreStatus,
     TopologyStatus,
 )
-from pxrs_ray.status.places import DEPOSED, Step
+from pxrs_ray.status.places import DEPOSED, SpreadStep
 from pxrs_ray.status.problem import DOCTORS, OF_A_STATUS, Kind, Problem, Report, Severity
 from pxrs_ray.status.problems import DAY_MS, group_problems, problems
 from pxrs_ray.status.stalls import Stall
@@ -122,9 +122,17 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
     Kind.BUFFERS_UNEVEN: (
         topology_status(
             places=(buffer_place(0), buffer_place(1, host="10.0.0.1")),
-            uneven=(Step(1, "10.0.0.1", "10.0.0.2"),),
+            uneven=(SpreadStep(1, "10.0.0.1", "10.0.0.2"),),
         ),
         "host 10.0.0.1 has 2, host 10.0.0.2 has none",
+    ),
+    Kind.DISK_FILLS: (
+        topology_status(places=(buffer_place(0, free_bytes=900_000_000),)),
+        "has 900.0 MB left",
+    ),
+    Kind.DISK_FULL: (
+        topology_status(places=(buffer_place(0, free_bytes=110_600),)),
+        "has 110.6 kB left",
     ),
     Kind.LOGS_FOREIGN: (
         reported(Kind.LOGS_FOREIGN, "the logs of buffer 1 were made under another registry", 1),
@@ -331,7 +339,7 @@ def test_each_state_of_a_home_comes_with_its_own_remedy() -> None:
 
 
 def test_the_moves_that_spread_buffers_are_shown_as_commands() -> None:
-    steps = (Step(2, "10.0.0.1", "10.0.0.2"), Step(1, "10.0.0.1", "10.0.0.3"))
+    steps = (SpreadStep(2, "10.0.0.1", "10.0.0.2"), SpreadStep(1, "10.0.0.1", "10.0.0.3"))
     places = tuple(buffer_place(n, host="10.0.0.1") for n in range(3))
     (found,) = problems(topology_status(places=places, uneven=steps))
     assert "`pxrs move 2 10.0.0.2 -t shop`, `pxrs move 1 10.0.0.3 -t shop`" in found.remedy

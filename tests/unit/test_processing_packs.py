@@ -10,11 +10,10 @@ import pytest
 
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.model import Progress
-from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy
+from pxrs_ray.processing.pack_rules import PackRules, ProcessingStrategy, SubmitStrategy
 from pxrs_ray.processing.packs import PackScheduler
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.processing.scheduler import Item, Task
-from pxrs_ray.processing.submit_strategy import SubmitStrategy
 from tests.settings import pack_rules, pack_shape
 from tests.unit.driven_scheduler import Ran, Script, drive
 

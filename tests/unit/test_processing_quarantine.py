@@ -13,7 +13,7 @@ from pxrs_ray.processing.quarantine_state import (
     Parked,
     Quarantine,
     QuarantinedKey,
-    Record,
+    QuarantineRecord,
     headers_of,
     restored,
 )
@@ -26,7 +26,7 @@ class Log:
         self.records: list[Message] = []
         self.state = Quarantine()
 
-    def add(self, kind: Record, key: bytes | None = b"k", **values: object) -> int:
+    def add(self, kind: QuarantineRecord, key: bytes | None = b"k", **values: object) -> int:
         position = len(self.records)
         record = Message(3, position, key, b"payload", 5, headers_of(kind, **values))
         self.records.append(record)
@@ -35,7 +35,13 @@ class Log:
 
     def park(self, offset: int, key: bytes | None = b"k", epoch: int = 3) -> int:
         return self.add(
-            Record.PARKED, key, offset=offset, attempts=5, error="bad", at_ms=9, epoch=epoch
+            QuarantineRecord.PARKED,
+            key,
+            offset=offset,
+            attempts=5,
+            error="bad",
+            at_ms=9,
+            epoch=epoch,
         )
 
     def waiting(self, key: bytes | None = b"k") -> list[int]:
@@ -47,24 +53,24 @@ def test_a_key_waits_in_order_and_leaves_when_it_is_released() -> None:
     log = Log()
     first, second = log.park(10), log.park(12)
     assert log.waiting() == [10, 12] and not log.state.keys[b"k"].retrying
-    log.add(Record.RETRY)
+    log.add(QuarantineRecord.RETRY)
     assert log.state.keys[b"k"].retrying
-    log.add(Record.REDRIVEN, position=first)
+    log.add(QuarantineRecord.REDRIVEN, position=first)
     third = log.park(20)
     assert log.waiting() == [12, 20]
-    log.add(Record.RELEASED)
+    log.add(QuarantineRecord.RELEASED)
     assert log.waiting() == [12, 20], "what waits is never let go of unseen"
-    log.add(Record.REDRIVEN, position=second)
-    log.add(Record.REDRIVEN, position=third)
-    log.add(Record.RELEASED)
+    log.add(QuarantineRecord.REDRIVEN, position=second)
+    log.add(QuarantineRecord.REDRIVEN, position=third)
+    log.add(QuarantineRecord.RELEASED)
     assert not log.state.keys and len(log.state) == 0
 
 
 def test_what_fails_again_waits_for_its_operator_with_its_new_error() -> None:
     log = Log()
     at = log.park(10)
-    log.add(Record.RETRY)
-    log.add(Record.FAILED, position=at, attempts=10, error="worse")
+    log.add(QuarantineRecord.RETRY)
+    log.add(QuarantineRecord.FAILED, position=at, attempts=10, error="worse")
     aside = log.state.keys[b"k"]
     assert not aside.retrying and aside.first is not None
     assert (aside.first.attempts, aside.first.error, aside.first.at_ms) == (10, "worse", 9)
@@ -73,9 +79,9 @@ def test_what_fails_again_waits_for_its_operator_with_its_new_error() -> None:
 def test_skipping_the_last_one_asks_for_release() -> None:
     log = Log()
     first, second = log.park(1), log.park(2)
-    log.add(Record.SKIP, position=first)
+    log.add(QuarantineRecord.SKIP, position=first)
     assert log.waiting() == [2] and not log.state.keys[b"k"].retrying
-    log.add(Record.SKIP, position=second)
+    log.add(QuarantineRecord.SKIP, position=second)
     assert log.waiting() == [] and log.state.keys[b"k"].retrying
 
 
@@ -97,14 +103,16 @@ def test_messages_without_a_key_are_kept_each() -> None:
 
 
 def test_a_parked_message_comes_back_as_it_was() -> None:
-    own = headers_of(Record.PARKED, offset=41, attempts=5, error="bad", at_ms=9)
+    own = headers_of(QuarantineRecord.PARKED, offset=41, attempts=5, error="bad", at_ms=9)
     record = Message(3, 2, b"k", b"payload", 5, (("tenant", b"t"), *own), "id-1")
     assert restored(record, 3) == Message(3, 41, b"k", b"payload", 5, (("tenant", b"t"),), "id-1")
 
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(list(Record)), st.sampled_from([b"a", b"b", None]), st.integers(0, 9)
+        st.sampled_from(list(QuarantineRecord)),
+        st.sampled_from([b"a", b"b", None]),
+        st.integers(0, 9),
     ),
     max_size=40,
 )
@@ -112,7 +120,7 @@ steps = st.lists(
 
 @given(steps, st.integers(0, 40))
 def test_reading_a_log_twice_or_in_parts_gives_the_same(
-    told: list[tuple[Record, bytes | None, int]], cut: int
+    told: list[tuple[QuarantineRecord, bytes | None, int]], cut: int
 ) -> None:
     log = Log()
     for kind, key, number in told:
@@ -130,10 +138,10 @@ def test_what_was_parked_before_a_seek_back_comes_again_and_is_forgotten() -> No
     log = Log()
     positions = [log.park(offset) for offset in (5, 12, 20)]
     log.park(30, b"other")
-    log.add(Record.RETRY)
-    log.add(Record.REDRIVEN, position=positions[0])
+    log.add(QuarantineRecord.RETRY)
+    log.add(QuarantineRecord.REDRIVEN, position=positions[0])
     assert log.state.comes_again(10, 7) and not log.state.comes_again(31, 7)
-    log.add(Record.SOUGHT, None, offset=10, epoch=7)
+    log.add(QuarantineRecord.SOUGHT, None, offset=10, epoch=7)
     assert b"k" not in log.state.keys and b"other" not in log.state.keys, "they flow again"
     log.park(12, epoch=8)
     log.park(20, epoch=8)
@@ -144,9 +152,9 @@ def test_what_lies_below_the_seek_waits_on_and_what_was_redriven_above_it_can_co
     log = Log()
     log.park(5)
     twelfth = log.park(12)
-    log.add(Record.SKIP, position=twelfth)
+    log.add(QuarantineRecord.SKIP, position=twelfth)
     assert log.state.comes_again(10, 7), "it was parked, and has gone since"
-    log.add(Record.SOUGHT, None, offset=10, epoch=7)
+    log.add(QuarantineRecord.SOUGHT, None, offset=10, epoch=7)
     assert log.waiting() == [5]
     log.park(12, epoch=8)
     log.park(12, epoch=9)
@@ -198,7 +206,12 @@ def test_what_is_parked_is_read_again_as_it_was(
 ) -> None:
     log = Log()
     position = log.add(
-        Record.PARKED, offset=offset, attempts=attempts, error=error, at_ms=at_ms, epoch=epoch
+        QuarantineRecord.PARKED,
+        offset=offset,
+        attempts=attempts,
+        error=error,
+        at_ms=at_ms,
+        epoch=epoch,
     )
     expected = Parked(position, offset, attempts, error, at_ms, epoch)
     assert dict(log.state.keys[b"k"].entries) == {position: expected}

@@ -15,7 +15,7 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import BufferAway, MessageTooLarge, SequenceConflict
 from pxrs_ray.model import Message
 from pxrs_ray.processing.numbered_appends import NumberedAppends
-from pxrs_ray.processing.quarantine_state import Quarantine, Record, headers_of
+from pxrs_ray.processing.quarantine_state import Quarantine, QuarantineRecord, headers_of
 
 
 def told(batch: Batch) -> list[object]:
@@ -64,9 +64,9 @@ def test_what_was_not_answered_is_kept_once_and_the_next_behind_it(
     kept: Any = log._log
     kept.raises = [(BufferAway("no answer"), arrives)]
     with pytest.raises(BufferAway):
-        log.note(Record.RETRY, b"a")
+        log.note(QuarantineRecord.RETRY, b"a")
     # It is told again, later: with another time, so as another record.
-    log.note(Record.RETRY, b"b")
+    log.note(QuarantineRecord.RETRY, b"b")
     log.refresh()
     assert [[message.key for message in batch] for batch in kept.taken] == [[b"a"], [b"b"]]
 
@@ -75,8 +75,8 @@ def test_what_was_refused_for_good_is_in_nobodys_way(log: QuarantineLog) -> None
     kept: Any = log._log
     kept.raises = [(MessageTooLarge("too large"), False)]
     with pytest.raises(MessageTooLarge):
-        log.note(Record.RETRY, b"a")
-    log.note(Record.RETRY, b"b")
+        log.note(QuarantineRecord.RETRY, b"a")
+    log.note(QuarantineRecord.RETRY, b"b")
     assert [[message.key for message in batch] for batch in kept.taken] == [[b"b"]]
 
 
@@ -85,11 +85,11 @@ def test_who_looks_hears_of_a_key_that_flows_though_its_log_was_dropped_meanwhil
 ) -> None:
     """The owner drops the log once nothing is aside: an operator's look may come too late."""
     kept: Any = log._log
-    log.append([Message(3, -1, b"k", b"m", 1, headers_of(Record.PARKED, offset=7))])
-    log.note(Record.RETRY, b"k")
+    log.append([Message(3, -1, b"k", b"m", 1, headers_of(QuarantineRecord.PARKED, offset=7))])
+    log.note(QuarantineRecord.RETRY, b"k")
     assert log.state.keys[b"k"].retrying
     owner = {"position": 0}
-    for kind, values in ((Record.REDRIVEN, owner), (Record.RELEASED, {})):
+    for kind, values in ((QuarantineRecord.REDRIVEN, owner), (QuarantineRecord.RELEASED, {})):
         record = Message(3, -1, b"k", b"", 1, headers_of(kind, **values))
         batch = Batch.of([b"k"], [b""], timestamp_ms=1, headers=[record.headers])
         kept.append(batch, b"o", 8, len(kept.taken))
@@ -97,5 +97,5 @@ def test_who_looks_hears_of_a_key_that_flows_though_its_log_was_dropped_meanwhil
     assert not log.refresh().keys
     assert log.state.next_position == 4
     log._appends.sequence = len(kept.taken)  # of another producer in a log of its own count
-    log.append([Message(3, -1, b"k", b"m", 1, headers_of(Record.PARKED, offset=9))])
+    log.append([Message(3, -1, b"k", b"m", 1, headers_of(QuarantineRecord.PARKED, offset=9))])
     assert [entry.offset for entry in log.state.keys[b"k"].entries.values()] == [9]

@@ -9,12 +9,23 @@ import pytest
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.replication.epoch_table import EpochTable
-from pxrs_ray.replication.leader_effects import Advanced, AskIsr, ReplicationSettings, Ship, Tell
-from pxrs_ray.replication.peer_messages import CutAt, Follower, Frames, Position, Stored
+from pxrs_ray.replication.leader_effects import (
+    Advanced,
+    AskIsr,
+    ReplicationSettings,
+    Ship,
+    Tell,
+)
+from pxrs_ray.replication.led_log import LedLog
+from pxrs_ray.replication.peer_messages import (
+    CutAt,
+    Follower,
+    Frames,
+    Position,
+    Stored,
+)
 from pxrs_ray.replication.placement import (
-    InSync,
     IsrChange,
-    Placement,
     ReplicaSeen,
     accept_loss,
     change_isr,
@@ -25,60 +36,22 @@ from pxrs_ray.replication.placement import (
 )
 from pxrs_ray.replication.slot_follower import (
     CutLog,
-    FollowedPartition,
     Say,
-    SlotFollower,
     StoreFrames,
 )
-from pxrs_ray.replication.slot_leader import LedPartition, SlotLeader
-
-A, B, C = (InSync(disk, "boot 1") for disk in "abc")
-ALIVE = {disk: ReplicaSeen(1, "boot 1") for disk in "abc"}
-SETTINGS = ReplicationSettings(lag_max_ms=400, again_ms=80)
-
-
-def placement(*isr: InSync, leader: str = "a", epoch: int = 1, version: int = 1) -> Placement:
-    return Placement(("a", "b", "c"), isr, leader, 1, epoch, version)
-
-
-def leader_of(end: int, *begins: tuple[int, int], isr: tuple[InSync, ...] = (A, B)) -> SlotLeader:
-    log = LedPartition(end, end, EpochTable([(0, 0), *begins]))
-    epoch = max((epoch for epoch, _ in begins), default=0) + 1
-    return SlotLeader("a", placement(*isr, epoch=epoch), {0: log}, SETTINGS, 0)
-
-
-def effects(machine: SlotLeader | SlotFollower) -> list[object]:
-    found: list[object] = []
-    while (effect := machine.take_effect()) is not None:
-        found.append(effect)
-    return found
-
-
-def follower_of(end: int, *begins: tuple[int, int]) -> SlotFollower:
-    log = FollowedPartition(end, end, EpochTable([(0, 0), *begins]))
-    return SlotFollower(Follower("b", "boot 1", 1), {0: log}, 80)
-
-
-def settle(leader: SlotLeader, follower: SlotFollower) -> list[int]:
-    """Carry what they say until both are silent; where the follower has cut."""
-    cuts = []
-    follower.follow(leader.placement.epoch, "a", 0)
-    for _ in range(20):
-        said = effects(follower)
-        cuts += [one.end for one in said if isinstance(one, CutLog)]
-        for one in said:
-            if isinstance(one, Say):
-                leader.heard(one.message, 0)
-        told = effects(leader)
-        for effect in told:
-            if isinstance(effect, Tell):
-                follower.heard(effect.message, 0)
-            elif isinstance(effect, Ship):
-                leader.shipped(effect, leader.partitions[0].end, 0)
-        if not said and not told:
-            break
-    return cuts
-
+from pxrs_ray.replication.slot_leader import SlotLeader
+from tests.replica_machines import (
+    ALIVE,
+    KEY,
+    A,
+    B,
+    C,
+    effects,
+    follower_of,
+    leader_of,
+    placement,
+    settle,
+)
 
 # --- where logs part ------------------------------------------------------------------------------
 
@@ -87,7 +60,7 @@ def test_kip_101_a_follower_that_restarts_keeps_what_its_leader_has() -> None:
     """It has heard of no high watermark, and would have cut all that it has."""
     leader, follower = leader_of(10, (1, 0)), follower_of(10, (1, 0))
     assert settle(leader, follower) == []
-    assert follower.partitions[0].agreed
+    assert follower.logs[KEY].agreed
 
 
 def test_kip_101_a_tail_of_an_epoch_that_went_on_elsewhere_is_cut_where_that_ended() -> None:
@@ -99,23 +72,23 @@ def test_kip_279_who_had_an_epoch_of_its_own_cuts_down_to_one_that_both_had() ->
     leader = leader_of(20, (1, 0), (4, 9))
     follower = follower_of(15, (1, 0), (2, 6), (3, 12))
     assert settle(leader, follower) == [6]
-    assert follower.partitions[0].table.last == 1
+    assert follower.logs[KEY].table.last == 1
 
 
 def test_an_epoch_without_a_message_is_cut_though_no_message_is() -> None:
     leader, follower = leader_of(8, (1, 0), (3, 8)), follower_of(8, (1, 0), (2, 8))
     assert settle(leader, follower) == [8]
-    assert follower.partitions[0].table.begins == [(0, 0), (1, 0)]
-    assert follower.partitions[0].agreed
+    assert follower.logs[KEY].table.begins == [(0, 0), (1, 0)]
+    assert follower.logs[KEY].agreed
 
 
 def test_kip_320_what_is_said_under_another_epoch_is_not_heard() -> None:
     follower = follower_of(5, (1, 0))
     follower.follow(3, "a", 0)
     effects(follower)
-    follower.heard(CutAt(2, 0, 1, 0, 0), 0)
-    follower.heard(Frames(2, 0, 5, 6, ((2, 5),), 0, b"x"), 0)
-    assert effects(follower) == [] and follower.partitions[0].end == 5
+    follower.heard(CutAt(2, KEY, 1, 1, 0, 0), 0)
+    follower.heard(Frames(2, KEY, 5, 6, ((2, 5),), 0, 0, b"x"), 0)
+    assert effects(follower) == [] and follower.logs[KEY].end == 5
 
 
 def test_a_cut_that_comes_late_cuts_nothing_that_was_stored_since() -> None:
@@ -128,17 +101,17 @@ def test_a_cut_that_comes_late_cuts_nothing_that_was_stored_since() -> None:
     assert settle(leader, follower) == []
     follower.heard(told.message, 0)
     settle_again = effects(follower)
-    assert CutLog(0, 7) in settle_again
+    assert CutLog(KEY, 7) in settle_again
     for one in settle_again:
         if isinstance(one, Say):
             leader.heard(one.message, 0)
     for effect in effects(leader):
         if isinstance(effect, Tell):
             follower.heard(effect.message, 0)
-    follower.heard(Frames(3, 0, 7, 12, ((2, 7),), 0, b"x"), 0)
+    follower.heard(Frames(3, KEY, 7, 12, ((2, 7),), 0, 0, b"x"), 0)
     assert [one for one in effects(follower) if isinstance(one, StoreFrames)]
     follower.heard(told.message, 0)
-    assert effects(follower) == [] and follower.partitions[0].end == 12
+    assert effects(follower) == [] and follower.logs[KEY].end == 12
 
 
 def test_a_table_names_the_epochs_of_a_run_of_frames() -> None:
@@ -153,11 +126,11 @@ def test_frames_are_taken_at_the_end_of_the_log_and_nowhere_else() -> None:
     leader, follower = leader_of(5, (1, 0)), follower_of(5, (1, 0))
     settle(leader, follower)
     for first, end in ((4, 6), (6, 7)):
-        follower.heard(Frames(2, 0, first, end, ((2, 5),), 0, b"x"), 0)
+        follower.heard(Frames(2, KEY, first, end, ((2, 5),), 0, 0, b"x"), 0)
         [said] = effects(follower)
         assert isinstance(said, Say) and isinstance(said.message, Stored)
         assert said.message.end == 5, "so the leader sends what is missing"
-    follower.heard(Frames(2, 0, 5, 6, ((2, 5),), 0, b"x"), 0)
+    follower.heard(Frames(2, KEY, 5, 6, ((2, 5),), 0, 0, b"x"), 0)
     assert isinstance(effects(follower)[0], StoreFrames)
 
 
@@ -165,89 +138,89 @@ def test_frames_are_taken_at_the_end_of_the_log_and_nowhere_else() -> None:
 
 
 def stored(end: int, life: int = 1) -> Stored:
-    return Stored(2, Follower("b", "boot 1", life), 0, end, end)
+    return Stored(2, Follower("b", "boot 1", life), KEY, 1, end, end)
 
 
 def test_the_high_watermark_is_what_all_in_sync_have_and_it_never_goes_back() -> None:
     leader = leader_of(3, (1, 0))
     settle(leader, follower_of(3, (1, 0)))
-    assert leader.partitions[0].high_watermark == 3
-    leader.appended(0, 6, 6, 0)
+    assert leader.logs[KEY].high_watermark == 3
+    leader.appended(KEY, 6, 6, 0)
     assert not [one for one in effects(leader) if isinstance(one, Advanced)]
     leader.heard(stored(5), 0)
-    assert Advanced(0, 5) in effects(leader)
-    leader.heard(Position(2, Follower("b", "boot 1", 2), 0, 1, 1, 2, 2), 0)
-    assert leader.partitions[0].high_watermark == 5
+    assert Advanced(KEY, 5) in effects(leader)
+    leader.heard(Position(2, Follower("b", "boot 1", 2), KEY, 1, 1, 0, 2, 2), 0)
+    assert leader.logs[KEY].high_watermark == 5
 
 
 def test_what_a_former_life_has_stored_counts_for_nothing() -> None:
     leader = leader_of(3, (1, 0))
     settle(leader, follower_of(3, (1, 0)))
-    leader.appended(0, 6, 6, 0)
-    leader.heard(Position(2, Follower("b", "boot 1", 2), 0, 1, 1, 2, 2), 0)
+    leader.appended(KEY, 6, 6, 0)
+    leader.heard(Position(2, Follower("b", "boot 1", 2), KEY, 1, 1, 0, 2, 2), 0)
     leader.heard(stored(6), 0)
-    assert leader.partitions[0].high_watermark == 3
+    assert leader.logs[KEY].high_watermark == 3
     leader.heard(stored(6, life=2), 0)
-    assert leader.partitions[0].high_watermark == 6, "and the later one is not forgotten for it"
+    assert leader.logs[KEY].high_watermark == 6, "and the later one is not forgotten for it"
 
 
 def test_a_leader_that_hears_nobody_asks_for_a_smaller_set_and_waits_until_it_stands() -> None:
     leader = leader_of(3, (1, 0))
     settle(leader, follower_of(3, (1, 0)))
-    leader.appended(0, 6, 6, 10)
+    leader.appended(KEY, 6, 6, 10)
     leader.tick(450)
     leader.tick(1_000)
     asked = [one.change for one in effects(leader) if isinstance(one, AskIsr)]
     assert asked and asked[0] == IsrChange(2, 1, (A,))
-    assert leader.partitions[0].high_watermark == 3
+    assert leader.logs[KEY].high_watermark == 3
     leader.placed(placement(A, epoch=2, version=2), 1_010)
-    assert leader.partitions[0].high_watermark == 6
+    assert leader.logs[KEY].high_watermark == 6
 
 
 def test_a_replica_that_comes_back_is_waited_for_from_the_moment_it_is_asked_for() -> None:
     leader = leader_of(3, (1, 0), isr=(A,))
-    assert leader.partitions[0].high_watermark == 3
+    assert leader.logs[KEY].high_watermark == 3
     settle(leader, follower_of(3, (1, 0)))
     assert leader.is_asking
-    leader.appended(0, 4, 4, 0)
-    assert leader.partitions[0].high_watermark == 3, "the registry may have let it in by now"
+    leader.appended(KEY, 4, 4, 0)
+    assert leader.logs[KEY].high_watermark == 3, "the registry may have let it in by now"
 
 
 def test_a_leader_hears_nothing_of_another_epoch_and_no_question_that_was_answered() -> None:
     leader = leader_of(3, (1, 0))
     who = Follower("b", "boot 1", 1)
-    leader.heard(Position(1, who, 0, 1, 1, 3, 3), 0)
+    leader.heard(Position(1, who, KEY, 1, 1, 0, 3, 3), 0)
     assert effects(leader) == []
-    leader.heard(Position(2, who, 0, 2, 1, 3, 3), 0)
+    leader.heard(Position(2, who, KEY, 2, 1, 0, 3, 3), 0)
     assert [one for one in effects(leader) if isinstance(one, Tell)]
-    leader.heard(Position(2, who, 0, 1, 1, 9, 9), 0)
+    leader.heard(Position(2, who, KEY, 1, 1, 0, 9, 9), 0)
     assert effects(leader) == []
 
 
 def test_fewer_in_sync_than_the_least_acknowledge_nothing() -> None:
-    log = LedPartition(3, 3, EpochTable([(0, 0), (1, 0)]))
+    log = LedLog(3, 3, EpochTable([(0, 0), (1, 0)]))
     settings = ReplicationSettings(min_isr=2)
-    leader = SlotLeader("a", placement(A, epoch=2), {0: log}, settings, 0)
+    leader = SlotLeader("a", placement(A, epoch=2), {KEY: log}, settings, 0)
     assert not leader.takes and log.high_watermark == 0
     leader.placed(placement(A, B, epoch=2, version=2), 0)
     assert leader.takes
 
 
 def test_where_a_power_cut_is_to_take_nothing_only_what_is_synced_counts() -> None:
-    log = LedPartition(5, 4, EpochTable([(0, 0), (1, 0)]))
+    log = LedLog(5, 4, EpochTable([(0, 0), (1, 0)]))
     leader = SlotLeader(
-        "a", placement(A, B, epoch=2), {0: log}, ReplicationSettings(synced_only=True), 0
+        "a", placement(A, B, epoch=2), {KEY: log}, ReplicationSettings(synced_only=True), 0
     )
-    leader.heard(Position(2, Follower("b", "boot 1", 1), 0, 1, 1, 5, 3), 0)
+    leader.heard(Position(2, Follower("b", "boot 1", 1), KEY, 1, 1, 0, 5, 3), 0)
     assert log.high_watermark == 3
-    leader.heard(Stored(2, Follower("b", "boot 1", 1), 0, 5, 5), 0)
+    leader.heard(Stored(2, Follower("b", "boot 1", 1), KEY, 1, 5, 5), 0)
     assert log.high_watermark == 4
 
 
 def test_who_lacks_what_the_log_had_when_the_epoch_began_is_not_let_in() -> None:
     """It may be acknowledged, though the new leader has not heard of it."""
     leader = leader_of(10, (1, 0), isr=(A, C))
-    leader.heard(Position(2, Follower("b", "boot 1", 1), 0, 1, 1, 5, 5), 0)
+    leader.heard(Position(2, Follower("b", "boot 1", 1), KEY, 1, 1, 0, 5, 5), 0)
     assert not [one for one in effects(leader) if isinstance(one, AskIsr)]
     leader.heard(stored(10), 0)
     assert [one.change.isr for one in effects(leader) if isinstance(one, AskIsr)] == [(A, C, B)]
@@ -262,14 +235,14 @@ def test_what_was_lost_on_the_way_is_said_again() -> None:
     assert isinstance(asked, Say)
     leader.heard(asked.message, 0)
     effects(leader)
-    leader.appended(0, 4, 4, 0)
+    leader.appended(KEY, 4, 4, 0)
     [ship] = [one for one in effects(leader) if isinstance(one, Ship)]
     leader.shipped(ship, 4, 0)
     leader.tick(50)
     assert not [one for one in effects(leader) if isinstance(one, Ship)]
     leader.heard(stored(3), 60)
     leader.tick(100)
-    assert Ship("b", 0, 3) in effects(leader), "and an answer that brings nothing puts it off not"
+    assert Ship("b", KEY, 3) in effects(leader), "and an answer that brings nothing puts it off not"
 
 
 # --- who leads ------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def test_a_full_partition_holds_up_only_itself(tmp_path: Path) -> None:
 
 
 def test_there_is_nothing_to_look_for_while_all_calls_are_under_way(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, sender_limits(calls_max=1, append_timeout_ms=5_000))
+    harness = Harness(tmp_path, sender_limits(inflight_appends_max=1, append_timeout_ms=5_000))
     harness.add(0)
     (call,) = harness.sender.calls(NOW_MS)
     harness.sender.answered(call, [Refused(0, PartitionFull("full"))], NOW_MS)

@@ -73,7 +73,9 @@ def test_a_late_call_that_comes_before_the_new_epoch_is_not_doubled_by_it(tmp_pa
 @pytest.mark.parametrize("seed", range(60))
 def test_giving_up_in_a_bad_network_doubles_and_reorders_nothing(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    limits = sender_limits(calls_max=3, call_frames_max=4, call_bytes_min=1, append_timeout_ms=120)
+    limits = sender_limits(
+        inflight_appends_max=3, call_frames_max=4, call_bytes_min=1, append_timeout_ms=120
+    )
     harness = Harness(tmp_path, limits)
     late: list[list[OutFrame]] = []
     flying: list[Call] = []

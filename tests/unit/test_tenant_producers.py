@@ -22,11 +22,12 @@ from pxrs_ray.actors.coordinator import tenant_router
 from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, OpenGroup
 from pxrs_ray.data.frame import PRODUCER_ID_BYTES
 from pxrs_ray.errors import DeadlineExceeded, ProducerFenced
+from pxrs_ray.tenants import tenant_moves
 from pxrs_ray.tenants.profile import TenantProfile
 from tests.in_process import until
 
 LEASE_S, GRACE_S = tenant_router.LEASE_S, tenant_router.GRACE_S
-STEP_S = tenant_router.STEP_MOST_S
+STEP_S = tenant_moves.STEP_MOST_S
 GOLD = TenantProfile("gold", isolated=True, partitions=1, consumers=1)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pxrs_ray.errors import ConfigError, IllegalTransition, NotFound
 from pxrs_ray.steps import carry
 from pxrs_ray.tenants.migration import Phase, Route, TenantMove
-from pxrs_ray.tenants.profile import Place, Service, TenantDirectory, TenantProfile
+from pxrs_ray.tenants.profile import Destination, Service, TenantDirectory, TenantProfile
 from pxrs_ray.tenants.tenant_document import TENANTS, KeptMove
 from pxrs_ray.tenants.tenant_moves import STEP_MOST_S, ReadProgress, TenantMoves, TenantProgress
 
@@ -36,7 +36,7 @@ def test_messages_go_to_the_shared_queue_or_to_the_tenants_own() -> None:
     assert own == DIRECTORY.resolve("rules", "acme", "device-1")
     assert DIRECTORY.resolve("rules", None, b"device-1").tenant is None
     assert DIRECTORY.resolve("core", "acme", b"x").queue == "prod.tb_core.isolated.acme"
-    assert Place("rules", "main", None, 7).full_name == "main.7"
+    assert Destination("rules", "main", None, 7).full_name == "main.7"
     with pytest.raises(NotFound, match="did you mean 'rules'"):
         DIRECTORY.resolve("rule", "acme", b"x")
 

@@ -118,7 +118,7 @@ def test_an_attempt_that_takes_too_long_has_failed() -> None:
         send(t, "1")
         t.run_until_idle()
         t.advance(1)
-        assert [each.attempt for each in t.delivered("g")] == [1, 2]
+        assert told(t) == [(0, 1, "timed out"), (0, 2, "done")]
 
 
 def test_packs_are_judged_when_they_are_over() -> None:

@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray.config import ByKey, Ordered
-from pxrs_ray.errors import Fenced, NotFound, NotHeld
+from pxrs_ray.config import ByKey, Ordered, PxrsConfig, QueueConfig
+from pxrs_ray.errors import (
+    DeadlineExceeded,
+    Fenced,
+    HandlerError,
+    NotFound,
+    NotHeld,
+    UsageError,
+)
 from pxrs_ray.sink import create_table
 from pxrs_ray.testing import TestTopology
 from tests.unit.topologies import config, once, running, send, told
@@ -344,3 +351,28 @@ def test_a_stale_owner_writes_nothing(
         send(t, "1")
         t.run_until_idle()
         assert results(database) == ["1"] and raised == [refusal]
+
+
+def test_what_makes_no_sense_is_refused_in_words() -> None:
+    config: Any = {"queues": {"q": {}}}
+    with pytest.raises(UsageError, match=r"made of a PxrsConfig, .* not of dict"):
+        TestTopology(config)
+    with TestTopology(PxrsConfig(queues={"q": QueueConfig()})) as t:
+        with pytest.raises(HandlerError, match="must take one argument"):
+            t.group("g", lambda message, other: None, queue="q")
+        with pytest.raises(UsageError, match="0 to 10000 consumers, not -1"):
+            t.group("g", print, queue="q", consumers=-1)
+        t.group("g", print, queue="q")
+        with pytest.raises(UsageError, match="0 to 10000 consumers, not -2"):
+            t.scale("g", -2)
+        assert repr(t) == "<TestTopology 'pxrs', groups (consumers): g (1)>"
+
+
+def test_a_handler_that_feeds_itself_is_told_to_a_user_who_waits_for_its_end() -> None:
+    with TestTopology(PxrsConfig(queues={"q": QueueConfig(partitions=1)})) as t:
+        t.group("g", lambda message: t.send("q", "k", "again"), queue="q")
+        receipt = t.send("q", "k", "first")
+        assert repr(receipt) == "<Receipt: on its way>"
+        with pytest.raises(DeadlineExceeded, match="after 20 calls: does a handler send messages"):
+            t.run_until_idle(calls_max=20)
+        assert repr(receipt) == "<Receipt: MessagePlace(partition=0, offset=0)>"

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.store.deadline import Deadline
 from pxrs_ray.store.etcd.connection import EtcdConnection
 from pxrs_ray.store.etcd.keys import GroupKeys, value_of, values_of
 
 PIECE_CHARS = 250_000
-READS_MAX = 10
 _INLINE, _IN_PIECES = "=", "#"
 
 
@@ -83,10 +83,13 @@ class EtcdDocuments:
                 pieces.update(values_of(etcd.txn(deadline, [], [read])[1][0]))
             if len(pieces) == int(count):
                 return "".join(pieces[number] for number in sorted(pieces))
-            if deadline.is_over:
-                return None
             _, (answer,) = etcd.txn(deadline, [], [etcd.get(keys.document(name))])
-            value = value_of(answer)
+            again = value_of(answer)
+            if again == value:  # pieces are there before the key names them, and go after it
+                raise StoreCorrupted(
+                    f"document {name!r}: {len(pieces)} of {count} pieces are in etcd under {prefix}"
+                )
+            value = again
         return None if value is None else value[1:]
 
 

@@ -78,7 +78,7 @@ class Database(ABC):
     def worded(self, error: Exception, told: str) -> StoreError:
         """The error to be raised for one of the driver that does not pass by itself."""
         if self.is_missing_table(error):
-            return RegistryNotHere(f"{told}; there is no registry here yet: call create() first")
+            return RegistryNotHere(f"{told}; is that the place? `pxrs up FILE` makes a registry")
         return StoreError(told)
 
     @abstractmethod

@@ -126,7 +126,9 @@ class SqliteDatabase(Database):
                 self._makes = False
             elif not self._path.exists():
                 where = self.persistence.where
-                raise RegistryNotHere(f"there is no registry at {where} yet: call create() first")
+                raise RegistryNotHere(
+                    f"there is no registry at {where}: is that the place? `pxrs up FILE` makes one"
+                )
             connection = sqlite3.connect(
                 f"file:{quote(str(self._path))}?mode=rw",
                 _BUSY_MS / 1_000,

@@ -44,8 +44,9 @@ from pxrs_ray.testing.local.work import PartitionWork
 class Delivered:
     """One message as it was given to a handler, and how that went.
 
-    `outcome` is 'done', 'failed', 'crashed' (its consumer died in the call), or 'void' (when the
-    call ended the partition had another owner); `error` is what the handler raised.
+    `outcome` is 'done', 'failed', 'timed out' (the call took too long, and so has failed, whatever
+    the handler did), 'crashed' (its consumer died in the call), or 'void' (when the call ended the
+    partition had another owner). `error` is what the handler raised.
     """
 
     group: str
@@ -229,6 +230,7 @@ class LocalGroup:
         context: Context,
         messages: Sequence[Message],
         call: Callable[[], None],
+        due_ms: int | None,
     ) -> BaseException | None:
         """Make a call, and note each of its messages. Raises ConsumerCrashed."""
         error: BaseException | None = None
@@ -250,6 +252,8 @@ class LocalGroup:
             outcome = "crashed"
         elif not context.holds():
             outcome = "void"
+        elif due_ms is not None and self.clock.now().monotonic_ms >= due_ms:
+            outcome = "timed out"
         elif error is not None:
             self.errors.append(error)
         self.delivered += [

@@ -30,6 +30,7 @@ from pxrs_ray.consumer.handler_shape import (
 from pxrs_ray.data.batch import Headers
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.group.events import Seek
+from pxrs_ray.group.replica_count import check_count
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.producer.receipt import Receipt
 from pxrs_ray.testing.local.crashed import ConsumerCrashed
@@ -54,6 +55,11 @@ class TestTopology(Closing):
     __test__ = False  # for pytest: this is no test
 
     def __init__(self, config: PxrsConfig | str | Path) -> None:
+        if not isinstance(config, PxrsConfig | str | Path):
+            raise UsageError(
+                "a test topology is made of a PxrsConfig, or of the path of a topology file, not "
+                f"of {type(config).__name__}"
+            )
         self.config = config if isinstance(config, PxrsConfig) else PxrsConfig.from_toml(config)
         self.clock = ManualClock(monotonic_ms=1_000_000)
         self._folder = tempfile.TemporaryDirectory(prefix="pxrs-test-topology-")
@@ -61,6 +67,11 @@ class TestTopology(Closing):
         self._groups: dict[str, LocalGroup] = {}
         self._running: list[LocalMember] = []
         self._closed = False
+
+    def __repr__(self) -> str:
+        groups = [f"{name} ({len(group.members)})" for name, group in self._groups.items()]
+        told = "closed" if self._closed else f"groups (consumers): {', '.join(groups) or 'none'}"
+        return f"<TestTopology {self.config.name!r}, {told}>"
 
     # --- what runs --------------------------------------------------------------------------------
 
@@ -79,6 +90,8 @@ class TestTopology(Closing):
         names. `options` are options of the group (`queue=`, `attempts_max=`, ...), over those of
         the configuration. Each consumer makes its own object of a handler that is a class.
         """
+        if consumers is not None:
+            check_count(consumers)
         if name in self._groups:
             raise UsageError(f"group {name!r} runs already: `scale` changes its consumers")
         if options:
@@ -93,7 +106,7 @@ class TestTopology(Closing):
         dead_letters = config.dead_letter_queue if config.failure_policy == "dead_letter" else None
 
         def make() -> HandlerShape:
-            return shape_of(found, mode)
+            return shape_of(found, mode, config.settings)
 
         made = self._groups[name] = LocalGroup(
             name,
@@ -114,6 +127,7 @@ class TestTopology(Closing):
 
     def scale(self, group: str, consumers: int) -> None:
         """Have exactly this many consumers: others join, or the newest hand back and leave."""
+        check_count(consumers)
         found = self._group(group)
         members = [member for member in found.members if not member.cut_off]
         if consumers > len(members):
@@ -158,7 +172,10 @@ class TestTopology(Closing):
                 for name, group in self._groups.items():
                     for error in group.errors[known.get(name, 0) :]:
                         raise error
-        raise DeadlineExceeded(f"the topology is not idle after {calls_max} calls")
+        raise DeadlineExceeded(
+            f"the topology is not idle after {calls_max:,} calls: does a handler send messages to "
+            "itself? More calls are made with `calls_max=`"
+        )
 
     def advance(self, seconds: float) -> None:
         """Let time pass, with all that becomes due in it: attempts, commits, leases, timeouts."""

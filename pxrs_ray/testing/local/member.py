@@ -9,6 +9,7 @@ that has *ended* does nothing any more, and what its handler still returns does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.config import Ordered
@@ -268,14 +269,18 @@ class LocalMember:
                 work.skip(after)
 
     def call(
-        self, argument: Delivery | DeliveredBatch, messages: Sequence[Message]
+        self,
+        argument: Delivery | DeliveredBatch,
+        messages: Sequence[Message],
+        due_ms: int | None = None,
     ) -> BaseException | None:
         """Call the handler; answers what it raised. Raises ConsumerCrashed when that ended us."""
         context = argument.context
         first, end = messages[0].offset, messages[-1].offset + 1
         self.calls.append(HandlerCall(context.partition, context.epoch, first, end))
         try:
-            return self.group.called(self, context, messages, lambda: self._call(argument))
+            call = partial(self._call, argument)
+            return self.group.called(self, context, messages, call, due_ms)
         finally:
             self.calls.pop()
             if self.cut_off and not self.calls:

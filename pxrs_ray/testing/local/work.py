@@ -26,7 +26,13 @@ from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery, DeliveryContext
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.model import Grant, Message, Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
-from pxrs_ray.processing.retry_rules import FailurePolicy, RetryAfter, after_failure
+from pxrs_ray.processing.retry_rules import (
+    Deferred,
+    FailurePolicy,
+    TryAgain,
+    after_failure,
+    outcome,
+)
 from pxrs_ray.processing.scheduler import Item, Task, Work, WorkScheduler
 from pxrs_ray.processing.suspects import Suspect, decode_detail, encode_detail
 from pxrs_ray.supervision.restart_rules import told
@@ -38,9 +44,15 @@ class Caller(Protocol):
     wants_batch: bool
 
     def call(
-        self, argument: Delivery | DeliveredBatch, messages: Sequence[Message]
+        self,
+        argument: Delivery | DeliveredBatch,
+        messages: Sequence[Message],
+        due_ms: int | None = None,
     ) -> BaseException | None:
-        """Call the handler; answers what it raised. Raises when the member has died in the call."""
+        """Call the handler; answers what it raised. Raises when the member has died in the call.
+
+        A call that ends at `due_ms` or later has timed out.
+        """
 
     def now_ms(self) -> int:
         """The present moment."""
@@ -198,9 +210,12 @@ class InOrderWork(PartitionWork):
         if error is None:
             self._passed(part)
         elif self.shared.title():
+            if isinstance(said := outcome(error), Deferred):
+                self._wait_until_ms = self._caller.now_ms() + said.delay_ms
+                return
             self._attempts += 1
             verdict = after_failure(self._rules, self._attempts)
-            if isinstance(verdict, RetryAfter):
+            if isinstance(verdict, TryAgain):
                 self._failing.pop(part.base_offset, None)
                 self._wait_until_ms = self._caller.now_ms() + verdict.delay_ms
             else:
@@ -291,12 +306,12 @@ class ScheduledWork(PartitionWork):
         timeout_ms = handler_timeout_ms(self._config.processing)
         if timeout_ms is not None:
             task.due_ms = self._caller.now_ms() + timeout_ms
-        raised = self._caller.call(Delivery(message, shared), [message])
+        raised = self._caller.call(Delivery(message, shared), [message], task.due_ms)
         now_ms = self._caller.now_ms()
         self.scheduler.expire(now_ms)
         if raised is not None and not shared.title():
             return  # our time was over: no word on the message
-        self.scheduler.ended(task, None if raised is None else told(raised), now_ms)
+        self.scheduler.ended(task, None if raised is None else outcome(raised), now_ms)
 
     def _look_for_a_stop(self) -> None:
         item: Item | None = self.scheduler.stopped_by

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from pxrs_ray.errors import AlreadyExists, StoreError, UsageError
 from pxrs_ray.model import Change, Member, PartitionRow, Record, Snapshot
+from pxrs_ray.replication.placement import ReplicaSeen, elect, first_placement
+from pxrs_ray.replication.placements import DOCUMENT as PLACES
+from pxrs_ray.replication.placements import PLACEMENTS, Placements, placements_from
 from pxrs_ray.testing.store_checks.base import (
     APPLIED,
     FENCED,
@@ -208,6 +211,23 @@ class RegistryChecks(ContractBase):
         expect(
             "what stays", dict(self.another_store().documents(self.group)), {"config/current": "2"}
         )
+
+    def test_placements_stand_under_the_generation_that_leads(self) -> None:
+        self.lead()
+        seen = {"disk a": ReplicaSeen(1, "boot"), "disk b": ReplicaSeen(1, "boot")}
+        first = Placements(slots={0: first_placement(("disk a", "disk b"), seen)})
+        put, former = self.store.put_document, self.generation
+        text = PLACEMENTS.encode_text(first)
+        expect("the first", put(self.group, former, PLACES, text), APPLIED)
+        self.lead()
+        led = elect(first.slots[0], {"disk b": seen["disk b"]}, synced_only=False)
+        assert led is not None
+        text = PLACEMENTS.encode_text(Placements(slots={0: led}))
+        expect("an election", put(self.group, self.generation, PLACES, text), APPLIED)
+        text = PLACEMENTS.encode_text(first)
+        expect("one of who led before", put(self.group, former, PLACES, text), FENCED)
+        stands = placements_from(self.another_store().documents(self.group)[PLACES])
+        expect("who leads", (stands.slots[0].leader, stands.slots[0].epoch), ("disk b", 2))
 
     def test_large_documents(self) -> None:
         self.lead()

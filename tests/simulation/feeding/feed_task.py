@@ -15,7 +15,7 @@ from pxrs_ray.data.protocol import Fetched, OutFrame, Refused
 from pxrs_ray.errors import BufferAway, PxrsError
 from pxrs_ray.feed.facts import FeedState
 from pxrs_ray.feed.feed_calls import FeedCall, FeedCalls
-from pxrs_ray.feed.partition_feed import Append, Drain, Read, Settle, Step, TellLedger
+from pxrs_ray.feed.partition_feed import Append, Drain, FeedStep, Read, Settle, TellLedger
 from pxrs_ray.model import Offset, PartitionId
 from tests.simulation.feeding.fed_rows import fact_of, fact_told_apart, told_apart
 from tests.simulation.simulator.buffer import Answer, BufferProcess, Found
@@ -26,7 +26,7 @@ ANSWER_MS = 400
 READ_AGAIN_MS = 100
 TAKES_MS = 3
 
-Steps = Generator[Step, Any, Any]
+Steps = Generator[FeedStep, Any, Any]
 OnEnd = Callable[[object], None]
 
 
@@ -166,7 +166,7 @@ class Carrier:
         self._on_end: OnEnd | None = on_end
         self._left: list[Steps] = []
         self._steps: Steps | None = None
-        self._step: Step | None = None
+        self._step: FeedStep | None = None
         self._reading = False
         self._running = False
 
@@ -227,7 +227,7 @@ class Carrier:
             self._steps, answer = self._left.pop(0), None
         self._take(partial(self._steps.send, answer))
 
-    def _take(self, move: Callable[[], Step]) -> None:
+    def _take(self, move: Callable[[], FeedStep]) -> None:
         self._running = True
         try:
             self._step = move()

@@ -70,6 +70,6 @@ class Life:
 
 def spec_of(queue_id: str = "") -> QueueSpec:
     limits = log_limits(
-        durability=Durability.ALWAYS, on_loss=LossPolicy.CONTINUE, segment_bytes_max=4_000
+        durability=Durability.ALWAYS, lost_log_policy=LossPolicy.CONTINUE, segment_bytes_max=4_000
     )
     return QueueSpec(QUEUE, PARTITIONS, limits, queue_id=queue_id)

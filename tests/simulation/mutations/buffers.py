@@ -247,8 +247,8 @@ BUFFERS = (
     _one(
         "a new epoch follows what its producer has in the log",
         "producer/sender.py",
-        "lane.follows = mark(heard.epoch, heard.next_sequence) if heard else mark(NOBODY, 0)",
-        "lane.follows = None",
+        "pending.follows = mark(heard.epoch, heard.next_sequence) if heard else mark(NOBODY, 0)",
+        "pending.follows = None",
         "AppendedOnce",
         settings=GIVEN_UP,
     ),
@@ -263,7 +263,7 @@ BUFFERS = (
     _one(
         "frames that are numbered anew are of a new epoch",
         "producer/sender.py",
-        "        lane.epoch += 1\n",
+        "        pending.epoch += 1\n",
         "",
         "AppendedOnce",
         "NothingFails",

@@ -116,14 +116,14 @@ PRODUCERS = (
     _unit(
         "no more calls are under way than allowed",
         "producer/sender.py",
-        "while len(under_way) < self._limits.calls_max:",
+        "while len(under_way) < self._limits.inflight_appends_max:",
         "while True:",
         f"{_SENDER}test_no_more_is_under_way_than_allowed",
     ),
     _unit(
         "no more of a partition is under way than its log remembers",
         "producer/sender.py",
-        "max(0, self._limits.lane_frames_max - flying)",
+        "max(0, self._limits.partition_frames_max - flying)",
         "1_000_000",
         f"{_SENDER}test_no_more_of_a_partition_is_under_way_than_its_log_remembers",
     ),
@@ -145,9 +145,9 @@ PRODUCERS = (
     _unit(
         "a full partition holds up only itself",
         "producer/sender.py",
-        "if lane.frames and not lane.hole and not lane.wait_until_ms:",
-        "if lane.frames and not lane.hole and not any(\n"
-        "                one.wait_until_ms for one in self._lanes.values()\n"
+        "if pending.frames and not pending.hole and not pending.wait_until_ms:",
+        "if pending.frames and not pending.hole and not any(\n"
+        "                one.wait_until_ms for one in self._pending.values()\n"
         "            ):",
         "test_sender.py",
     ),

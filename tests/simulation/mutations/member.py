@@ -130,8 +130,8 @@ MEMBER = (
     _one(
         "who joins again looks at everything again",
         _MEMBER,
-        "for lane in range(self._lanes):",
-        "for lane in range(0):",
+        "for channel in range(self._channels):",
+        "for channel in range(0):",
         "ComesToRest",
     ),
     _one(

@@ -21,9 +21,9 @@ PRODUCING = (
         (
             Change(
                 "producer/sender.py",
-                "        lane.doubt = True\n        self._settle(lane, frame, error)",
-                "        lane.hole, lane.heard = True, None\n"
-                "        self._settle(lane, frame, error)",
+                "        pending.doubt = True\n        self._settle(pending, frame, error)",
+                "        pending.hole, pending.heard = True, None\n"
+                "        self._settle(pending, frame, error)",
             ),
             Change(
                 "log/producer_state.py",
@@ -58,7 +58,7 @@ PRODUCING = (
     _unit(
         "a producer that was taken over ends whole",
         "producer/sender.py",
-        "if isinstance(error, ProducerFenced) and frame in lane.frames:",
+        "if isinstance(error, ProducerFenced) and frame in pending.frames:",
         "if False:",
         GIVING_UP,
     ),

@@ -8,6 +8,10 @@ _REPLICA, _CUT, _OPENING = "log/replica_log.py", "log/log_cut.py", "log/log_open
 _TESTS, _CUTS = "tests/unit/test_replica_log.py::test_", "tests/unit/test_cutting_logs.py::test_"
 _AS_IF_NEVER = f"{_CUTS}a_log_that_was_cut_is_as_if_the_rest_had_never_been"
 _ENDED = f"{_CUTS}whatever_ends_a_cut_in_its_middle_it_is_done_or_was_never_begun"
+_BEGIN, _BEGINNINGS = "log/log_begin.py", "tests/unit/test_beginning_logs.py::test_"
+_APPENDS = "tests/unit/test_replica_appends.py::test_"
+_HAS_ALL = f"{_BEGINNINGS}who_begins_anew_has_all_and_knows_all_that_the_leader_does"
+_WHOLE = f"{_BEGINNINGS}whatever_ends_a_beginning_in_its_middle_it_is_done_or_was_never_begun"
 _TAKES_BACK = f"{_TESTS}a_cut_takes_back_messages_epochs_gaps_and_what_is_known_of_producers"
 
 
@@ -26,8 +30,8 @@ REPLICA_LOGS = (
     _one(
         "a cut that was begun is finished when the log is opened",
         _OPENING,
-        "if reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:",
-        "if False:",
+        "reserve.with_room(lambda: finish_cut(files, folder, lock_fd)) is not None:",
+        "False:",
         f"{_ENDED}[kill]",
     ),
     _one(
@@ -141,5 +145,98 @@ REPLICA_LOGS = (
         "        self.sync()\n        told =",
         "        told =",
         f"{_CUTS}what_is_before_a_gap_outlives_a_power_cut_wherever_that_is",
+    ),
+    _one(
+        "an append is acknowledged once it is on every replica in sync",
+        "log/buffer_calls.py",
+        "                if _is_copied(answer, self.logs[at]):\n",
+        "                if True:\n",
+        f"{_APPENDS}it_is_acknowledged_once_it_is_on_every_replica_in_sync",
+    ),
+    _one(
+        "an append is acknowledged once all of it is on every replica in sync",
+        "log/buffer_calls.py",
+        "answer.base_offset + answer.count <= log.copied_end",
+        "answer.base_offset < log.copied_end",
+        f"{_APPENDS}it_is_acknowledged_once_it_is_on_every_replica_in_sync",
+    ),
+    _one(
+        "a new beginning is written down before anything is dropped",
+        _BEGIN,
+        "    files.replace(folder / BEGIN, data, sync=True)",
+        "    files.replace(folder / BEGIN, data, sync=False)",
+        f"{_WHOLE}[power]",
+    ),
+    _one(
+        "a new beginning that was noted is finished when the log is opened",
+        _OPENING,
+        "begun = reserve.with_room(lambda: finish_beginning(files, folder, lock_fd))",
+        "begun = False",
+        f"{_WHOLE}[kill]",
+    ),
+    _one(
+        "every old segment is gone for good before the note of that is",
+        _BEGIN,
+        "    files.sync_folder(folder)\n    files.unlink(folder / BEGIN)\n",
+        "    files.unlink(folder / BEGIN)\n",
+        f"{_WHOLE}[power]",
+    ),
+    _one(
+        "a log that began anew is known to have come as far as that",
+        _BEGIN,
+        'return replace(manifest, start_offset=at, known_end=at, gaps=[], stopped="")',
+        'return replace(manifest, gaps=[], stopped="")',
+        f"{_WHOLE}[kill]",
+    ),
+    _one(
+        "frames tell nothing new of producers up to the snapshot that came with the beginning",
+        _REPLICA,
+        "is_known=header.end_offset <= known_to)",
+        "is_known=False)",
+        _HAS_ALL,
+    ),
+    _one(
+        "what a log began with outlives its process",
+        _OPENING,
+        ", (BEGUN, sys.maxsize)):",
+        "):",
+        _HAS_ALL,
+    ),
+    _one(
+        "no snapshot is written of less than what the log began with",
+        _REPLICA,
+        "        if self._end < self._covered:\n",
+        "        if False:\n",
+        f"{_BEGINNINGS}what_it_began_with_is_no_snapshot_of_less_than_that",
+    ),
+    _one(
+        "who begins anew hears nothing of producers that may be cut",
+        _REPLICA,
+        "        if self._covered > self._settled and self._floor:\n"
+        "            return self._files.read_file(self.folder / FLOOR)\n"
+        "        if self._covered > self._settled or not self._covered:\n",
+        "        if not self._covered:\n",
+        f"{_BEGINNINGS}an_old_snapshot_is_good_enough_where_what_is_newer_may_be_cut",
+    ),
+    _one(
+        "a segment that a power cut brings back is not followed",
+        _OPENING,
+        "disk.drop(holes[-1] if holes else 0)",
+        "disk.drop(0)",
+        f"{_BEGINNINGS}a_segment_that_a_power_cut_brings_back_is_not_followed",
+    ),
+    _one(
+        "nothing is dropped above the high watermark",
+        _REPLICA,
+        "        if offset > self._high_watermark:\n            raise OffsetOutOfRange(",
+        "        if False:\n            raise OffsetOutOfRange(",
+        f"{_BEGINNINGS}nothing_is_dropped_above_the_high_watermark",
+    ),
+    _one(
+        "a follower drops only what is safe with it as well",
+        _REPLICA,
+        "start = min(start, self._high_watermark, self._end)",
+        "start = min(start, self._end)",
+        f"{_BEGINNINGS}nothing_is_dropped_above_the_high_watermark",
     ),
 )

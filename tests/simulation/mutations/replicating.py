@@ -14,9 +14,26 @@ def _one(guard: str, file: str, text: str, instead: str, test: str) -> Mutation:
     return Mutation(guard, (Change(file, text, instead),), tests=(f"{_STORIES}{test}",))
 
 
+def _dropped(guard: str, file: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/unit/test_dropped_for_replicas.py::test_{test}"
+    return Mutation(guard, (Change(file, text, instead),), tests=(where,))
+
+
 def _hosted(guard: str, text: str, instead: str, test: str) -> Mutation:
     where = f"tests/unit/test_slot_replica.py::test_{test}"
     return Mutation(guard, (Change(_REPLICA, text, instead),), tests=(where,))
+
+
+def _placed(
+    guard: str, text: str, instead: str, test: str, file: str = "replication/placements.py"
+) -> Mutation:
+    where = f"tests/unit/test_placements.py::test_{test}"
+    return Mutation(guard, (Change(file, text, instead),), tests=(where,))
+
+
+def _said(guard: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/unit/test_peer_wire.py::test_{test}"
+    return Mutation(guard, (Change("replication/peer_wire.py", text, instead),), tests=(where,))
 
 
 REPLICATING = (
@@ -30,7 +47,7 @@ REPLICATING = (
     _one(
         "a follower cuts by the answer to its last question alone",
         _FOLLOWER,
-        "if said.number == log.number and not log.agreed:",
+        "if self._is_answer(said, log) and not log.agreed:",
         "if True:",
         "a_cut_that_comes_late_cuts_nothing_that_was_stored_since",
     ),
@@ -184,21 +201,170 @@ REPLICATING = (
         "            if True:\n",
         "what_was_lost_on_the_way_is_said_again",
     ),
+    _dropped(
+        "an answer to a former life is not heard",
+        _FOLLOWER,
+        "return (said.life, said.number) == (self._who.life, log.number)",
+        "return said.number == log.number",
+        "an_answer_to_a_former_life_is_not_heard",
+    ),
+    _dropped(
+        "what was stored before a new beginning counts for nothing",
+        _LEADER,
+        "elif not progress.agreed or said.number != progress.number:",
+        "elif not progress.agreed:",
+        "what_was_stored_before_a_new_beginning_counts_for_nothing",
+    ),
+    _dropped(
+        "nobody is cut below what it still has",
+        _LEADER,
+        "none_left = at < asked.first or 0 < at <= log.first",
+        "none_left = 0 < at <= log.first",
+        "who_begins_later_than_the_leader_begins_anew_where_it_cannot_be_cut",
+    ),
+    _dropped(
+        "nobody is cut below what the leader still has",
+        _LEADER,
+        "none_left = at < asked.first or 0 < at <= log.first",
+        "none_left = at < asked.first",
+        "who_has_nothing_of_what_the_leader_still_has_begins_anew[it has an epoch of its own]",
+    ),
+    _dropped(
+        "whose next frames are dropped begins anew",
+        _LEADER,
+        "if progress.sent < self.logs[key].first:",
+        "if False:",
+        "whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_it_does",
+    ),
+    _dropped(
+        "who is to begin anew is told until it does",
+        _LEADER,
+        "if progress.left_behind and now_ms >= progress.again_ms:",
+        "if False:",
+        "whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_it_does",
+    ),
+    _dropped(
+        "what a follower said last is asked again",
+        _LEADER,
+        "unsure = progress.heard != to_tell or progress.synced < progress.end",
+        "unsure = progress.heard != to_tell",
+        "what_a_follower_said_last_and_was_lost_is_asked_again",
+    ),
+    _dropped(
+        "a start that was lost on the way is told again",
+        _LEADER,
+        "again = progress.told != to_tell or now_ms >= progress.again_ms",
+        "again = progress.told != to_tell",
+        "a_start_that_was_lost_on_the_way_is_told_again",
+    ),
+    _dropped(
+        "who begins where its leader does is at the end of what was before",
+        _EPOCHS,
+        "            self.begins = [(0, 0), *kept]\n",
+        "            pass\n",
+        "who_has_nothing_of_what_the_leader_still_has_begins_anew[it ends before it]",
+    ),
+    _said(
+        "a length is compared with its bound before anything of it is kept",
+        "        if found > most:\n",
+        "        if False:\n",
+        "a_length_is_refused_before_anything_of_it_is_kept",
+    ),
+    _said(
+        "what replicas say ends where it says so",
+        "    if reader.at != len(reader.data):\n",
+        "    if False:\n",
+        "a_length_is_refused_before_anything_of_it_is_kept",
+    ),
+    _said(
+        "what another version says is not taken for a message of replicas",
+        "if version != VERSION or number not in _FORMS:",
+        "if number not in _FORMS:",
+        "another_version_or_kind_is_refused_with_what_to_do",
+    ),
+    _placed(
+        "no replica hears of what is not durable",
+        "            self._effects.append(KeepPlacements(self._writing))\n",
+        "            self._effects.append(KeepPlacements(self._writing))\n"
+        "            self._effects += [TellReplicas(s, self._writing.slots[s]) for s in slots]\n",
+        "nobody_hears_of_an_election_before_it_is_durable",
+    ),
+    _placed(
+        "one write of placements at a time",
+        "        if self.ended or self._writing is not None:\n",
+        "        if self.ended:\n",
+        "nobody_hears_of_an_election_before_it_is_durable",
+    ),
+    _placed(
+        "a coordinator that was replaced places nobody",
+        "        if self.ended or self._writing is not None:\n",
+        "        if self._writing is not None:\n",
+        "who_was_replaced_changes_and_tells_nothing_more",
+    ),
+    _placed(
+        "who began a moment ago elects nobody",
+        "        if now_ms - self._began_ms > self._rules.heard_ms:\n",
+        "        if True:\n",
+        "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
+    ),
+    _placed(
+        "who began a moment ago calls nobody absent",
+        "if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:",
+        "if placement is None:",
+        "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
+    ),
+    _placed(
+        "a later process is not forgotten for what an earlier one has answered",
+        "if known is None or known[0] <= asked_ms:",
+        "if True:",
+        "an_answer_counts_from_when_it_was_asked_and_none_for_an_earlier_process",
+    ),
+    _placed(
+        "a process that died takes no later one with it",
+        "if known is not None and known[1].life == life:",
+        "if known is not None:",
+        "an_answer_counts_from_when_it_was_asked_and_none_for_an_earlier_process",
+    ),
+    _placed(
+        "no two replicas of a slot are on one host",
+        "left = [node for node in fit if all(node.host != one.host for one in chosen)]",
+        "left = fit",
+        "two_disks_of_one_host_keep_no_two_replicas_of_a_slot",
+        "topology/replica_spread.py",
+    ),
+    _hosted(
+        "what was dropped a moment ago is not asked of a log",
+        "        if ship.first < led.first:\n",
+        "        if False:\n",
+        "what_is_dropped_while_frames_are_asked_for_ends_nobody",
+    ),
+    _hosted(
+        "a follower drops what its leader has dropped",
+        "            if log.follow_start(followed.start, self._wall_ms()):\n",
+        "            if False:\n",
+        "who_joins_when_all_that_was_is_dropped_answers_its_producers_all_the_same",
+    ),
+    _hosted(
+        "what a follower syncs by dropping is told",
+        "                if log.durable_offset > self._follower.logs[key].synced:\n",
+        "                if False:\n",
+        "what_is_synced_because_something_was_dropped_is_told",
+    ),
     _hosted(
         "who leads writes under its own epoch",
-        "            log.begin_epoch(placement.epoch, self._wall_ms())\n",
+        "        log.begin_epoch(placement.epoch, self._wall_ms())\n",
         "",
         "who_was_left_behind_is_cut_back_to_the_one_that_leads",
     ),
     _hosted(
         "readers of a leader see what all in sync have",
-        "                    self.logs[effect.partition].advance(effect.to)\n",
-        "                    self.logs[effect.partition].advance(1 << 60)\n",
+        "                    self.logs[effect.key].advance(effect.to)\n",
+        "                    self.logs[effect.key].advance(1 << 60)\n",
         "what_is_acknowledged_is_on_both_and_readable_on_both",
     ),
     _hosted(
         "a log is cut where the machine says so",
-        "self.logs[effect.partition].cut(effect.end, self._wall_ms())",
+        "self.logs[effect.key].cut(effect.end, self._wall_ms())",
         "pass",
         "who_was_left_behind_is_cut_back_to_the_one_that_leads",
     ),

@@ -115,7 +115,7 @@ WORKERS = (
         (
             Change(
                 "actors/consumer/sequential_worker.py",
-                "            self._slot_read = None\n",
+                "            self._entry_read = None\n",
                 "",
             ),
         ),
@@ -227,10 +227,10 @@ WORKERS = (
         tests=(f"{THREADS}test_a_writer_answers_every_job_and_goes_on[at once-ValueError]",),
     ),
     Mutation(
-        "a fetch that waits ends when its lane is woken",
+        "a fetch that waits ends when its channel is woken",
         (
             Change(
-                "actors/consumer/lane_wake.py", "            self.ends()\n", "            pass\n"
+                "actors/consumer/channel_wake.py", "            self.ends()\n", "            pass\n"
             ),
         ),
         tests=("tests/unit/test_fetcher.py",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import partial
 
+from pxrs_ray.replication.peer_messages import LogKey
 from tests.simulation.replicas.kept import Registry, ReplicaDisk, Rules
 from tests.simulation.replicas.placing import PlacingCoordinator
 from tests.simulation.replicas.replica import ReplicaProcess
@@ -22,6 +23,7 @@ class ReplicaFaults:
     disks: dict[str, ReplicaDisk]
     processes: dict[str, ReplicaProcess]
     faults: dict[str, int]
+    keys: list[LogKey]
     _dice: random.Random
     _over: bool
 
@@ -136,6 +138,15 @@ class ReplicaFaults:
         self.disks[new.name] = new
         self.start(new)
         self._replace(new.name)
+
+    def _retention(self) -> None:
+        left = self._dice.choice((0, 0, 3, 20))
+        for process in self.processes.values():
+            process.run(partial(process.drop, self._dice.choice(self.keys), left))
+
+    def _new_queue(self) -> None:
+        if len(self.keys) < 4:
+            self.keys.append((f"q{len(self.keys)}", 0))
 
     def _replace(self, new: str) -> None:
         """The operator's policy, until it is done, whoever coordinates."""

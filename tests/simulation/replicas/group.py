@@ -15,6 +15,8 @@ from functools import partial
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import producer_id
 from pxrs_ray.errors import DiskFull, LogError
+from pxrs_ray.replication.peer_messages import LogKey
+from pxrs_ray.replication.peer_wire import unpack_peer
 from pxrs_ray.replication.placement import (
     InSync,
     ReplicaSeen,
@@ -47,20 +49,20 @@ class ReplicaProducer(Process):
     def __init__(self, group: ReplicaGroup, name: str) -> None:
         super().__init__(group.world, name)
         self.group = group
-        self.next = dict.fromkeys(range(group.rules.partitions), 0)
-        self.pending: dict[tuple[int, int], Wanted] = {}
-        self.since_ms: dict[tuple[int, int], int] = {}
+        self.next: dict[LogKey, int] = {}
+        self.pending: dict[tuple[LogKey, int], Wanted] = {}
+        self.since_ms: dict[tuple[LogKey, int], int] = {}
         self.sending = True
         self.every(30, self._send)
 
     def _send(self) -> None:
-        partition = self.world.random.randrange(self.group.rules.partitions)
+        key = self.world.random.choice(self.group.keys)
         if self.sending and len(self.pending) < 6:
-            number = self.next[partition]
-            self.next[partition] = number + 1
-            wanted = Wanted(partition, self.name, number, self.world.number())
-            self.pending[partition, number] = wanted
-            self.since_ms[partition, number] = self.world.now_ms
+            number = self.next.get(key, 0)
+            self.next[key] = number + 1
+            wanted = Wanted(key, self.name, number, self.world.number())
+            self.pending[key, number] = wanted
+            self.since_ms[key, number] = self.world.now_ms
         for wanted in list(self.pending.values()):
             leader = self.group.known_leader()
             if leader is not None:
@@ -69,7 +71,7 @@ class ReplicaProducer(Process):
 
     def _acknowledged(self, wanted: Wanted, offset: int | None) -> None:
         if offset is not None:
-            self.pending.pop((wanted.partition, wanted.sequence), None)
+            self.pending.pop((wanted.key, wanted.sequence), None)
             self.group.acknowledged(wanted, offset)
 
 
@@ -82,14 +84,17 @@ class ReplicaGroup(ReplicaFaults):
         self.broken: list[str] = []
         self.faults: dict[str, int] = {}
         self._dice = random.Random(f"replicas {seed}")
-        self._seen: dict[tuple[int, int], int] = {}
-        self._acknowledged: dict[tuple[int, int], Wanted] = {}
+        self.keys: list[LogKey] = [("q", partition) for partition in range(rules.partitions)]
+        self._seen: dict[tuple[LogKey, int], int] = {}
+        self._places: dict[int, tuple[LogKey, int]] = {}
+        self._acknowledged: dict[tuple[LogKey, int], Wanted] = {}
         self._over = False
         self._seed = seed
         self.disks = {name: self.new_disk(name) for name in "abcde"[: rules.replicas]}
         self.processes: dict[str, ReplicaProcess] = {}
+        self.doors: dict[str, Process] = {}
         for disk in list(self.disks.values()):
-            self.processes[disk.name] = ReplicaProcess(self, disk)
+            self._begin(disk)
         living = {n: ReplicaSeen(p.life, p.who.boot) for n, p in self.processes.items()}
         self.registry = Registry(first_placement(tuple(living), living))
         self._coordinators = 0
@@ -114,12 +119,24 @@ class ReplicaGroup(ReplicaFaults):
     def new_disk(self, name: str) -> ReplicaDisk:
         return ReplicaDisk(name, SimulatedDisk(zlib.crc32(f"{self._seed} {name}".encode())))
 
+    def _begin(self, disk: ReplicaDisk) -> None:
+        process = self.processes[disk.name] = ReplicaProcess(self, disk)
+        door = self.doors.setdefault(disk.name, Process(self.world, f"door of {disk.name}"))
+        door.role, door.cut_from = disk.name, process.cut_from
+
+    def tell(self, data: bytes) -> None:
+        """Whichever process of a disk lives now hears what was said to it."""
+        said = unpack_peer(data)
+        process = self.processes.get(said.to)
+        if process is not None:
+            process.run(partial(process.told, said.message))
+
     def start(self, disk: ReplicaDisk) -> None:
         known = self.processes.get(disk.name)
         is_there = self.disks.get(disk.name) is disk
         if is_there and (known is None or not known.alive):
             try:
-                self.processes[disk.name] = ReplicaProcess(self, disk)
+                self._begin(disk)
             except (LogError, DiskFull, OSError) as error:
                 if not disk.files.failing:
                     self.broken.append(f"{disk.name} cannot be opened: {error!r}")
@@ -176,25 +193,28 @@ class ReplicaGroup(ReplicaFaults):
 
     # --- what clients saw -------------------------------------------------------------------------
 
-    def _found(self, partition: int, offset: int, value: int) -> None:
-        known = self._seen.setdefault((partition, offset), value)
+    def _found(self, key: LogKey, offset: int, value: int) -> None:
+        known = self._seen.setdefault((key, offset), value)
         if known != value:
-            self.broken.append(f"{partition}/{offset} was {known}, and is {value}")
+            self.broken.append(f"{key}/{offset} was {known}, and is {value}")
+        place = self._places.setdefault(value, (key, offset))
+        if place != (key, offset):
+            self.broken.append(f"{value} is at {place}, and at {key}/{offset}")
 
     def acknowledged(self, wanted: Wanted, offset: int) -> None:
         """A producer heard so."""
-        self._acknowledged[wanted.partition, offset] = wanted
-        self._found(wanted.partition, offset, wanted.value)
+        self._acknowledged[wanted.key, offset] = wanted
+        self._found(wanted.key, offset, wanted.value)
 
     def _read(self) -> None:
-        partition = self._dice.randrange(self.rules.partitions)
+        key = self._dice.choice(self.keys)
         process, back = self._any(), self._dice.choice((5, 5, 50))
 
         def known(entries: list[tuple[int, int]]) -> None:
             for offset, value in entries:
-                self._found(partition, offset, value)
+                self._found(key, offset, value)
 
-        call(self.reader, process, partial(process.read, partition, back), known)
+        call(self.reader, process, partial(process.read, key, back), known)
 
     def run(self) -> list[str]:
         """Trouble, then healing, then rest; what was broken."""
@@ -211,7 +231,16 @@ class ReplicaGroup(ReplicaFaults):
         return (
             not any(producer.pending for producer in self.producers)
             and len(placement.isr) == self.rules.replicas
-            and all(self._is_sound(one) for one in placement.isr)
+            and all(self._is_sound(one) and self._has_all(one.disk) for one in placement.isr)
+        )
+
+    def _has_all(self, disk: str) -> bool:
+        """Whether a replica has every log, and has dropped what its leader has dropped."""
+        mine = self.processes[disk].replica.logs
+        leads = self.processes[self.registry.placement.leader].replica.logs
+        return all(
+            key in mine and key in leads and mine[key].start_offset >= leads[key].start_offset
+            for key in self.keys
         )
 
     def _judge(self) -> None:
@@ -220,31 +249,37 @@ class ReplicaGroup(ReplicaFaults):
             self.broken.append(f"not at rest: {left} appends wait, {self.registry.placement}")
             return
         placement = self.registry.placement
-        for partition in range(self.rules.partitions):
+        for key in self.keys:
             kept = {}
             for one in placement.isr:
                 process = self.processes[one.disk]
-                kept[one.disk] = {e.offset: e for e in process.entries(partition)}
-                self._judge_log(process, partition, kept[one.disk])
-            leading = kept[placement.leader]
-            if any(entries != leading for entries in kept.values()):
-                self.broken.append(f"{partition}: the logs of replicas in sync differ")
+                kept[one.disk] = {e.offset: e for e in process.entries(key)}
+                self._judge_log(process, key, kept[one.disk])
+            # Who led before may have dropped more than the one that leads now.
+            start = max(min(entries, default=0) for entries in kept.values())
+            same = {d: {o: e for o, e in kept[d].items() if o >= start} for d in kept}
+            if any(entries != same[placement.leader] for entries in same.values()):
+                self.broken.append(f"{key}: the logs of replicas in sync differ")
 
-    def _judge_log(self, process: ReplicaProcess, partition: int, kept: dict[int, Entry]) -> None:
+    def _judge_log(self, process: ReplicaProcess, key: LogKey, kept: dict[int, Entry]) -> None:
+        log = process.replica.logs[key]
         for (of, offset), wanted in self._acknowledged.items():
             found = kept.get(offset)
-            if of == partition and (found is None or found.value != wanted.value):
-                self.broken.append(f"{partition}/{offset} was acknowledged: {wanted}, {found}")
-        log = process.replica.logs[partition]
+            if of != key or offset < log.start_offset:
+                continue
+            if found is None or found.value != wanted.value:
+                self.broken.append(f"{key}/{offset} was acknowledged: {wanted}, {found}")
         for producer in self.producers:
             name = producer_id(producer.name)
             numbers = [entry.sequence for entry in kept.values() if entry.producer == name]
             header = Batch.of([b"k"], [b"x"], timestamp_ms=1).to_wire(name, 0, 0)[0]
             next_one = log.expected_sequence(header)
-            if numbers != list(range(next_one)):
-                self.broken.append(f"{partition}: {producer.name} has {numbers} of {next_one}")
-        if log.gaps or sorted(kept) != list(range(log.end_offset)):
-            self.broken.append(f"{partition}: {process.name} has gaps: {log.gaps}")
+            if numbers != list(range(next_one - len(numbers), next_one)):
+                self.broken.append(f"{key}: {producer.name} has {numbers} of {next_one}")
+            if next_one != producer.next.get(key, 0):
+                self.broken.append(f"{key}: {producer.name} is known up to {next_one}")
+        if log.gaps or sorted(kept) != list(range(log.start_offset, log.end_offset)):
+            self.broken.append(f"{key}: {process.name} has gaps: {log.gaps}")
 
 
 def drawn(seed: int, only: tuple[str, ...] = (), **fixed: object) -> Rules:

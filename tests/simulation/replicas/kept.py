@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pxrs_ray.replication.peer_messages import LogKey
 from pxrs_ray.replication.placement import (
     Placement,
 )
+from pxrs_ray.replication.placements import PLACEMENTS, Placements, placements_from
 from tests.simulation.simulator.disk import SimulatedDisk
 
+SLOT = 0
 PING_MS = 40
 HEARD_MS = 250
 TICK_MS = 25
@@ -30,6 +33,8 @@ FAULTS = (
     "damage",
     "lost_disk",
     "failing_disk",
+    "retention",
+    "new_queue",
 )
 
 
@@ -45,7 +50,7 @@ class Entry(NamedTuple):
 class Wanted(NamedTuple):
     """What a producer wants appended."""
 
-    partition: int
+    key: LogKey
     producer: str
     sequence: int
     value: int
@@ -53,12 +58,12 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaDisk:
-    """What a replica keeps, from one process to the next. `made`: its logs were, once."""
+    """What a replica keeps, from one process to the next. `made`: these logs were, once."""
 
     name: str
     files: SimulatedDisk
     lives: int = 0
-    made: bool = False
+    made: set[LogKey] = field(default_factory=set)
     whole: bool = True
 
 
@@ -76,20 +81,25 @@ class Rules:
 
 
 class Registry:
-    """The placement in the registry: whoever leads last may write, and nobody else."""
+    """The registry's document of placements: whoever leads last may write, and nobody else."""
 
     def __init__(self, placement: Placement) -> None:
-        self.placement = placement
+        self.text = PLACEMENTS.encode_text(Placements(slots={SLOT: placement}))
         self.generation = 0
 
-    def lead(self) -> tuple[int, Placement]:
+    @property
+    def placement(self) -> Placement:
+        """What stands."""
+        return placements_from(self.text).slots[SLOT]
+
+    def lead(self) -> tuple[int, str]:
         """Take the lead."""
         self.generation += 1
-        return self.generation, self.placement
+        return self.generation, self.text
 
-    def put(self, generation: int, placement: Placement) -> bool:
+    def put(self, generation: int, text: str) -> bool:
         """Write; False for a coordinator that was replaced."""
         if generation != self.generation:
             return False
-        self.placement = placement
+        self.text = text
         return True

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import frames_in, producer_id
 from pxrs_ray.data.log_limits import Durability
-from pxrs_ray.errors import DiskFull, LogError, PxrsError
+from pxrs_ray.data.protocol import Appended
+from pxrs_ray.errors import DiskFull, LeaseOver, LogAway, LogError, NotFound
+from pxrs_ray.log.buffer_calls import AppendCall
+from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.replication.leader_effects import (
     Advanced,
@@ -19,7 +24,8 @@ from pxrs_ray.replication.leader_effects import (
     ReplicationSettings,
     SteppedDown,
 )
-from pxrs_ray.replication.peer_messages import Follower, ToFollower, ToLeader
+from pxrs_ray.replication.peer_messages import Follower, LogKey, ToFollower, ToLeader
+from pxrs_ray.replication.peer_wire import pack_peer
 from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from tests.settings import log_limits
@@ -37,7 +43,7 @@ from tests.simulation.simulator.world import Process, call, send
 if TYPE_CHECKING:
     from tests.simulation.replicas.group import ReplicaGroup
 
-INTERVAL = log_limits(segment_bytes_max=3_000, hot_bytes_max=600, index_interval_bytes=400)
+INTERVAL = log_limits(segment_bytes_max=3_000, tail_bytes_max=600, index_interval_bytes=400)
 ALWAYS = replace(INTERVAL, durability=Durability.ALWAYS)
 
 
@@ -59,23 +65,24 @@ class ReplicaProcess(Process):
             rules.min_isr, rules.synced_only, rules.lag_max_ms, again_ms=AGAIN_MS
         )
         try:
-            logs = {p: self._opened(p) for p in range(rules.partitions)}
+            logs = {key: self._opened(key) for key in group.keys}
         except BaseException:
             self.files.end()
             raise
-        disk.made = True
         self.replica = SlotReplica(self.who, logs, settings, FRAMES_BYTES, self._wall_ms)
-        self.waiting: dict[int, list[tuple[int, Callable[[int | None], None]]]] = {}
-        self.every(TICK_MS, partial(self._do, lambda: self.replica.tick(self.monotonic_ms())))
+        self.waiting: dict[Wanted, tuple[AppendCall, Callable[[int | None], None]]] = {}
+        self._counts: Counter[str] = Counter()
+        self.every(TICK_MS, partial(self._do, self._tick))
         self.every(5 if rules.synced_only else 60, partial(self._do, self._sync))
 
     def _wall_ms(self) -> int:
         return self.now().wall_ms
 
-    def _opened(self, partition: int) -> ReplicaLog:
+    def _opened(self, key: LogKey) -> ReplicaLog:
+        queue, partition = key
         log = ReplicaLog.open(
-            Path(f"/{self.disk.name}/q/p{partition:05d}"),
-            "q",
+            Path(f"/{self.disk.name}/{queue}/p{partition:05d}"),
+            queue,
             partition,
             ALWAYS if self.group.rules.synced_only else INTERVAL,
             now_ms=self._wall_ms(),
@@ -84,8 +91,21 @@ class ReplicaProcess(Process):
             lock_wait_ms=0,
         )
         if log.state == "waiting":
-            log.confirm(0, self._wall_ms(), make=not self.disk.made)
+            log.confirm(0, self._wall_ms(), make=key not in self.disk.made)
+        self.disk.made.add(key)
         return log
+
+    def open_more(self) -> None:
+        """Open the logs of queues that were made since."""
+        for key in self.group.keys:
+            if key not in self.replica.logs:
+                log = self._opened(key)
+                self.replica.opened(key, log, self.monotonic_ms())
+
+    def _tick(self) -> None:
+        self.replica.tick(self.monotonic_ms())
+        if self.world.random.random() < 0.1:
+            self.open_more()
 
     @property
     def is_whole(self) -> bool:
@@ -133,43 +153,68 @@ class ReplicaProcess(Process):
         self._do(partial(self._append, wanted, respond))
 
     def _append(self, wanted: Wanted, respond: Callable[[int | None], None]) -> None:
-        log = self.replica.logs[wanted.partition]
-        if not self.replica.takes:
-            respond(None)
-            return
         batch = Batch.of_few([b"k"], [b"%d" % wanted.value], 1)
         frame = batch.to_wire(producer_id(wanted.producer), 0, wanted.sequence)
-        try:
-            answer = log.append(*frame, self._wall_ms())
-        except (LogError, DiskFull):
-            raise
-        except PxrsError:
-            respond(None)  # it skips ahead, of what was cut
-            return
-        if not answer.repeated:
-            self.replica.grown(wanted.partition, self.monotonic_ms())
-        assert answer.base_offset is not None, "the log remembers more answers than are under way"
-        if log.high_watermark > answer.base_offset:
-            respond(answer.base_offset)
+        queue, partition = wanted.key
+        door = cast(LogManager, Door(self.replica.logs))
+        call = AppendCall(door, self._counts, _over, queue, [(partition, *frame)])
+        self._try(wanted, call, respond)
+
+    def _try(self, wanted: Wanted, call: AppendCall, respond: Callable[[int | None], None]) -> None:
+        """A round of an append; what is not on all in sync yet has another one later."""
+        if call.begin(self.replica.takes, self._term):
+            ends = {log: log.end_offset for log in call.logs.values()}
+            call.run(self._wall_ms())
+            for log, end in ends.items():
+                if log.state == "failed":
+                    raise LogAway("a log failed")
+                if log.end_offset > end:
+                    self.replica.grown(wanted.key, self.monotonic_ms())
+            call.end({}, self.replica.takes, self._term)
+        found = call.answer(final=not self.replica.takes)
+        if found is None:
+            self.waiting[wanted] = call, respond
         else:
-            waiting = self.waiting.setdefault(wanted.partition, [])
-            waiting.append((answer.base_offset, respond))
+            [answer] = found
+            respond(answer.base_offset if isinstance(answer, Appended) else None)
+
+    @property
+    def _term(self) -> int:
+        return self.replica.leader.placement.epoch if self.replica.leader is not None else 0
+
+    def _try_again(self, keys: Collection[LogKey]) -> None:
+        for wanted in [wanted for wanted in self.waiting if wanted.key in keys]:
+            self._try(wanted, *self.waiting.pop(wanted))
 
     def read(
-        self, partition: int, back: int, respond: Callable[[list[tuple[int, int]]], None]
+        self, key: LogKey, back: int, respond: Callable[[list[tuple[int, int]]], None]
     ) -> None:
         """What may be read, at whoever leads or follows, from so far back on: offsets, values."""
 
         def read() -> None:
-            log = self.replica.logs[partition]
+            log = self.replica.logs.get(key)
+            if log is None:
+                return
             run = log.read(max(log.start_offset, log.visible_end - back))
             respond([(e.offset, e.value) for chunk in run.chunks for e in entries_in(chunk)])
 
         self._do(read)
 
-    def entries(self, partition: int) -> list[Entry]:
-        """All that the log of a partition has."""
-        log = self.replica.logs[partition]
+    def drop(self, key: LogKey, before: int) -> None:
+        """Retention lets go of all but so much of what may be read, where this leads."""
+        self._do(partial(self._drop, key, before))
+
+    def _drop(self, key: LogKey, left: int) -> None:
+        log = self.replica.logs.get(key)
+        if self.replica.leader is not None and log is not None:
+            start = log.visible_end - left
+            if start > log.start_offset:
+                log.truncate_before(start, self._wall_ms(), force=True)
+                self.replica.grown(key, self.monotonic_ms())
+
+    def entries(self, key: LogKey) -> list[Entry]:
+        """All that a log has."""
+        log = self.replica.logs[key]
         found, at = [], log.start_offset
         while (run := log.read_unsettled(at, 1 << 20)).next_offset > at:
             at = run.next_offset
@@ -183,42 +228,51 @@ class ReplicaProcess(Process):
         self._do(lambda: self.replica.heard(message, self.monotonic_ms()))
 
     def _sync(self) -> None:
-        for partition, log in self.replica.logs.items():
+        for key, log in self.replica.logs.items():
             if log.dirty:
                 log.sync()
-                self.replica.grown(partition, self.monotonic_ms())
+                self.replica.grown(key, self.monotonic_ms())
 
     def _carry_out(self) -> None:
         while (effect := self.replica.take_effect()) is not None:
             match effect:
                 case ToPeer():
-                    target = self.group.processes.get(effect.to)
-                    if target is not None:
-                        send(self, target, partial(target.told, effect.message))
+                    # By its disk: what comes late finds the process that lives then.
+                    door = self.group.doors.get(effect.to)
+                    if door is not None:
+                        data = pack_peer(effect.to, effect.message)
+                        send(self, door, partial(self.group.tell, data))
                 case AskIsr():
                     self._ask_isr(effect.change)
                 case Advanced():
-                    self._advanced(effect)
+                    self._try_again([effect.key])
                 case SteppedDown():
-                    self._step_down()
+                    self._try_again(self.group.keys)
 
     def _ask_isr(self, change: IsrChange) -> None:
         coordinator = self.group.coordinator
         call(self, coordinator, partial(coordinator.isr_asked, change), self.placed)
 
-    def _advanced(self, advanced: Advanced) -> None:
-        waiting = self.waiting.pop(advanced.partition, [])
-        for offset, respond in waiting:
-            if offset < advanced.to:
-                respond(offset)
-            else:
-                self.waiting.setdefault(advanced.partition, []).append((offset, respond))
 
-    def _step_down(self) -> None:
-        for waiting in self.waiting.values():
-            for _, respond in waiting:
-                respond(None)
-        self.waiting.clear()
+class Door:
+    """The logs of a process, as those find them who append."""
+
+    def __init__(self, logs: Mapping[LogKey, PartitionLog]) -> None:
+        self._logs = logs
+        self.producers = self
+
+    def log(self, queue: str, partition: int) -> PartitionLog:
+        """Raises NotFound."""
+        if (queue, partition) not in self._logs:
+            raise NotFound("no such log here")
+        return self._logs[queue, partition]
+
+    def check(self, queue: str, header: bytes) -> None:
+        """Nobody is fenced."""
+
+
+def _over() -> LeaseOver:
+    return LeaseOver("it does not lead")
 
 
 def entries_in(chunk: object) -> list[Entry]:

@@ -14,18 +14,18 @@ from pxrs_ray.data.protocol import (
     BufferGrant,
     Fetched,
     OutFrame,
-    Position,
     QueueSpec,
+    ReadPosition,
     Refused,
 )
 from pxrs_ray.errors import LogError, PxrsError
 from pxrs_ray.log.buffer_calls import AppendCall, ColdRead, FetchCall, read_parts
-from pxrs_ray.log.held_calls import Place, wake_all
+from pxrs_ray.log.held_calls import wake_all
 from pxrs_ray.log.log_view import FrameRun
 from pxrs_ray.log.partition_log import PartitionLog
-from pxrs_ray.log.producer_fence import Generation
+from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.write_turns import WriteJob
-from pxrs_ray.model import Epoch, Incarnation, MemberId, Offset, PartitionId
+from pxrs_ray.model import Epoch, Incarnation, MemberId, Offset, PartitionId, QueuePartition
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.simulation import history
 from tests.simulation.simulator.buffer_lives import (
@@ -96,14 +96,14 @@ class BufferProcess(BufferLives):
             self.wake(self.life, list(epochs))
 
     def begin_producer(
-        self, name: str, number: int, token: str, respond: Callable[[Generation | None], None]
+        self, name: str, number: int, token: str, respond: Callable[[ProducerLife | None], None]
     ) -> None:
         """Begin a life of a producer: see `Buffer.begin_producer`."""
         life = self.life
         if life is None or not self.is_open(life):
             return
 
-        def run() -> Generation | None:
+        def run() -> ProducerLife | None:
             newest = life.manager.producers.begin(QUEUE, name, number, token)
             if newest is not None and self.begins.get(name, (0, ""))[1] != newest.token:
                 self.begins[name] = (self.world.now_ms, newest.token)
@@ -155,7 +155,7 @@ class BufferProcess(BufferLives):
                 _strip(answer)
                 respond(answer)
 
-        def look(_: Set[Place], final: bool, *, at_once: bool = False) -> None:
+        def look(_: Set[QueuePartition], final: bool, *, at_once: bool = False) -> None:
             if not call.begin(self.is_open(life), life.tenure.term):
                 judge(final)
                 return
@@ -182,7 +182,7 @@ class BufferProcess(BufferLives):
         self,
         member: MemberId,
         incarnation: Incarnation,
-        positions: Mapping[PartitionId, Position],
+        positions: Mapping[PartitionId, ReadPosition],
         respond: Callable[[Found], None],
     ) -> None:
         """Read several partitions: see `Buffer.fetch`."""
@@ -202,7 +202,7 @@ class BufferProcess(BufferLives):
         poll: Poll,
         reader: tuple[MemberId, Incarnation],
         respond: Callable[[Found], None],
-        changed: Set[Place],
+        changed: Set[QueuePartition],
         final: bool,
     ) -> None:
         if changed or final:
@@ -258,7 +258,7 @@ class BufferProcess(BufferLives):
         self.later(life, takes_ms, read_cold)
 
     def _served(
-        self, part: Fetched, position: Position, member: MemberId, incarnation: Incarnation
+        self, part: Fetched, position: ReadPosition, member: MemberId, incarnation: Incarnation
     ) -> None:
         epoch, offset = position
         now_ms, partition = self.world.now_ms, part.partition

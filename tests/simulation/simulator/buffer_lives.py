@@ -16,7 +16,7 @@ from typing import Any
 
 from pxrs_ray.data.frame import frames_in
 from pxrs_ray.errors import LeaseOver, PxrsError
-from pxrs_ray.log.held_calls import HeldState, Place, Waiting, enter, leave, wake
+from pxrs_ray.log.held_calls import HeldState, Waiting, enter, leave, wake
 from pxrs_ray.log.lease_term import LeaseTerm
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.partition_log import PartitionLog
@@ -31,7 +31,7 @@ from pxrs_ray.log.write_turns import (
     marks_of,
     sync_one,
 )
-from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.model import Offset, PartitionId, QueuePartition
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.simulation import history
 from tests.simulation.simulator.disk import ProcessFiles, SimulatedDisk
@@ -44,7 +44,7 @@ RETAIN_EVERY_MS = 500
 SLOW_SYNC_MS = 150
 DATA = Path("/data")
 
-Look = Callable[[Set[Place], bool], None]
+Look = Callable[[Set[QueuePartition], bool], None]
 
 
 class Poll:
@@ -64,7 +64,7 @@ class Poll:
         else:
             self.state.over = True
 
-    def wake(self, place: Place) -> None:
+    def wake(self, place: QueuePartition) -> None:
         """See `Waiter`."""
         if self.state.woken(place):
             self._look_soon()
@@ -332,7 +332,7 @@ class BufferLives(Process):
     def _mend(self, life: Life) -> None:
         self._mend_next(life, life.upkeep.to_mend(self.monotonic_ms()))
 
-    def _mend_next(self, life: Life, places: list[Place]) -> None:
+    def _mend_next(self, life: Life, places: list[QueuePartition]) -> None:
         """One after the other, each as a job of the writer."""
         if not places:
             life.upkeep.round_over()

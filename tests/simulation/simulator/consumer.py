@@ -19,13 +19,13 @@ from pxrs_ray.consumer.member_effects import (
     BeginWork,
     DrainWork,
     DropWork,
-    Effect,
     Fetch,
     JoinAgain,
     Joined,
     LeaseRenewed,
+    MemberChannel,
+    MemberEffect,
     MemberEnded,
-    MemberLane,
     MemberOptions,
     Prepare,
     ReportFenced,
@@ -33,7 +33,7 @@ from pxrs_ray.consumer.member_effects import (
     RoundOver,
     SkipTo,
     TakeIn,
-    WakeLane,
+    WakeChannel,
 )
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 ANSWER_MS = 150
 # The share of pulling callers that always say up to where they have worked.
 SAY_OFFSETS = 0.5
-READING = int(MemberLane.FETCH)
-COMMITTING = int(MemberLane.COMMIT)
-LANES = tuple(MemberLane)
+READING = int(MemberChannel.FETCH)
+COMMITTING = int(MemberChannel.COMMIT)
+CHANNELS = tuple(MemberChannel)
 
 
 class ConsumerProcess(Process):
@@ -96,7 +96,7 @@ class ConsumerProcess(Process):
         # Which incarnation it is, or asks to be. It joins as one does that has lost its membership.
         self.incarnation: Incarnation = cluster.next_incarnation(self.name)
         self.machine.lost = True
-        # What is under way on each lane, and how often it was looked at.
+        # What is under way on each channel, and how often it was looked at.
         self._asked: list[Ask | Fetch | None] = [None] * (READING + 1)
         self._looks = [0] * (READING + 1)
         self._woken: dict[int, None] = {}
@@ -105,8 +105,8 @@ class ConsumerProcess(Process):
         self._carrying = False
         self._promises = Promises(self.world, self.name)
         self.leaving = False
-        for lane in range(READING + 1):
-            self._look(lane)
+        for channel in range(READING + 1):
+            self._look(channel)
         self.carry_out()
 
     @property
@@ -126,39 +126,39 @@ class ConsumerProcess(Process):
     def _now_s(self) -> float:
         return self.monotonic_ms() / 1_000
 
-    # --- lanes ------------------------------------------------------------------------------------
+    # --- channels ---------------------------------------------------------------------------------
 
-    def _look(self, lane: int) -> None:
-        """Carry what is next on this lane."""
-        self._looks[lane] += 1
+    def _look(self, channel: int) -> None:
+        """Carry what is next on this channel."""
+        self._looks[channel] += 1
         now_s, machine = self._now_s(), self.machine
         rounds = machine.progress.rounds
-        if lane == COMMITTING:
+        if channel == COMMITTING:
             self._commits_s = None
         found: Ask | Fetch | Rest
-        if lane == READING:
+        if channel == READING:
             found = machine.next_fetch(0, now_s)
         else:
-            found = machine.next(LANES[lane], now_s)
+            found = machine.next(CHANNELS[channel], now_s)
         if isinstance(found, Rest):
-            self._asked[lane] = None
+            self._asked[channel] = None
             if found.until_s is None:
                 return
-            if lane == COMMITTING and machine.progress.rounds > rounds:
+            if channel == COMMITTING and machine.progress.rounds > rounds:
                 # It has found nothing, and would again after every interval: see `_changed`.
                 self._commits_s, self.work.changed = found.until_s, False
             else:
-                self._look_later(lane, found.until_s - now_s)
+                self._look_later(channel, found.until_s - now_s)
             return
-        self._asked[lane] = found
+        self._asked[channel] = found
         if isinstance(found, Fetch):
             self._fetch(found)
         else:
-            self._ask(found, lane)
+            self._ask(found, channel)
 
-    def _look_later(self, lane: int, wait_s: float) -> None:
+    def _look_later(self, channel: int, wait_s: float) -> None:
         wait_ms = max(1, math.ceil(wait_s * 1_000))
-        self.after(wait_ms, partial(self._look_again, lane, self._looks[lane]))
+        self.after(wait_ms, partial(self._look_again, channel, self._looks[channel]))
 
     def _changed(self) -> None:
         """There may be something to commit: look when that was due anyway."""
@@ -167,53 +167,53 @@ class ConsumerProcess(Process):
             interval_s = self.machine.options.commit_interval_s
             self._look_later(COMMITTING, wait_s if wait_s > 0 else wait_s % interval_s)
 
-    def _look_again(self, lane: int, look: int) -> None:
+    def _look_again(self, channel: int, look: int) -> None:
         """Look, unless that was done meanwhile."""
-        if look == self._looks[lane]:
-            self._look(lane)
+        if look == self._looks[channel]:
+            self._look(channel)
             self.carry_out()
 
-    def _over(self, lane: int, asked: Ask | Fetch) -> None:
+    def _over(self, channel: int, asked: Ask | Fetch) -> None:
         """What was asked is over: do what is next, and what follows from it."""
-        if asked is self._asked[lane]:
-            self._look(lane)
+        if asked is self._asked[channel]:
+            self._look(channel)
         self.carry_out()
 
-    def _wake(self, lane: int) -> None:
-        asked = self._asked[lane]
+    def _wake(self, channel: int) -> None:
+        asked = self._asked[channel]
         if isinstance(asked, Ask):
             return
         if asked is not None:
             if not asked.wait_ms:
                 return
             self.machine.fetch_unanswered(asked, self._now_s())
-        self._look(lane)
+        self._look(channel)
 
     # --- asking the coordinator -------------------------------------------------------------------
 
-    def _ask(self, ask: Ask, lane: int) -> None:
+    def _ask(self, ask: Ask, channel: int) -> None:
         if isinstance(ask.request, JoinAgain) and self.incarnation == ask.request.lost:
             self.incarnation = self.cluster.next_incarnation(self.name)
-        known = partial(self._known, ask, lane, self.incarnation)
-        self._send(ask, known, partial(self._give_up, ask, lane))
+        known = partial(self._known, ask, channel, self.incarnation)
+        self._send(ask, known, partial(self._give_up, ask, channel))
 
     def _known(
-        self, ask: Ask, lane: int, incarnation: Incarnation, answer: Reply | PxrsError
+        self, ask: Ask, channel: int, incarnation: Incarnation, answer: Reply | PxrsError
     ) -> None:
         if isinstance(ask.request, JoinAgain) and incarnation != self.incarnation:
             # It is another one by now that joins: this answer is none.
-            self._give_up(ask, lane)
+            self._give_up(ask, channel)
             return
         if isinstance(ask.request, JoinAgain) and isinstance(answer, Fenced):
             self._refused_to_join(ask)
         else:
             self._told(ask, answer)
-        self._over(lane, ask)
+        self._over(channel, ask)
 
-    def _give_up(self, ask: Ask, lane: int) -> None:
-        if ask is self._asked[lane]:
+    def _give_up(self, ask: Ask, channel: int) -> None:
+        if ask is self._asked[channel]:
             self._told(ask, DeadlineExceeded("not heard"))
-            self._over(lane, ask)
+            self._over(channel, ask)
 
     def _send(self, ask: Ask, known: Hears, unanswered: Callable[[], None]) -> None:
         request, join = ask.request, None
@@ -307,26 +307,26 @@ class ConsumerProcess(Process):
     # --- effects ----------------------------------------------------------------------------------
 
     def carry_out(self) -> None:
-        """Do what the machine wants done here, and look at the lanes that it wakes."""
+        """Do what the machine wants done here, and look at the channels that it wakes."""
         if self._carrying:
             return
         self._carrying = True
         try:
             while True:
                 while (effect := self.machine.take_effect()) is not None:
-                    if isinstance(effect, WakeLane):
-                        self._woken[effect.lane] = None
+                    if isinstance(effect, WakeChannel):
+                        self._woken[effect.channel] = None
                     else:
                         self._do(effect)
                 if not self._woken or not self.alive:
                     return
-                lane = next(iter(self._woken))
-                del self._woken[lane]
-                self._wake(lane)
+                channel = next(iter(self._woken))
+                del self._woken[channel]
+                self._wake(channel)
         finally:
             self._carrying = False
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: MemberEffect) -> None:
         match effect:
             case TakeIn():
                 batch, size_bytes = effect.batch, effect.size_bytes

@@ -44,12 +44,12 @@ class KeeperProcess(Process):
             scenario.partitions,
             log_limits(
                 durability=Durability(scenario.durability),
-                on_loss=LossPolicy.CONTINUE,
+                lost_log_policy=LossPolicy.CONTINUE,
                 segment_bytes_max=scenario.segment_bytes,
-                hot_bytes_max=scenario.hot_bytes,
+                tail_bytes_max=scenario.hot_bytes,
                 index_interval_bytes=600,
                 retention_passed=scenario.worn or scenario.retain,
-                sync_interval_ms=SYNC_EVERY_MS,
+                fsync_interval_ms=SYNC_EVERY_MS,
             ),
             queue_id=QUEUE,
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pxrs_ray.data.frame import pack_header
 from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, PxrsError
-from pxrs_ray.log.producer_fence import Generation
+from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.model import PartitionId
 from pxrs_ray.producer.in_flight import Call, SenderLimits
 from pxrs_ray.producer.life_start import LifeStart
@@ -50,7 +50,10 @@ class ProducerProcess(Process):
         self._cluster = cluster
         timeout_ms = world.scenario.append_timeout_ms
         limits: SenderLimits = sender_limits(
-            append_timeout_ms=timeout_ms, calls_max=3, call_frames_max=4, call_bytes_min=1
+            append_timeout_ms=timeout_ms,
+            inflight_appends_max=3,
+            call_frames_max=4,
+            call_bytes_min=1,
         )
         self._sender = Sender(1, limits)
         number = self.now().wall_ms // TICK_MS * TICK_MS
@@ -83,7 +86,7 @@ class ProducerProcess(Process):
         )
         self.after(ROUND_MS, partial(self._heard, self._round, BufferAway("no answer")))
 
-    def _heard(self, round_: int, answer: Generation | PxrsError | None) -> None:
+    def _heard(self, round_: int, answer: ProducerLife | PxrsError | None) -> None:
         """A round is over; what comes later is not listened to."""
         if round_ != self._round or self._start.begun:
             return

@@ -1,4 +1,4 @@
-"""`LaneWake`: what is set when a lane of a member is to be looked at."""
+"""`ChannelWake`: what is set when a channel of a member is to be looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class LaneWake(asyncio.Event):
+class ChannelWake(asyncio.Event):
     """An event that can end another wait of the same task too, which has set what `ends` it.
 
     To wait for either of two things would take a task for each.
@@ -17,7 +17,7 @@ class LaneWake(asyncio.Event):
         self.ends: Callable[[], None] | None = None
 
     def set(self) -> None:
-        """Let the lane be looked at."""
+        """Let the channel be looked at."""
         super().set()
         if self.ends is not None:
             self.ends()

@@ -1,0 +1,234 @@
+"""`Placements`: the placement of every slot, as it stands in the registry; and `SlotPlacements`:
+what a coordinator does about it. Pure, sans-io.
+
+    table.heard(disk, asked_ms, seen, now_ms)    # a replica's process has answered
+    table.isr_asked(slot, change, now_ms)        # a leader asks for another in-sync set
+    while (effect := table.take_effect()) is not None: ...
+
+Rules of this file. All of it is one document, written under the coordinator's generation: whoever
+was replaced changes nothing. One write at a time, made of what stands by then: changes that come
+meanwhile go into the next one. What is written is durable before any replica hears of it. What a
+replica answered counts from when it was asked. Who began a moment ago has heard of nobody yet: it
+elects nobody, and calls nobody absent, until all that live could have answered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pxrs_ray.codec import json_codec
+from pxrs_ray.errors import StoreSchemaError, UsageError
+from pxrs_ray.replication.placement import (
+    Disk,
+    IsrChange,
+    Placement,
+    ReplicaSeen,
+    accept_loss,
+    change_isr,
+    elect,
+    first_placement,
+    with_replicas,
+)
+
+DOCUMENT = "placements"
+FORM = 1
+
+Slot = int
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """The document. What a newer version of the code wrote has a higher `form`."""
+
+    form: int = FORM
+    slots: dict[Slot, Placement] = field(default_factory=dict)
+
+
+PLACEMENTS = json_codec("registry: placements", Placements)
+
+
+def placements_from(text: str) -> Placements:
+    """What a document says; '' is a topology without replicas. Raises StoreSchemaError."""
+    if not text:
+        return Placements()
+    found: Placements = PLACEMENTS.decode_text(text)
+    if found.form > FORM:
+        raise StoreSchemaError(
+            f"the registry's document {DOCUMENT!r} has form {found.form}, this code knows up to "
+            f"{FORM}: use the newer version of pxrs-ray that wrote it"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
+    """A replica is living that has answered a question of the last `heard_ms`. `synced_only`: see
+    `placement.elect`."""
+
+    heard_ms: int
+    synced_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeepPlacements:
+    """Have this durable, under the generation of this coordinator; then say so with `kept`."""
+
+    placements: Placements
+
+
+@dataclass(frozen=True, slots=True)
+class TellReplicas:
+    """This stands in the registry: tell every replica of the slot."""
+
+    slot: Slot
+    placement: Placement
+
+
+PlacementEffect = KeepPlacements | TellReplicas
+Living = Mapping[Disk, ReplicaSeen]
+Change = Callable[[Placement | None, Living], Placement | None]
+
+
+class SlotPlacements:
+    """See the rules at the head of this file. `ended` once another coordinator leads."""
+
+    def __init__(self, found: Placements, rules: PlacementRules, now_ms: int) -> None:
+        self.placements = found
+        self.ended = False
+        self._rules = rules
+        self._began_ms = now_ms
+        self._seen: dict[Disk, tuple[int, ReplicaSeen]] = {}
+        # The newest of a kind counts: who is not answered in time says it again.
+        self._wanted: dict[tuple[Slot, str], Change] = {}
+        self._writing: Placements | None = None
+        self._effects: deque[PlacementEffect] = deque()
+
+    def take_effect(self) -> PlacementEffect | None:
+        """What is to be done next; None when that is nothing."""
+        return self._effects.popleft() if self._effects else None
+
+    # --- who lives --------------------------------------------------------------------------------
+
+    def heard(self, disk: Disk, asked_ms: int, seen: ReplicaSeen, now_ms: int) -> None:
+        """A process of this disk has answered what it was asked then.
+
+        A later process of the disk is not forgotten for what an earlier one has answered.
+        """
+        known = self._seen.get(disk)
+        if known is None or known[0] <= asked_ms:
+            self._seen[disk] = asked_ms, seen
+            self.look(now_ms)
+
+    def died(self, disk: Disk, life: int, now_ms: int) -> None:
+        """Ray, or a closed connection, says that this process is no more."""
+        known = self._seen.get(disk)
+        if known is not None and known[1].life == life:
+            del self._seen[disk]
+            self.look(now_ms)
+
+    def living(self, now_ms: int) -> dict[Disk, ReplicaSeen]:
+        """The replicas that were heard of lately."""
+        since_ms = now_ms - self._rules.heard_ms
+        return {disk: seen for disk, (at_ms, seen) in self._seen.items() if at_ms >= since_ms}
+
+    def absent(self, slot: Slot, now_ms: int) -> frozenset[Disk] | None:
+        """The replicas of a slot that are away; None while that is not known."""
+        placement = self.placements.slots.get(slot)
+        if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:
+            return None
+        return frozenset(placement.replicas) - self.living(now_ms).keys()
+
+    # --- what is to change ------------------------------------------------------------------------
+
+    def look(self, now_ms: int) -> None:
+        """Elect leaders where one is missing, as far as that can be done, and do what waits."""
+        if self.ended or self._writing is not None:
+            return
+        slots, living = dict(self.placements.slots), self.living(now_ms)
+        wanted, self._wanted = self._wanted, {}
+        for (slot, _), change in wanted.items():
+            made = change(slots.get(slot), living)
+            if made is not None:
+                slots[slot] = made
+        if now_ms - self._began_ms > self._rules.heard_ms:
+            for slot, placement in slots.items():
+                elected = elect(placement, living, self._rules.synced_only)
+                slots[slot] = elected or placement
+        if slots != self.placements.slots:
+            self._writing = replace(self.placements, slots=slots)
+            self._effects.append(KeepPlacements(self._writing))
+
+    def begin(self, slot: Slot, replicas: tuple[Disk, ...], now_ms: int) -> None:
+        """Place the logs of a slot that are about to be made; one that is placed stays as it is.
+
+        Raises UsageError while not every replica is seen: all of them begin in sync.
+        """
+        away = [disk for disk in replicas if disk not in self.living(now_ms)]
+        if away:
+            raise UsageError(f"slot {slot} cannot begin while {', '.join(away)} is not there")
+        self._wanted[slot, "begin"] = lambda now, seen: now or _first(replicas, seen)
+        self.look(now_ms)
+
+    def isr_asked(self, slot: Slot, change: IsrChange, now_ms: int) -> None:
+        """A leader asks for another in-sync set: what stands after that is told."""
+        self._wanted[slot, "isr"] = lambda now, seen: now and change_isr(now, change, seen)
+        self.look(now_ms)
+        if slot not in self._changing() and slot in self.placements.slots:
+            self._effects.append(TellReplicas(slot, self.placements.slots[slot]))
+
+    def replace_disk(self, slot: Slot, old: Disk, new: Disk, now_ms: int) -> None:
+        """A disk does not come back: another one takes its place, and has to catch up.
+
+        Nothing is done while the disk leads the slot, or has all that is left of it; to be said
+        again until it is done.
+        """
+        self._wanted[slot, f"replace {old}"] = lambda now, _: now and _swapped(old, new, now)
+        self.look(now_ms)
+
+    def accept_loss(self, slot: Slot, disk: Disk, now_ms: int) -> None:
+        """An operator chooses who leads, whatever that one has lost. Raises UsageError where that
+        disk is no living replica of the slot."""
+        placement, living = self.placements.slots.get(slot), self.living(now_ms)
+        if placement is None or disk not in placement.replicas or disk not in living:
+            raise UsageError(f"slot {slot} has no living replica on disk {disk}")
+        self._wanted[slot, "loss"] = lambda now, _: now and accept_loss(now, disk, living[disk])
+        self.look(now_ms)
+
+    # --- what stands ------------------------------------------------------------------------------
+
+    def _changing(self) -> set[Slot]:
+        if self._writing is None:
+            return set()
+        was = self.placements.slots
+        return {slot for slot, made in self._writing.slots.items() if was.get(slot) != made}
+
+    def kept(self, done: bool, now_ms: int) -> None:
+        """What was to be kept is durable; or not, for another coordinator leads."""
+        assert self._writing is not None
+        if not done:
+            self.ended = True
+            self._writing = None
+            self._effects.clear()
+            return
+        changed = self._changing()
+        self.placements, self._writing = self._writing, None
+        for slot in sorted(changed):
+            self._effects.append(TellReplicas(slot, self.placements.slots[slot]))
+        self.look(now_ms)
+
+
+def _first(replicas: tuple[Disk, ...], seen: Living) -> Placement | None:
+    return first_placement(replicas, seen) if all(disk in seen for disk in replicas) else None
+
+
+def _swapped(old: Disk, new: Disk, placement: Placement) -> Placement | None:
+    if old not in placement.replicas or new in placement.replicas:
+        return None
+    try:
+        return with_replicas(
+            placement, tuple(new if disk == old else disk for disk in placement.replicas)
+        )
+    except UsageError:
+        return None

@@ -1,0 +1,48 @@
+"""`spread_replicas`: on which disks the replicas of each slot are to be. Pure.
+
+Rules of this file. No two replicas of a slot are on one disk, or on one host: one loss must not
+take both. The first replica of a slot is the one that leads it at first: those are spread evenly,
+and so are all. A node that is being drained gets none, and one that has no CPUs only where no other
+is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pxrs_ray.errors import UsageError
+from pxrs_ray.replication.placement import Disk
+from pxrs_ray.topology.homes import NodeSeen, Slot
+
+
+def spread_replicas(
+    slots: Iterable[Slot], nodes: Sequence[NodeSeen], replicas: int
+) -> dict[Slot, tuple[Disk, ...]]:
+    """The disks of each slot, whoever is to lead it first.
+
+    Raises UsageError where there are not as many hosts that keep a disk.
+    """
+    fit = [node for node in nodes if node.disk and not node.draining]
+    hosts = sorted({node.host for node in fit})
+    if replicas < 1:
+        raise UsageError(f"replicas = {replicas}: a log has one copy at least")
+    if len(hosts) < replicas:
+        there = ", ".join(hosts) or "none"
+        raise UsageError(
+            f"replicas = {replicas} needs as many hosts that stay and have a disk, and there are "
+            f"{len(hosts)} ({there}): add hosts, or set replicas to {max(1, len(hosts))}"
+        )
+    leads, has = Counter[str](), Counter[str]()
+    placed: dict[Slot, tuple[Disk, ...]] = {}
+    for slot in sorted(slots):
+        chosen: list[NodeSeen] = []
+        for _ in range(replicas):
+            load = has if chosen else leads
+            left = [node for node in fit if all(node.host != one.host for one in chosen)]
+            best = min(left, key=lambda n: (n.cpus <= 0, load[n.disk], has[n.disk], n.host, n.disk))
+            chosen.append(best)
+            has[best.disk] += 1
+        leads[chosen[0].disk] += 1
+        placed[slot] = tuple(node.disk for node in chosen)
+    return placed

@@ -1,0 +1,208 @@
+"""What a coordinator decides about replicas, and keeps before anybody hears of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pxrs_ray.errors import StoreSchemaError, UsageError
+from pxrs_ray.replication.placement import InSync, IsrChange, Placement, ReplicaSeen
+from pxrs_ray.replication.placements import (
+    PLACEMENTS,
+    KeepPlacements,
+    PlacementRules,
+    Placements,
+    SlotPlacements,
+    TellReplicas,
+    placements_from,
+)
+from pxrs_ray.topology.homes import NodeSeen
+from pxrs_ray.topology.replica_spread import spread_replicas
+
+BOOT = "boot 1"
+A, B, C = (InSync(disk, BOOT) for disk in "abc")
+RULES = PlacementRules(heard_ms=250)
+BOTH = Placement(("a", "b", "c"), (A, B), "a", 1, 1, 1)
+LATE_MS = 300
+
+
+def table_of(placement: Placement = BOTH, *seen: str, now_ms: int = LATE_MS) -> SlotPlacements:
+    table = SlotPlacements(Placements(slots={0: placement}), RULES, 0)
+    for disk in seen or ("a", "b", "c"):
+        table.heard(disk, now_ms, ReplicaSeen(1, BOOT), 0)
+    assert effects(table) == []
+    return table
+
+
+def effects(table: SlotPlacements) -> list[object]:
+    found: list[object] = []
+    while (effect := table.take_effect()) is not None:
+        found.append(effect)
+    return found
+
+
+def kept(table: SlotPlacements) -> Placement:
+    """What it wants to be durable."""
+    [effect] = effects(table)
+    assert isinstance(effect, KeepPlacements)
+    return effect.placements.slots[0]
+
+
+def test_nobody_hears_of_an_election_before_it_is_durable() -> None:
+    table = table_of()
+    table.died("a", 1, LATE_MS)
+    led = kept(table)
+    assert (led.leader, led.epoch, led.version) == ("b", 2, 2)
+    assert table.placements.slots[0] == BOTH
+    table.look(LATE_MS + 1)
+    assert effects(table) == [], "one write at a time"
+    table.kept(True, LATE_MS + 2)
+    assert effects(table) == [TellReplicas(0, led)]
+    assert table.placements.slots[0] == led
+
+
+def test_who_was_replaced_changes_and_tells_nothing_more() -> None:
+    table = table_of()
+    table.died("a", 1, LATE_MS)
+    kept(table)
+    table.kept(False, LATE_MS + 2)
+    assert table.ended
+    table.isr_asked(0, IsrChange(1, 1, (A,)), LATE_MS + 3)
+    table.look(LATE_MS + 3)
+    assert [one for one in effects(table) if isinstance(one, KeepPlacements)] == []
+    assert table.placements.slots[0] == BOTH
+
+
+def test_who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent() -> None:
+    table = SlotPlacements(Placements(slots={0: BOTH}), RULES, 0)
+    table.heard("b", 10, ReplicaSeen(1, BOOT), 20)
+    table.look(200)
+    assert effects(table) == [] and table.absent(0, 200) is None
+    table.look(251)
+    assert kept(table).leader == "b"
+    assert table.absent(0, 251) == frozenset({"a", "c"})
+    assert table.absent(7, 251) is None
+
+
+def test_an_answer_counts_from_when_it_was_asked_and_none_for_an_earlier_process() -> None:
+    table = table_of()
+    table.heard("a", 310, ReplicaSeen(2, BOOT), 320)
+    assert kept(table).leader == "b", "that process does not lead"
+    table.heard("a", 305, ReplicaSeen(1, BOOT), 330)
+    assert table.living(330)["a"].life == 2
+    table.died("a", 1, 330)
+    assert "a" in table.living(330), "an earlier one died"
+    assert "a" not in table.living(310 + RULES.heard_ms + 1)
+
+
+def test_what_is_asked_while_a_write_is_under_way_is_judged_by_what_stands_then() -> None:
+    table = table_of()
+    table.isr_asked(0, IsrChange(1, 1, (A,)), LATE_MS)
+    alone = kept(table)
+    assert alone.isr == (A,)
+    table.isr_asked(0, IsrChange(1, 1, (A, B, C)), LATE_MS)
+    table.kept(True, LATE_MS)
+    assert TellReplicas(0, alone) in effects(table)
+    assert table.placements.slots[0] == alone, "it was asked of another version"
+    table.isr_asked(0, IsrChange(1, 2, (A, C)), LATE_MS)
+    assert kept(table).isr == (A, C)
+
+
+def test_who_is_refused_is_told_what_stands() -> None:
+    table = table_of()
+    table.isr_asked(0, IsrChange(1, 9, (A,)), LATE_MS)
+    assert effects(table) == [TellReplicas(0, BOTH)]
+
+
+def test_a_disk_is_replaced_once_it_does_not_lead() -> None:
+    table = table_of()
+    table.replace_disk(0, "a", "d", LATE_MS)
+    assert effects(table) == []
+    table.died("a", 1, LATE_MS)
+    kept(table)
+    table.kept(True, LATE_MS)
+    effects(table)
+    table.replace_disk(0, "a", "d", LATE_MS)
+    placed = kept(table)
+    assert (placed.replicas, placed.isr) == (("d", "b", "c"), (B,))
+
+
+def test_an_operator_chooses_among_the_living_only() -> None:
+    table = table_of(BOTH, "c")
+    table.look(LATE_MS)
+    assert effects(table) == [], "it is not in sync"
+    for disk in ("a", "x"):
+        with pytest.raises(UsageError, match="no living replica"):
+            table.accept_loss(0, disk, LATE_MS)
+    table.accept_loss(0, "c", LATE_MS)
+    placed = kept(table)
+    assert (placed.leader, placed.isr, placed.epoch) == ("c", (C,), 2)
+
+
+def test_a_slot_begins_once_when_all_its_replicas_are_there() -> None:
+    table = SlotPlacements(Placements(), RULES, 0)
+    table.heard("a", 0, ReplicaSeen(3, BOOT), 0)
+    with pytest.raises(UsageError, match="while b is not there"):
+        table.begin(4, ("a", "b"), 10)
+    table.heard("b", 0, ReplicaSeen(1, BOOT), 10)
+    table.begin(4, ("a", "b"), 10)
+    [effect] = effects(table)
+    assert isinstance(effect, KeepPlacements)
+    placed = effect.placements.slots[4]
+    assert (placed.leader, placed.life, placed.isr) == ("a", 3, (A, B))
+    table.kept(True, 20)
+    effects(table)
+    table.begin(4, ("b", "a"), 30)
+    assert effects(table) == []
+
+
+def test_the_document_reads_back_and_a_newer_one_is_refused() -> None:
+    found = Placements(slots={3: BOTH})
+    assert placements_from(PLACEMENTS.encode_text(found)) == found
+    assert placements_from("") == Placements()
+    with pytest.raises(StoreSchemaError, match="newer version"):
+        placements_from(PLACEMENTS.encode_text(Placements(form=2)))
+
+
+# --- where replicas go ----------------------------------------------------------------------------
+
+
+def nodes(count: int, **more: object) -> list[NodeSeen]:
+    return [NodeSeen(f"n{at}", f"10.0.0.{at}", f"disk {at}", **more) for at in range(count)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("hosts", "replicas"), [(2, 2), (3, 2), (3, 3), (5, 3)])
+def test_replicas_are_on_hosts_of_their_own_and_all_have_as_much(hosts: int, replicas: int) -> None:
+    placed = spread_replicas(range(2 * hosts), nodes(hosts), replicas)
+    assert all(len(set(disks)) == replicas for disks in placed.values())
+    has = [
+        sum(disk in disks for disks in placed.values())
+        for disk in map("disk {}".format, range(hosts))
+    ]
+    leads = [
+        sum(disks[0] == disk for disks in placed.values())
+        for disk in map("disk {}".format, range(hosts))
+    ]
+    assert leads == [2] * hosts
+    assert max(has) - min(has) <= 1
+
+
+def test_more_replicas_than_hosts_are_refused_with_what_to_do() -> None:
+    there = [*nodes(2), NodeSeen("again", "10.0.0.1", "disk 9"), NodeSeen("none", "10.0.0.7")]
+    there.append(NodeSeen("leaves", "10.0.0.8", "disk 8", draining=True))
+    with pytest.raises(UsageError, match=r"there are 2 \(10.0.0.0, 10.0.0.1\).*set replicas to 2"):
+        spread_replicas(range(4), there, 3)
+    with pytest.raises(UsageError, match="one copy at least"):
+        spread_replicas(range(4), there, 0)
+
+
+def test_a_node_without_cpus_gets_replicas_only_where_no_other_is_left() -> None:
+    there = [*nodes(2), NodeSeen("head", "10.0.0.9", "disk 9", cpus=0.0)]
+    assert all("disk 9" not in disks for disks in spread_replicas(range(4), there, 2).values())
+    assert all(disks[2] == "disk 9" for disks in spread_replicas(range(4), there, 3).values())
+
+
+def test_two_disks_of_one_host_keep_no_two_replicas_of_a_slot() -> None:
+    there = [*nodes(2), NodeSeen("again", "10.0.0.1", "disk 9")]
+    host = {node.disk: node.host for node in there}
+    for disks in spread_replicas(range(6), there, 2).values():
+        assert len({host[disk] for disk in disks}) == 2
