@@ -7,6 +7,7 @@ of kills take seconds. A victim tells in the file `acks` what was acknowledged, 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -52,6 +53,11 @@ class WitnessFiles(Files):
         os.write(self._witness, f"{path}\t{size}\n".encode())
 
 
+def batch_of(column: Any) -> Batch:
+    """Messages whose keys are their payloads."""
+    return Batch.of(column, column, timestamp_ms=1)
+
+
 def live(folder: Path, durability: str) -> None:
     """Append for ever."""
     log = PartitionLog.open(
@@ -68,12 +74,11 @@ def live(folder: Path, durability: str) -> None:
     acks = os.open(folder / "acks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     if durability == "interval":
         threading.Thread(target=sync_for_ever, args=(log,), daemon=True).start()
-    probe = Batch.of([b""], [b""], timestamp_ms=1).to_wire(PRODUCER, 0, 0)[0]
+    probe = batch_of([b""]).to_wire(PRODUCER, 0, 0)[0]
     sequence = log.expected_sequence(probe)
     os.write(acks, b"born\n")
     while True:
-        columns: Any = payloads(sequence)
-        batch = Batch.of(columns, columns, timestamp_ms=1)
+        batch = batch_of(payloads(sequence))
         appended = log.append(*batch.to_wire(PRODUCER, 0, sequence), 1)
         if durability == "always":
             log.sync()
@@ -90,6 +95,8 @@ def sync_for_ever(log: PartitionLog) -> None:
 
 def main() -> None:
     """Fork a victim a line: {"folder": ..., "durability": ...}; answer its process id."""
+    batch_of([b""])  # Arrow loads Pandas for the first one: that was most of what a victim took
+    gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()

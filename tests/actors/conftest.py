@@ -84,7 +84,7 @@ class Stage:
 
 
 class Lent:
-    """A topology that tests have one after the other, each with a queue `q` and groups of its own.
+    """A topology that tests have one after the other, each with queues and groups of its own.
 
     Most of what a test of groups takes is the start of processes: a coordinator and a buffer serve
     them all. What goes wrong with it ends it, and the next test gets another.
@@ -95,7 +95,7 @@ class Lent:
         self._lent: Any = None
 
     def deploy(self, config: Any) -> Any:
-        """The topology, with the queue and the groups of this configuration."""
+        """The topology, with the queues and the groups of this configuration."""
         from pxrs_ray.actors.client.topology import deploy
 
         name = config.name if self._lent is None else self._lent.name
@@ -105,9 +105,9 @@ class Lent:
     def take_back(self) -> None:
         """Remove what a test has left in it: the groups go with the queue that they read."""
         try:
-            self._lent.delete_queue("q", force=True)
-            for other in self._lent.config.queues:
-                self._lent.delete_queue(other, force=True)
+            # Queues that take dead letters of groups that read `q` cannot go before those groups.
+            while queues := self._lent.config.queues:
+                self._lent.delete_queue("q" if "q" in queues else next(iter(queues)), force=True)
         except BaseException:
             self.end()
             raise
@@ -125,7 +125,7 @@ class Lent:
 
 
 class StageOfLent(Stage):
-    """Its first topology is the lent one, where a test asks for nothing but a queue and groups."""
+    """Its first topology is the lent one, where a test asks for nothing but queues and groups."""
 
     def __init__(self, folder: Path, lent: Lent) -> None:
         super().__init__(folder)
@@ -133,7 +133,7 @@ class StageOfLent(Stage):
         self._has_it = False
 
     def deploy(self, partitions: int = 8, **options: Any) -> Any:
-        if self._has_it or options.keys() - {"groups"}:
+        if self._has_it or options.keys() - {"groups", "queues"}:
             return super().deploy(partitions, **options)
         self._has_it = True
         return self._lent.deploy(self.config(partitions, **options))

@@ -70,8 +70,10 @@ def heal(topology: Topology, words: str, most_s: float = 20.0) -> Problem:
 
 
 @pytest.fixture
-def topology(stage: Stage) -> Topology:
-    made: Topology = stage.deploy(partitions=4, lease_ttl_seconds=LEASE_S)
+def topology(stage: Stage, request: pytest.FixtureRequest) -> Topology:
+    lent = request.node.get_closest_marker("lent") is not None
+    options = {} if lent else {"lease_ttl_seconds": LEASE_S}
+    made: Topology = stage.deploy(partitions=4, **options)
     return made
 
 
@@ -79,6 +81,7 @@ def consumer_pids(group: Any) -> dict[str, int]:
     return {c.member: c.pid for c in group.status().consumers}
 
 
+@pytest.mark.lent
 def test_a_message_that_fails_for_good(stage: Stage, topology: Topology) -> None:
     group = topology.group("g", queue="q", failure_policy="stop", attempts_max=1)
     group.start(Moody(str(stage.notes), ""), consumers=1)
@@ -89,6 +92,7 @@ def test_a_message_that_fails_for_good(stage: Stage, topology: Topology) -> None
     eventually(lambda: group.lag() == 0)
 
 
+@pytest.mark.lent
 def test_messages_and_no_consumer(stage: Stage, topology: Topology) -> None:
     group = topology.group("g", queue="q")
     group.start(Recorder(stage.notes), consumers=1)
@@ -98,6 +102,7 @@ def test_messages_and_no_consumer(stage: Stage, topology: Topology) -> None:
     eventually(lambda: group.lag() == 0)
 
 
+@pytest.mark.lent
 def test_a_frozen_consumer_is_silent_within_seconds(stage: Stage, topology: Topology) -> None:
     group = topology.group("g", queue="q", lease_ttl_seconds=LEASE_S)
     group.start(Recorder(stage.notes), consumers=2)
@@ -118,6 +123,7 @@ def test_a_frozen_consumer_is_silent_within_seconds(stage: Stage, topology: Topo
     eventually(lambda: consumer_pids(group)["g-0"] not in (None, frozen))
 
 
+@pytest.mark.lent
 def test_a_handler_that_hangs(
     stage: Stage, topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +147,7 @@ def test_a_handler_that_hangs(
     assert not [f for f in illnesses(topology) if "in the same call" in f.text]
 
 
+@pytest.mark.lent
 def test_an_orphan_goes_and_nobody_else(stage: Stage, topology: Topology) -> None:
     group = topology.group("g", queue="q")
     group.start(Recorder(stage.notes), consumers=1)

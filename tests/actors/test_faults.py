@@ -39,6 +39,7 @@ def pids(group: Any) -> dict[str, int]:
     return {c.member: c.pid for c in group.status().consumers}
 
 
+@pytest.mark.lent
 def test_a_killed_consumer_is_replaced_and_the_others_never_pause(stage: Stage) -> None:
     topology = stage.deploy(partitions=8)
     group = topology.group("g", queue="q", commit_interval_ms=50)
@@ -72,6 +73,7 @@ def test_a_killed_consumer_is_replaced_and_the_others_never_pause(stage: Stage) 
         assert max(b - a for a, b in pairwise(times)) < 5.0
 
 
+@pytest.mark.lent
 def test_a_frozen_consumer_is_fenced_at_its_lease_and_comes_back_as_another(
     stage: Stage,
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_frozen_consumer_is_fenced_at_its_lease_and_comes_back_as_another(
     assert all(c.at_ms <= fenced_s * 1_000 + 100 for c in after)
 
 
+@pytest.mark.lent
 def test_one_that_stays_frozen_is_replaced(stage: Stage) -> None:
     topology = stage.deploy(partitions=2)
     group = topology.group("g", queue="q", lease_ttl_seconds=1.0)
@@ -130,6 +133,7 @@ def test_one_that_stays_frozen_is_replaced(stage: Stage) -> None:
     eventually(lambda: not psutil.pid_exists(frozen), what="the frozen process is ended")
 
 
+@pytest.mark.lent
 def test_one_that_is_told_to_end_hands_over_first(stage: Stage) -> None:
     topology = stage.deploy(partitions=4)
     # Nothing is committed but by a hand-over: a death would repeat everything.
@@ -150,6 +154,7 @@ def test_one_that_is_told_to_end_hands_over_first(stage: Stage) -> None:
     assert not any("died" in c.cause for c in group.history() if c.kind == "release")
 
 
+@pytest.mark.lent
 def test_one_that_dies_while_it_starts_is_started_again(stage: Stage) -> None:
     notes, marks = stage.notes, stage.folder
 
@@ -174,6 +179,7 @@ def test_one_that_dies_while_it_starts_is_started_again(stage: Stage) -> None:
     nothing_lost(stage, group, 10)
 
 
+@pytest.mark.lent
 def test_a_consumer_that_returns_within_its_grace_keeps_its_partitions(stage: Stage) -> None:
     topology = stage.deploy(partitions=4)
     group = topology.group("g", queue="q", grace_ms=20_000)

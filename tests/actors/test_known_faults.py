@@ -25,7 +25,7 @@ from tests.actors.load import Load
 from tests.actors.recording import Recorder, eventually
 from tests.settings import group_settings
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 
 def test_messages_sent_before_the_first_consumer_registers_are_processed_once(

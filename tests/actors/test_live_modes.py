@@ -27,7 +27,7 @@ from tests.actors.live_scene import (
     tried,
 )
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 ONE_AT_A_TIME = Ordered(consumer_per_partition=False)
 

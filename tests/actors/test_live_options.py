@@ -31,7 +31,7 @@ from tests.actors.live_scene import (
 )
 from tests.actors.recording import BatchRecorder, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 # What each live option of a group is changed to, and what can be seen of it.
 GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {

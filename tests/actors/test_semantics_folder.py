@@ -11,7 +11,7 @@ from pxrs_ray.interop.folder_queue import FolderQueue
 from tests.actors.conftest import Stage, send
 from tests.actors.recording import Recorder, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 
 def test_a_folder_goes_in_once_with_its_offsets_and_comes_out_again(stage: Stage) -> None:

@@ -10,7 +10,7 @@ from pxrs_ray.tenants.profile import TenantProfile
 from tests.actors.conftest import Stage
 from tests.actors.recording import Recorder, eventually
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.lent]
 
 KEYS = 6
 

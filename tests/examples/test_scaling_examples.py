@@ -68,8 +68,7 @@ def test_consumers_follow_the_lag_and_nodes_follow_the_consumers(tmp_path: Path)
 
 @pytest.mark.ray
 def test_the_autoscaler_keeps_a_node_with_logs_until_it_is_drained() -> None:
-    """Here, and not with the other nodes: the nodes that it adds take Ray's usual ports, and no
-    other Ray may run beside them."""
+    """Here, and not with the other nodes: it too takes a cluster that adds nodes by itself."""
     told = told_by("autoscaled_node")
     assert told["there"] and told["kept"] and told["served"]
     assert told["moved"] and told["gone"]

@@ -1,4 +1,4 @@
-"""Two thousand runs with every checker on, and what makes such a run worth something."""
+"""A thousand runs with every checker on, and what makes such a run worth something."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from tests.simulation.command import main, simulate
 from tests.simulation.simulator.run import run
 from tests.simulation.simulator.scenario import FAULTS, draw
 
-RUNS = 2_000
+# `make simulate` makes as many as one likes; what few show has a guard that begins at its seed.
+RUNS = 1_000
 # Shared by processes: of each slice as much is asked as of all runs.
-SLICES = 8
+SLICES = 4
 SLICE = RUNS // SLICES
 
 
 @pytest.mark.parametrize("number", range(SLICES))
-def test_two_thousand_runs_keep_every_promise(number: int) -> None:
+def test_a_thousand_runs_keep_every_promise(number: int) -> None:
     total = simulate(range(number * SLICE, (number + 1) * SLICE), {})
     told = [f"{failure.case.command()}\n  {failure.violations[0]}" for failure in total.failures]
     assert not told, "\n".join(told)

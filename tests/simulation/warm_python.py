@@ -30,9 +30,12 @@ LOADED = (
     "asyncio",
     "hypothesis.stateful",
     "numpy",
+    "pandas",  # by Arrow, for the first array that is made of a list
     "pyarrow",
     "pyarrow.compute",
     "pydantic",
+    "pydantic.dataclasses",
+    "pydantic.type_adapter",
     "pytest",
     "ray",
     "sqlite3",

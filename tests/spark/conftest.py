@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.servers import skip_or_fail
 from tests.spark.helpers import BuffersOnly
 
 RAY_CPUS = 4
+# Javas that live for seconds: what their second compiler takes, they never get back.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # PySpark leaves the sockets that it reads results from to the garbage collector.
 PYSPARKS_OWN = "ignore:.*Exception ignored in.*socket:pytest.PytestUnraisableExceptionWarning"
 
@@ -66,19 +69,66 @@ def spark(ray_cluster: Any, java: None) -> Iterator[Any]:
 MakeQueue = Callable[..., BuffersOnly]
 
 
+class LentBuffers:
+    """Buffers that tests have one after the other, each with a queue anew.
+
+    Their processes take longer to start than most tests take. What goes wrong with them ends them,
+    and the next test gets others.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lent: BuffersOnly | None = None
+
+    def queue(self, **options: Any) -> BuffersOnly:
+        """A queue with these options in them."""
+        if self._lent is not None:
+            try:
+                self._lent.begin_again(**options)
+            except BaseException:
+                self.end()
+                raise
+        else:
+            name = _any_name()
+            self._lent = BuffersOnly(name, self._folder / name, **options)
+        return self._lent
+
+    def end(self) -> None:
+        """End them."""
+        lent, self._lent = self._lent, None
+        if lent is not None:
+            lent.close()
+
+
+def _any_name() -> str:
+    return f"t{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def lent_buffers(
+    ray_cluster: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LentBuffers]:
+    lent = LentBuffers(tmp_path_factory.mktemp("lent"))
+    yield lent
+    lent.end()
+
+
 @pytest.fixture
-def make_queue(ray_cluster: Any, tmp_path: Path) -> Iterator[MakeQueue]:
-    """Make queues; each is closed at the end."""
+def make_queue(lent_buffers: LentBuffers, tmp_path: Path) -> Iterator[MakeQueue]:
+    """Make queues: the first in buffers that are lent, others in their own, closed at the end."""
     made: list[BuffersOnly] = []
 
     def make(**options: Any) -> BuffersOnly:
-        name = f"t{uuid.uuid4().hex[:8]}"
         options.setdefault("partitions", 8)
-        made.append(BuffersOnly(name, tmp_path / name, **options))
+        if made:
+            name = _any_name()
+            made.append(BuffersOnly(name, tmp_path / name, **options))
+        else:
+            made.append(lent_buffers.queue(**options))
         return made[-1]
 
     yield make
-    for queue in made:
+    for queue in made[1:]:
         queue.close()
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import ray
 
+from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.buffer_making import make_buffer
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.data.batch import Batch, batches
@@ -32,12 +33,21 @@ class BuffersOnly:
     def __init__(self, name: str, folder: Path, buffers: int = 2, **options: Any) -> None:
         self.name = name
         self.folder = folder
-        self.config = PxrsConfig(name=name, queues={QUEUE: QueueConfig(**options)})
+        self.buffers = [make_buffer(name, i, buffers, str(folder)) for i in range(buffers)]
+        self._begin(options)
+        self.keeper = LeaseKeeper(self.buffers)
+
+    def _begin(self, options: Mapping[str, Any]) -> None:
+        self.config = PxrsConfig(name=self.name, queues={QUEUE: QueueConfig(**options)})
         queue = self.config.resolved_queue(QUEUE)
         self.spec = QueueSpec(QUEUE, queue.partitions, queue.log_limits())
-        self.buffers = [make_buffer(name, i, buffers, str(folder)) for i in range(buffers)]
         self.open(self.spec)
-        self.keeper = LeaseKeeper(self.buffers)
+
+    def begin_again(self, **options: Any) -> None:
+        """Another queue in the same buffers: nothing is left of this one, nor of what fed it."""
+        for queue in (QUEUE, names.feeds_of(QUEUE), names.streams_of(QUEUE)):
+            self._drop(queue)
+        self._begin(options)
 
     def open(self, spec: QueueSpec) -> None:
         ray.get(
@@ -72,8 +82,11 @@ class BuffersOnly:
 
     def empty(self) -> None:
         """Delete every message."""
-        ray.get([buffer.drop_queue.remote(QUEUE) for buffer in self.buffers], timeout=PATIENCE_S)
+        self._drop(QUEUE)
         self.open(self.spec)
+
+    def _drop(self, queue: str) -> None:
+        ray.get([buffer.drop_queue.remote(queue) for buffer in self.buffers], timeout=PATIENCE_S)
 
     def hold(self) -> None:
         """Register a group that has passed nothing, so that nothing is dropped to make room."""

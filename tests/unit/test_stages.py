@@ -1,4 +1,4 @@
-"""The stage runner counts what ran, ends what hangs, names what failed, and runs two lanes."""
+"""The stage runner counts what ran, ends what hangs, names what failed, and runs lanes at once."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ def test_each_module_is_compiled_once_and_nothing_of_it_stays_beside_the_sources
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
     monkeypatch.chdir(tmp_path)
     Path("mine").mkdir()
     Path("mine/part.py").write_text("")
@@ -240,7 +241,7 @@ def test_both_lanes_end_when_whoever_waits_is_interrupted(tmp_path: Path) -> Non
 
 
 def test_a_lane_that_is_done_takes_over_from_the_others_end(tmp_path: Path) -> None:
-    """The first of the three waits for the last, which the other lane has to run."""
+    """Both that begin wait for the last, which the other lane has to run."""
     Path("test_waits.py").write_text(
         "import time\nfrom pathlib import Path\n"
         "def test_waits():\n"
@@ -255,12 +256,10 @@ def test_a_lane_that_is_done_takes_over_from_the_others_end(tmp_path: Path) -> N
             f"    Path('{name}').touch()\n"
             f"    time.sleep({3 if name == 'last' else 0})\n"
         )
-    waiting = [
-        Stage(name, tests=(f"test_{name}.py",), lane=WAITING)
-        for name in ("waits", "middle", "last")
-    ]
+    names = {"one": "waits", "two": "waits", "middle": "middle", "last": "last"}
+    waiting = [Stage(n, tests=(f"test_{file}.py",), lane=WAITING) for n, file in names.items()]
     computing = Stage("sound", tests=("test_sound.py",))
     outcomes = run_all([computing, *waiting], tmp_path / "runs", time.monotonic() + 120)
-    assert [outcome.stage.name for outcome in outcomes] == ["sound", "waits", "middle", "last"]
+    assert [outcome.stage.name for outcome in outcomes] == ["sound", *names]
     assert all(outcome.sound for outcome in outcomes)
     assert {outcome.stage.name for outcome in outcomes if outcome.nice} >= {"sound", "last"}
