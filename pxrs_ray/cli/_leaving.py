@@ -14,8 +14,8 @@ from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
     from pxrs_ray.status.rendering import Line, Table, View
-    from pxrs_ray.topology.homes import NodeSeen
     from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
+    from pxrs_ray.topology.node_seen import NodeSeen
 
 LOOK_EVERY_S = 0.5
 MB = 1_000_000

@@ -16,9 +16,9 @@ from pxrs_ray.cli.root import run
 from pxrs_ray.errors import NotFound, PxrsError
 from pxrs_ray.status.answers import TopologyStatus
 from pxrs_ray.status.problem import Kind, Report
-from pxrs_ray.topology.homes import NodeSeen
 from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
 from pxrs_ray.topology.move_steps import Moved
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 GOES = NodeSeen("node-1-of-some-length", "10.0.0.2", "d2")
