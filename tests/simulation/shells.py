@@ -42,6 +42,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/call_failure.py": ("data/call_tries.py",),
     "buffer/partition_client.py": ("data/call_tries.py",),
     "buffer/server_end.py": ("data/link_room.py",),
+    "buffer/serving_state.py": ("log/buffer_life.py",),
     "buffer/socket_client.py": ("data/link_plan.py",),
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
@@ -49,6 +50,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "client/tenants.py": ("tenants/followed_routes.py",),
     "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
+    "consumer/call_gate.py": ("group/call_budget.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
@@ -94,14 +96,13 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
 }
 
 DECIDE: Mapping[str, str] = {
-    "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 6
+DECIDE_MAX = 5
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
