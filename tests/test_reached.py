@@ -42,6 +42,7 @@ REASONS = {
     "SUSPICION": "a form that is kept is registered by being made",
     **dict.fromkeys(
         (
+            "DiskLife",
             "Placement.in_sync",
             "SlotLeader.is_asking",
             "SlotPlacements.isr_asked",
