@@ -17,6 +17,7 @@ Epoch = int
 Generation = int
 MemberId = str
 Incarnation = int
+Slot = int  # of a buffer: its number, wherever it is at home
 
 # Which log: the queue, and the partition in it.
 QueuePartition = tuple[str, PartitionId]

@@ -42,12 +42,15 @@ REASONS = {
     "SUSPICION": "a form that is kept is registered by being made",
     **dict.fromkeys(
         (
+            "DiskLife",
             "Placement.in_sync",
             "SlotLeader.is_asking",
             "SlotPlacements.isr_asked",
             "SlotPlacements.replace_disk",
+            "pack_peer",
             "placements_from",
             "spread_replicas",
+            "unpack_peer",
             "waits_for",
         ),
         "replicated logs are simulated before actors run them",

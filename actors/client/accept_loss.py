@@ -27,6 +27,6 @@ def accept_losses(
     sound = set(partitions) - lost
     if sound:
         those = ", ".join(f"P{p}" for p in sorted(sound))
-        raise NotFound(f"{those} has lost nothing: queue {queue} has no loss to accept there")
+        raise NotFound(f"{those} of queue {queue} has no recorded loss: there is nothing to accept")
     logs = BlockingBufferClient(topology.name, buffers)
     return {p: logs.accept_loss(spec.queue, p) for p in sorted(set(partitions) or lost)}

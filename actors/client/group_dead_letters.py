@@ -187,10 +187,10 @@ class GroupDeadLetters:
         config = self._topology.config
         names = {config.full_name(name): name for name in config.queues}
         if queue not in names:
-            raise NotFound(f"queue {queue}, where the letters came from, is there no more")
+            raise NotFound(f"queue {queue}, where the letters came from, is gone")
         spec, _, buffers = self._topology.queue_spec(names[queue])
         if spec.external:
-            raise UsageError(f"queue {queue} has its messages elsewhere: send them again there")
+            raise UsageError(f"queue {queue} is external: send the messages again there")
         if partition >= spec.partitions:
             raise NotFound(
                 f"queue {queue} has {spec.partitions} partitions, and a letter came from "

@@ -22,7 +22,7 @@ def plan_purge(
     """
     spec, config, buffers = topology.queue_spec(queue)
     if spec.external:
-        raise UsageError(f"queue {queue} has its messages elsewhere: remove them there")
+        raise UsageError(f"queue {queue} is external: remove its messages there")
     aside = [
         name for name in config.groups if config.resolved_group(name).quarantine_queue == queue
     ]

@@ -22,7 +22,7 @@ from pxrs_ray.topology.disk_survey import (
     find_registry,
     set_aside,
 )
-from pxrs_ray.topology.homes import NodeSeen
+from pxrs_ray.topology.node_seen import NodeSeen
 
 FILE = "sqlite:"
 ANYWHERE = ""

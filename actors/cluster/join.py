@@ -117,7 +117,7 @@ def _check_answers(address: str, place: tuple[str, int]) -> None:
             answer = connection.recv(HTTP2_HEAD_BYTES)
     except OSError as error:
         raise UsageError(
-            f"somebody listens at {address} and says nothing for {LISTEN_WAIT_S:g} s ({error}): "
+            f"something listens at {address} and says nothing for {LISTEN_WAIT_S:g} s ({error}): "
             "is that the head of a Ray cluster, and does it run?"
         ) from error
     if len(answer) < HTTP2_HEAD_BYTES or answer[HTTP2_KIND_AT] != HTTP2_SETTINGS:

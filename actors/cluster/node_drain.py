@@ -14,8 +14,9 @@ import ray
 from pxrs_ray.actors.cluster.node_watch import living_nodes
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import NotFound, UsageError
-from pxrs_ray.topology.homes import SHOWN, NodeSeen
+from pxrs_ray.topology.homes import SHOWN
 from pxrs_ray.topology.move_plan import find_node
+from pxrs_ray.topology.node_seen import NodeSeen
 
 # DRAIN_NODE_REASON_PREEMPTION of Ray's autoscaler protocol: the host goes, idle or not.
 PREEMPTION = 2

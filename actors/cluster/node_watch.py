@@ -27,7 +27,8 @@ from pxrs_ray.errors import DeadlineExceeded
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 from pxrs_ray.topology.disk_survey import Asked, Looked, SurveyedNode, look_here
-from pxrs_ray.topology.homes import SHOWN, NodeSeen
+from pxrs_ray.topology.homes import SHOWN
+from pxrs_ray.topology.node_seen import NodeSeen
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,8 @@ class NodeWatch:
 
     def __init__(self, asked: Asked) -> None:
         self.problem = ""
+        # Whose terms the disks are asked for; of every topology's while it is ''.
+        self.topology_id = ""
         self._asked = asked
         self._looked: dict[str, Looked] = {}
         self._looking: dict[str, tuple[asyncio.Future[Looked | None], float]] = {}
@@ -121,13 +124,17 @@ class NodeWatch:
         self.problem = ""
         return [self._known(node) for node in found]
 
-    async def looked(self, nodes: list[NodeSeen]) -> list[NodeSeen]:
-        """The same nodes, after those that were not looked at yet; slow ones follow later."""
+    async def looked(self, nodes: list[NodeSeen], wait_s: float = FIRST_WAIT_S) -> list[NodeSeen]:
+        """The same nodes, after those that were not looked at yet; slow ones follow later.
+
+        Who does not wait for them (0) has only new ones looked at.
+        """
         for node in nodes:
-            self._begin(node.node)
+            if wait_s > 0 or node.node not in self._looked:
+                self._begin(node.node)
         pending = [look for look, _ in self._looking.values()]
         if pending:
-            await asyncio.wait(pending, timeout=FIRST_WAIT_S)
+            await asyncio.wait(pending, timeout=wait_s)
         for node_id, (look, began_s) in list(self._looking.items()):
             if look.done():
                 del self._looking[node_id]
@@ -201,7 +208,7 @@ class NodeWatch:
             disk=looked.disk,
             boot=looked.boot,
             slots=slots,
-            terms=looked.terms,
+            terms=looked.terms(self.topology_id),
             unknown=False,
             free_bytes=looked.free_bytes,
         )

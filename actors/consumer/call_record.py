@@ -2,13 +2,13 @@
 survives the process.
 
 Rules of this file. Before a handler is called, its thread writes which messages it is called with
-into a slot of a mapped file: one store into shared memory, no system call. Whoever sees the process
-dead reads the file: see `pxrs_ray.processing.suspects` for what follows. A slot belongs to one
-thread at a time. This process alone writes the file, never one that it forks.
+into an entry of a mapped file: one store into shared memory, no system call. Whoever sees the
+process dead reads the file: see `pxrs_ray.processing.suspects` for what follows. An entry belongs
+to one thread at a time. This process alone writes the file, never one that it forks.
 
-The same slots are the gate through which a suspect goes alone; who may pass it, and when, an
-`AloneGate` says. A thread writes its slot first and looks at `closed` afterwards; the thread that
-closes the gate looks at the slots afterwards. So one of the two sees the other.
+The same entries are the gate through which a suspect goes alone; who may pass it, and when, an
+`AloneGate` says. A thread writes its entry first and looks at `closed` afterwards; the thread that
+closes the gate looks at the entries afterwards. So one of the two sees the other.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from pxrs_ray.actors.consumer.call_record_file import (
     CLEAN,
     EMPTY,
     END,
+    ENTRIES_MAX,
+    ENTRY_WORDS,
     EPOCH,
     EXIT,
     FIRST,
@@ -38,8 +40,6 @@ from pxrs_ray.actors.consumer.call_record_file import (
     PID,
     REDRIVEN,
     SEEN,
-    SLOT_WORDS,
-    SLOTS_MAX,
     USED,
     fault_path,
     record_path,
@@ -57,7 +57,7 @@ LOOK_EVERY_S = 0.005
 logger = logging.getLogger(__name__)
 
 
-class RecordSlot:
+class RecordEntry:
     """Where one thread notes what it works on. `words[at]` is the first offset; EMPTY means
     nothing."""
 
@@ -67,7 +67,7 @@ class RecordSlot:
         self._record = record
         self.index = index
         self.words = words
-        self.at = HEAD_WORDS + index * SLOT_WORDS + FIRST
+        self.at = HEAD_WORDS + index * ENTRY_WORDS + FIRST
 
     def begin(
         self,
@@ -95,7 +95,7 @@ class RecordSlot:
 
 
 class CallRecord:
-    """See the head of this file. `path` None keeps the slots in memory only."""
+    """See the head of this file. `path` None keeps the entries in memory only."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.closed = False
@@ -103,12 +103,12 @@ class CallRecord:
         self._path = path
         self._fault: BinaryIO | None = None
         self._real_exit: Callable[[int], Any] | None = None
-        words = HEAD_WORDS + SLOTS_MAX * SLOT_WORDS
+        words = HEAD_WORDS + ENTRIES_MAX * ENTRY_WORDS
         self._map = mmap.mmap(-1, words * 8) if path is None else self._mapped(path, words * 8)
         self.words = memoryview(self._map).cast("q")
         self.words[PID], self.words[0] = os.getpid(), MAGIC
         self._free: list[int] = []
-        self._slots: dict[int, RecordSlot] = {}
+        self._entries: dict[int, RecordEntry] = {}
         self._used = 0
         self._gate = threading.Condition()
         self._alone = AloneGate()
@@ -117,8 +117,8 @@ class CallRecord:
     def _in_child(self) -> None:
         """What a handler forks writes nowhere: the record is its parent's."""
         self.words = memoryview(bytearray(self.words.nbytes)).cast("q")
-        for slot in self._slots.values():
-            slot.words = self.words
+        for entry in self._entries.values():
+            entry.words = self.words
 
     def _mapped(self, path: Path, size_bytes: int) -> mmap.mmap:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -132,10 +132,10 @@ class CallRecord:
         finally:
             os.close(descriptor)
 
-    # --- slots ------------------------------------------------------------------------------------
+    # --- entries --------------------------------------------------------------------------------
 
-    def slot(self, partition: PartitionId, epoch: Epoch, *, redriven: bool = False) -> RecordSlot:
-        """A slot for calls about this partition; give it back with `give_back`.
+    def entry(self, partition: PartitionId, epoch: Epoch, *, redriven: bool = False) -> RecordEntry:
+        """An entry for calls about this partition; give it back with `give_back`.
 
         When there is none any more, one that nobody reads: the call is not counted.
         """
@@ -144,43 +144,43 @@ class CallRecord:
                 index = self._free.pop()
             else:
                 index, self._used = self._used, self._used + 1
-            if index >= SLOTS_MAX:
-                return RecordSlot(
-                    self, 0, memoryview(bytearray(8 * (HEAD_WORDS + SLOT_WORDS))).cast("q")
+            if index >= ENTRIES_MAX:
+                return RecordEntry(
+                    self, 0, memoryview(bytearray(8 * (HEAD_WORDS + ENTRY_WORDS))).cast("q")
                 )
-            slot = self._slots[index] = RecordSlot(self, index, self.words)
-            base = HEAD_WORDS + index * SLOT_WORDS
-            self.words[slot.at], self.words[base + SEEN] = EMPTY, EMPTY
+            entry = self._entries[index] = RecordEntry(self, index, self.words)
+            base = HEAD_WORDS + index * ENTRY_WORDS
+            self.words[entry.at], self.words[base + SEEN] = EMPTY, EMPTY
             self.words[base + PARTITION], self.words[base + EPOCH] = partition, epoch
             self.words[base + END], self.words[base + REDRIVEN] = 0, int(redriven)
             self.words[USED] = max(self.words[USED], index + 1)
-            return slot
+            return entry
 
-    def give_back(self, slot: RecordSlot) -> None:
-        """The slot's thread is done with it."""
-        slot.end()
-        if slot.words is self.words:
+    def give_back(self, entry: RecordEntry) -> None:
+        """The entry's thread is done with it."""
+        entry.end()
+        if entry.words is self.words:
             with self._gate:
-                self._free.append(slot.index)
+                self._free.append(entry.index)
 
-    def _others(self, slot: RecordSlot) -> Iterator[int]:
+    def _others(self, entry: RecordEntry) -> Iterator[int]:
         first = HEAD_WORDS + FIRST
-        for at in range(first, first + self.words[USED] * SLOT_WORDS, SLOT_WORDS):
-            if self.words[at] != EMPTY and at != slot.at:
+        for at in range(first, first + self.words[USED] * ENTRY_WORDS, ENTRY_WORDS):
+            if self.words[at] != EMPTY and at != entry.at:
                 yield at
 
     # --- the gate ---------------------------------------------------------------------------------
 
-    def wait_open(self, slot: RecordSlot, first: Offset, stopping: threading.Event) -> bool:
+    def wait_open(self, entry: RecordEntry, first: Offset, stopping: threading.Event) -> bool:
         """Wait while a suspect is alone, with nothing in hand; False when `stopping` comes."""
         while self.closed:
-            slot.words[slot.at] = EMPTY
+            entry.words[entry.at] = EMPTY
             with self._gate:
                 while not self._is_open() and not stopping.is_set():
                     self._gate.wait(LOOK_EVERY_S)
             if stopping.is_set():
                 return False
-            slot.words[slot.at] = first
+            entry.words[entry.at] = first
         return True
 
     def _is_open(self) -> bool:
@@ -196,33 +196,33 @@ class CallRecord:
         self._gate.notify_all()
 
     def enter_alone(
-        self, slot: RecordSlot, first: Offset, suspect: Suspect, stopping: threading.Event
+        self, entry: RecordEntry, first: Offset, suspect: Suspect, stopping: threading.Event
     ) -> bool:
         """Begin with nothing else in hand, as far as the others end in time; False: `stopping`."""
         alone_s, alone, now_s = suspect.alone_ms / 1_000, self._alone, time.monotonic
         with self._gate:
             turn = alone.line_up(suspect.age_ms)
-            while not (self._is_open() and alone.go_in(turn, slot, alone_s, now_s())):
+            while not (self._is_open() and alone.go_in(turn, entry, alone_s, now_s())):
                 self._gate.wait(LOOK_EVERY_S)
                 if stopping.is_set():
                     alone.give_up(turn)
                     return False
             self.closed = True
-            while not alone.may_begin(alone_s, others=any(self._others(slot)), now_s=now_s()):
+            while not alone.may_begin(alone_s, others=any(self._others(entry)), now_s=now_s()):
                 if stopping.is_set():
                     break
                 self._gate.wait(LOOK_EVERY_S)
             if stopping.is_set():
-                alone.leave(slot)
+                alone.leave(entry)
                 self._moved()
                 return False
-            slot.words[slot.at] = first
+            entry.words[entry.at] = first
         return True
 
-    def leave(self, slot: RecordSlot) -> None:
-        """The call of `slot` has ended: when it was the one that is alone, others may begin."""
+    def leave(self, entry: RecordEntry) -> None:
+        """The call of `entry` has ended: when it was the one that is alone, others may begin."""
         with self._gate:
-            self._alone.leave(slot)
+            self._alone.leave(entry)
             self._moved()
 
     # --- looking ----------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class CallRecord:
         now_ms = monotonic_ms()
         found = []
         for index in range(self.words[USED]):
-            base = HEAD_WORDS + index * SLOT_WORDS
+            base = HEAD_WORDS + index * ENTRY_WORDS
             first = self.words[base + FIRST]
             if first == EMPTY:
                 self.words[base + SEEN] = EMPTY
@@ -280,7 +280,7 @@ def _truncate(descriptor: int, offset: int, size_bytes: int) -> None:
 
 
 def open_record(node: str, actor: str) -> CallRecord:
-    """The slots of the consumer `actor`, in a file of its node where that is possible."""
+    """The entries of the consumer `actor`, in a file of its node where that is possible."""
     if not node:
         return CallRecord()
     try:

@@ -25,11 +25,11 @@ HEAD_WORDS = 8
 # Words of the head: the magic number is the first.
 PID, USED, CLEAN, EXIT, SWEPT = 1, 2, 3, 4, 5
 SWEPT_AFTER_MS = 600_000
-SLOT_WORDS = 8
-# Words of a slot. END is 0 for a single message; SEEN and AT: what was seen there, since when.
+ENTRY_WORDS = 8
+# Words of an entry. END is 0 for a single message; SEEN and AT: what was seen there, since when.
 FIRST, END, PARTITION, EPOCH, REDRIVEN, SEEN, AT = 0, 1, 2, 3, 4, 5, 6
 EMPTY = -1
-SLOTS_MAX = 4_096
+ENTRIES_MAX = 4_096
 FAULT_BYTES_MAX = 4_096
 
 _SIGNALS = {
@@ -122,17 +122,17 @@ def read_record(path: Path, status: int = 0) -> Death:
         return Death()
     now_ms = monotonic_ms()
     calls = []
-    used = min(words[USED], (len(words) - HEAD_WORDS) // SLOT_WORDS)
+    used = min(words[USED], (len(words) - HEAD_WORDS) // ENTRY_WORDS)
     for index in range(used):
-        base = HEAD_WORDS + index * SLOT_WORDS
-        slot = words[base : base + SLOT_WORDS]
-        if slot[FIRST] < 0:
+        base = HEAD_WORDS + index * ENTRY_WORDS
+        entry = words[base : base + ENTRY_WORDS]
+        if entry[FIRST] < 0:
             continue
-        age_ms = max(0, now_ms - slot[AT]) if slot[SEEN] == slot[FIRST] else 0
-        end = slot[END] or slot[FIRST] + 1
+        age_ms = max(0, now_ms - entry[AT]) if entry[SEEN] == entry[FIRST] else 0
+        end = entry[END] or entry[FIRST] + 1
         calls.append(
             HandlerCall(
-                slot[PARTITION], slot[EPOCH], slot[FIRST], end, age_ms, bool(slot[REDRIVEN])
+                entry[PARTITION], entry[EPOCH], entry[FIRST], end, age_ms, bool(entry[REDRIVEN])
             )
         )
     noted = words[EXIT]

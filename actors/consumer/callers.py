@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from pxrs_ray.actors.cluster.thread_pool import ThreadPool
-from pxrs_ray.actors.consumer.call_record import RecordSlot
+from pxrs_ray.actors.consumer.call_record import RecordEntry
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.worker import WorkerCallbacks
 from pxrs_ray.clock import monotonic_ms
@@ -90,8 +90,8 @@ class Callers:
         self.pool = ThreadPool(f"pxrs-call-{grant.partition}", 2 * turns.slots + 1)
         self._work, self._handler = work, handler
         self._record, self._lease = callbacks.in_hand, callbacks.lease
-        self._new_slot = partial(callbacks.in_hand.slot, grant.partition, grant.epoch)
-        self._slots_free: list[RecordSlot] = []
+        self._new_entry = partial(callbacks.in_hand.entry, grant.partition, grant.epoch)
+        self._entries_free: list[RecordEntry] = []
         self._stopping, self._lock = stopping, lock
         self._shared = shared
         self._first = replace(shared, attempt=1)
@@ -122,28 +122,28 @@ class Callers:
         """Nobody waits for the task's call any more: a thread is left to itself."""
 
     def close(self) -> None:
-        """Nobody calls any more. Of calls that were left to themselves the slots stay theirs."""
+        """Nobody calls any more. Of calls that were left to themselves the entries stay theirs."""
         self.pool.close()
-        for slot in self._slots_free:
-            self._record.give_back(slot)
+        for entry in self._entries_free:
+            self._record.give_back(entry)
 
     # --- callers: threads -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        slot = self._slot()
+        entry = self._entry()
         try:
-            self._call_each(slot)
+            self._call_each(entry)
         except BaseException as error:  # noqa: BLE001 - a fault of ours, which ends the worker
             self._failed(error)
         finally:
-            slot.end()
-            self._slots_free.append(slot)
+            entry.end()
+            self._entries_free.append(entry)
 
-    def _slot(self) -> RecordSlot:
+    def _entry(self) -> RecordEntry:
         try:
-            return self._slots_free.pop()
+            return self._entries_free.pop()
         except IndexError:
-            return self._new_slot()
+            return self._new_entry()
 
     def _failed(self, error: BaseException) -> None:
         leave_if_child(error)
@@ -151,7 +151,7 @@ class Callers:
             self._turns.active -= 1
         self._work.fail(error)
 
-    def _call_each(self, slot: RecordSlot) -> None:
+    def _call_each(self, entry: RecordEntry) -> None:
         """Make one call after the other, for as long as there are any.
 
         This is the hot path. Before each call it is looked whether it may begin: that is the
@@ -160,14 +160,14 @@ class Callers:
         """
         todo, ended = self._turns.todo, self._turns.ended
         lease, record = self._lease, self._record
-        words, at, now_s, call = slot.words, slot.at, monotonic, self._handler.call
+        words, at, now_s, call = entry.words, entry.at, monotonic, self._handler.call
         is_stopping, apart, delivery = self._stopping.is_set, self._apart, self._delivery
         quick, began_s, handle = self._turns.quick, inf, Work.HANDLE
         while True:
             try:
                 task = todo.popleft()
             except IndexError:
-                if (more := self._more(slot, quick)) is None:
+                if (more := self._more(entry, quick)) is None:
                     return
                 task, began_s = more, inf
             at_s = now_s()
@@ -175,7 +175,7 @@ class Callers:
             began_s, item = at_s, task.items[0]
             plain = task.work is handle and item.suspect is None and not apart
             if plain and at_s <= lease.begin_until_s and not is_stopping():
-                # As `RecordSlot.begin` does for one message.
+                # As `RecordEntry.begin` does for one message.
                 words[at] = item.offset
                 if not record.closed:
                     try:
@@ -189,26 +189,26 @@ class Callers:
                         ended.append((task, None))
                         continue
             leave_if_child()
-            slot.end()
-            if not self._call_apart(task, slot):
+            entry.end()
+            if not self._call_apart(task, entry):
                 return
 
-    def _more(self, slot: RecordSlot, quick: int) -> Task | None:
+    def _more(self, entry: RecordEntry, quick: int) -> Task | None:
         """What to call after all that was to be done; None: this caller is over."""
         leave_if_child()
-        slot.end()
-        while self._find_more(slot, quick):
+        entry.end()
+        while self._find_more(entry, quick):
             with suppress(IndexError):  # another caller took it
                 return self._turns.todo.popleft()
         return None
 
-    def _find_more(self, slot: RecordSlot, quick: int) -> bool:
+    def _find_more(self, entry: RecordEntry, quick: int) -> bool:
         """Make a turn; False when there is nothing to call for this caller, which is over then."""
         turns = self._turns
         with self._lock:
             turns.quick = quick
             self._work.turn(free=1)
-            if turns.goes_on(slot):
+            if turns.goes_on(entry):
                 return True
             # The worker may have to end, or to watch those that are left at what is to be done.
             if turns.todo or self._stopping.is_set():
@@ -220,18 +220,18 @@ class Callers:
 
     # --- what is special --------------------------------------------------------------------------
 
-    def _call_apart(self, task: Task, slot: RecordSlot) -> bool:
+    def _call_apart(self, task: Task, entry: RecordEntry) -> bool:
         """What needs more than a call: it may take too long, may kill, may not begin now, or is to
         be put aside. False when it was left alone: then this caller is over."""
-        if self._apart and self._may_at_once(task, slot, monotonic()):
+        if self._apart and self._may_at_once(task, entry, monotonic()):
             raised = self._outcome(task)
-            slot.end()
+            entry.end()
             if raised is None or not self._work.is_void(raised):
                 return self._over(task, None if raised is None else outcome(raised))
         steps = call_apart(task, limited=self._gate is not None)
-        return self._over(task, carry_now(steps, partial(self._step, task, slot)))
+        return self._over(task, carry_now(steps, partial(self._step, task, entry)))
 
-    def _may_at_once(self, task: Task, slot: RecordSlot, at_s: float) -> bool:
+    def _may_at_once(self, task: Task, entry: RecordEntry, at_s: float) -> bool:
         """Whether the call begins at this moment, and nothing is special about it."""
         if self._gate is not None or task.work is not Work.HANDLE:
             return False
@@ -239,11 +239,11 @@ class Callers:
             return False
         if at_s > self._lease.begin_until_s or self._stopping.is_set():
             return False
-        # As `RecordSlot.begin` does for one message.
-        slot.words[slot.at] = task.item.offset
+        # As `RecordEntry.begin` does for one message.
+        entry.words[entry.at] = task.item.offset
         return not self._record.closed and (not self._timed or self._begin_timed(task))
 
-    def _step(self, task: Task, slot: RecordSlot, step: Do[Any]) -> Any:
+    def _step(self, task: Task, entry: RecordEntry, step: Do[Any]) -> Any:
         match step:
             case NoteWait():
                 if task.due_ms is not None:
@@ -254,15 +254,15 @@ class Callers:
                 return self._lease.may_begin(self._stopping)
             case TakePlace():
                 offset = task.item.offset
-                return slot.begin(offset, offset + 1, self._stopping, task.item.suspect)
+                return entry.begin(offset, offset + 1, self._stopping, task.item.suspect)
             case NoteBegin():
                 return not self._timed or self._begin_timed(task)
             case CallIt():
                 raised = self._outcome(task)
-                slot.end()
+                entry.end()
                 return WELL if raised is None else self._went(raised)
             case LeavePlace():
-                return slot.end()
+                return entry.end()
             case AwaitBudget():
                 return self._await_budget(task)
             case AwaitPause(pause_ms):

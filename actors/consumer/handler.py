@@ -66,7 +66,7 @@ def handler_ref(handler: object, mode: str = "auto") -> HandlerRef:
     except Exception as error:
         raise HandlerError(
             f"handler {name} cannot be pickled ({error}): give it by import path "
-            "('package.module:name'), or make what it closes over inside the handler"
+            "('package.module:name'), or create inside the handler what it uses from outside"
         ) from error
     if len(pickled) > HANDLER_BYTES_MAX:
         raise HandlerError(

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-from pxrs_ray.actors.consumer.call_record import RecordSlot
+from pxrs_ray.actors.consumer.call_record import RecordEntry
 from pxrs_ray.actors.consumer.callers import QUICK_S, Callers
 from pxrs_ray.processing.retry_rules import outcome
 from pxrs_ray.processing.scheduler import Task
@@ -57,16 +57,16 @@ class LoopCallers(Callers):
     # --- coroutines -------------------------------------------------------------------------------
 
     async def _run_on_loop(self) -> None:
-        slot = self._slot()
+        entry = self._entry()
         try:
-            await self._await_each(slot)
+            await self._await_each(entry)
         except BaseException as error:  # noqa: BLE001 - a fault of ours, which ends the worker
             self._failed(error)
         finally:
-            slot.end()
-            self._slots_free.append(slot)
+            entry.end()
+            self._entries_free.append(entry)
 
-    async def _await_each(self, slot: RecordSlot) -> None:
+    async def _await_each(self, entry: RecordEntry) -> None:
         """As `Callers._call_each`, with calls that are awaited."""
         todo, now_s, began_s = self._turns.todo, monotonic, inf
         quick = self._turns.quick
@@ -75,7 +75,7 @@ class LoopCallers(Callers):
             try:
                 task = todo.popleft()
             except IndexError:
-                if (more := self._more(slot, quick)) is None:
+                if (more := self._more(entry, quick)) is None:
                     return
                 task, began_s = more, inf
             at_s = now_s()
@@ -85,14 +85,14 @@ class LoopCallers(Callers):
                 at_s = now_s()
                 turn_end_s = at_s + LOOP_TURN_S
             began_s = at_s
-            if self._may_at_once(task, slot, at_s):
+            if self._may_at_once(task, entry, at_s):
                 error = await self._awaited(task)
                 if error is None or not self._work.is_void(error):
                     if not self._told(task, None if error is None else outcome(error)):
                         return
                     continue
             leave_if_child()
-            slot.end()
+            entry.end()
             if self._handed_over(task):
                 return
 
@@ -128,15 +128,15 @@ class LoopCallers(Callers):
         return True
 
     def _run_apart(self, task: Task) -> None:
-        slot = self._slot()
+        entry = self._entry()
         try:
-            if self._call_apart(task, slot):
+            if self._call_apart(task, entry):
                 self._go_on_with_loop()
         except BaseException as error:  # noqa: BLE001 - a fault of ours, which ends the worker
             self._failed(error)
         finally:
-            slot.end()
-            self._slots_free.append(slot)
+            entry.end()
+            self._entries_free.append(entry)
 
     def _go_on_with_loop(self) -> None:
         with self._lock:

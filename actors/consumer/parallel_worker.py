@@ -3,7 +3,7 @@
 Rules of this file. The scheduler is told, and asked what may begin, in *turns*, each under the lock
 of the worker. A caller that has nothing left to call makes one (`Callers`); the worker's own thread
 makes one when messages come, when time is up, and at the end. Messages are held as columns until
-something may begin with them. When as many calls were left to themselves as there are slots, the
+something may begin with them. When as many calls were left to themselves as there are entries, the
 worker halts with an alarm. Whatever is parked or given up is safely kept before it counts as done.
 """
 
@@ -80,7 +80,7 @@ class ParallelWorker(Worker):
         )
         self._redriver = None
         if quarantine is not None:
-            slot = callbacks.in_hand.slot(self.partition, self.epoch, redriven=True)
+            entry = callbacks.in_hand.entry(self.partition, self.epoch, redriven=True)
             self._redriver = Redriver(
                 quarantine,
                 handler,
@@ -88,7 +88,7 @@ class ParallelWorker(Worker):
                 partial(self._desk_of_redrive, quarantine.queue),
                 self._unpark,
                 self._stopping,
-                slot,
+                entry,
                 self._lease.may_begin,
             )
         self._redriving = 0

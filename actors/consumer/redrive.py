@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection
 from time import monotonic
 
-from pxrs_ray.actors.consumer.call_record import RecordSlot
+from pxrs_ray.actors.consumer.call_record import RecordEntry
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.clock import wall_ms
@@ -45,7 +45,7 @@ class Redriver:
         shared_for: SharedFor,
         unpark: Callable[[bytes | None], bool],
         stopping: threading.Event,
-        slot: RecordSlot,
+        entry: RecordEntry,
         may_begin: Callable[[threading.Event], bool],
     ) -> None:
         self._log = log
@@ -53,7 +53,7 @@ class Redriver:
         self._shared_for = shared_for
         self._unpark = unpark
         self._stopping = stopping
-        self._slot = slot
+        self._entry = entry
         self._may_begin = may_begin
         self._steps = Redrive(log.state, rules)
         self._busy = False
@@ -162,7 +162,7 @@ class Redriver:
             return False
         if not self._may_begin(self._stopping):
             return False
-        if not self._slot.begin(position, position + 1, self._stopping):
+        if not self._entry.begin(position, position + 1, self._stopping):
             return False
         try:
             self._handler.call(Delivery(message, shared))
@@ -176,7 +176,7 @@ class Redriver:
             leave_if_child()
             note = self._steps.worked(step)
         finally:
-            self._slot.end()
+            self._entry.end()
         if note is not None:
             self._note(note)
         return True

@@ -15,7 +15,7 @@ from sys import getrefcount
 from time import monotonic
 
 from pxrs_ray.actors.consumer.call_gate import CallGate
-from pxrs_ray.actors.consumer.call_record import RecordSlot
+from pxrs_ray.actors.consumer.call_record import RecordEntry
 from pxrs_ray.actors.consumer.call_record_file import EMPTY
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkerCallbacks
@@ -84,10 +84,10 @@ class SequentialWorker(Worker):
             began_s=monotonic(),
             apart=handler.gate is not None,
         )
-        self._slot_read: RecordSlot | None = None
+        self._entry_read: RecordEntry | None = None
         super().__init__(grant, shared, handler, callbacks, config, before)
         self._record = callbacks.in_hand
-        self._slot_read = self._slot = self._record.slot(grant.partition, grant.epoch)
+        self._entry_read = self._entry = self._record.entry(grant.partition, grant.epoch)
         # The batch in work, and what is left of its messages from `_cells_from` on.
         self._batch: Batch
         self._cells: Iterator[Cell] = iter(())
@@ -109,10 +109,10 @@ class SequentialWorker(Worker):
 
     def _in_hand(self) -> Offset:
         """The message whose call is under way, as the record has it; below 0: none."""
-        slot = self._slot_read
-        found: Offset = EMPTY if slot is None else slot.words[slot.at]
-        # Looked at afterwards: a slot that was given back may be another partition's already.
-        return found if self._slot_read is slot else EMPTY
+        entry = self._entry_read
+        found: Offset = EMPTY if entry is None else entry.words[entry.at]
+        # Looked at afterwards: an entry that was given back may be another partition's already.
+        return found if self._entry_read is entry else EMPTY
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -121,8 +121,8 @@ class SequentialWorker(Worker):
             while self._make(self._order.next(monotonic())):
                 pass
         finally:
-            self._slot_read = None
-            self._callbacks.in_hand.give_back(self._slot)
+            self._entry_read = None
+            self._callbacks.in_hand.give_back(self._entry)
 
     def _make(self, step: InOrderStep) -> bool:
         """Make one step; False when the worker must end."""
@@ -200,8 +200,8 @@ class SequentialWorker(Worker):
         filled again when nobody holds it any more: see `deliveries`. How far it is, `progress`
         reads in the record: what is in hand comes after all that is done.
         """
-        call, lease, slot, record = self._handler.call, self._lease, self._slot, self._record
-        words, at, now_s, order = slot.words, slot.at, monotonic, self._order
+        call, lease, entry, record = self._handler.call, self._lease, self._entry, self._record
+        words, at, now_s, order = entry.words, entry.at, monotonic, self._order
         references = getrefcount
         message = blank_delivery(batch, self._shared)
         error: BaseException | None = None
@@ -213,7 +213,7 @@ class SequentialWorker(Worker):
                 message.timestamp_ms, message.headers, message.id = beside
             if now_s() > lease.begin_until_s or self._is_ending:
                 break
-            # What `Slot.begin` does, and as its end the next message.
+            # What `RecordEntry.begin` does, and as its end the next message.
             words[at] = offset
             if record.closed:
                 break
@@ -233,7 +233,7 @@ class SequentialWorker(Worker):
     def _ran_to(self, offset: Offset, error: BaseException | None) -> StoppedAt | None:
         """Nothing is in hand any more: the run came to its end, or to this message."""
         self._order.next_offset = offset
-        self._slot.end()
+        self._entry.end()
         return None if offset == self._batch.end_offset else (offset, error)
 
     def _call_each_on_loop(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
@@ -242,8 +242,8 @@ class SequentialWorker(Worker):
     async def _await_each(self, cells: Iterator[Cell], batch: Batch) -> StoppedAt | None:
         """As `_call_each`, on the event loop of an async handler: one way there and back for all
         messages of a batch. Other partitions have turns between the messages of this one."""
-        call, lease, slot, record = self._handler.function, self._lease, self._slot, self._record
-        words, at, now_s, order = slot.words, slot.at, monotonic, self._order
+        call, lease, entry, record = self._handler.function, self._lease, self._entry, self._record
+        words, at, now_s, order = entry.words, entry.at, monotonic, self._order
         turn_end_s, references = now_s() + LOOP_TURN_S, getrefcount
         message = blank_delivery(batch, self._shared)
         error: BaseException | None = None
@@ -251,7 +251,7 @@ class SequentialWorker(Worker):
             if (at_s := now_s()) > turn_end_s:
                 # What was in hand is over, and nothing else is yet.
                 order.next_offset = offset
-                slot.end()
+                entry.end()
                 await asyncio.sleep(0)
                 at_s = now_s()
                 turn_end_s = at_s + LOOP_TURN_S
@@ -288,7 +288,7 @@ class SequentialWorker(Worker):
             return not self._stopping.is_set()
         if not self._lease.may_begin(self._stopping):
             return False
-        begun = self._slot.begin(step.first, step.end, self._stopping, step.suspect)
+        begun = self._entry.begin(step.first, step.end, self._stopping, step.suspect)
         if not (begun and self._lease.may_begin(self._stopping)):
             return False
         argument = self._argument(step)
@@ -300,7 +300,7 @@ class SequentialWorker(Worker):
             error = raised
         finally:
             self._order.ended(step)
-            self._slot.end()
+            self._entry.end()
         if error is None:
             self._shared.attempt = 1
             self._order.called(step, None, monotonic())

@@ -39,9 +39,11 @@ from pxrs_ray.model import Generation
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.topology.disk_survey import SurveyedNode
-from pxrs_ray.topology.homes import NodeSeen, RegistryHome, above_terms, homes_from
+from pxrs_ray.topology.homes import RegistryHome, homes_from
 from pxrs_ray.topology.move_plan import Leaving
 from pxrs_ray.topology.move_steps import Moved
+from pxrs_ray.topology.node_seen import NodeSeen
+from pxrs_ray.topology.older_registry import above_terms
 from pxrs_ray.topology.openings import (
     NoteMade,
     OpenAll,
@@ -134,6 +136,8 @@ class Bootstrap(GroupCreation):
         )
         self._moving = BufferMoves(self._homing, self._pool, str(self._config.topology_dir))
         await self._note_registry_home()
+        # A registry that is begun again, or has lost writes, minds all that the disks tell.
+        self._nodes.topology_id = "" if self.accepts_loss else self.topology_id
         if self.accepts_loss and self._homing.homes.slots:
             seen = await self._nodes.looked(await self._living())
             await self._homing.keep(lambda homes: above_terms(homes, seen))

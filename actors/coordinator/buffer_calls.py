@@ -122,5 +122,5 @@ class BufferCalls(BufferSlots):
             raise
         except BufferAway as error:
             raise BufferAway(
-                f"{self.told(index)} is away, and is started anew by itself: try again ({error})"
+                f"{self.told(index)} is away and restarts by itself: try again ({error})"
             ) from error.__cause__ or error

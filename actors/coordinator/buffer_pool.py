@@ -25,6 +25,7 @@ from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, is_asked_for, within
+from pxrs_ray.topology.registry_witness import RECOVER
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,15 @@ FOREIGN_REMEDY = (
     "`pxrs recover registry FILE --accept-loss` takes the messages that lie there for its own, "
     "and delivers them from the checkpoints that the registry has (the first message where none)"
 )
+
+
+def went_elsewhere(index: int, host: str) -> str:
+    """What to do about a registry that does not know the last home of a buffer."""
+    return (
+        f"the registry went back: buffer {index} has been at home on host {host} since, and serves "
+        f"nobody. Restore the registry, or run {RECOVER} to go on with what it holds, and with the "
+        "newest logs that are there"
+    )
 
 
 class BufferPool(BufferCalls):
@@ -162,7 +172,9 @@ class BufferPool(BufferCalls):
             found += [
                 Report(Kind.WORK_FAILED, f"{self.told(index)}: {why}", index) for why in troubles
             ]
-        for index in sorted(self._foreign):
+        for index, host in sorted(self._later_on.items()):
+            found.append(Report(Kind.LOGS_FOREIGN, went_elsewhere(index, host), index))
+        for index in sorted(self._foreign - self._later_on.keys()):
             told = f"the logs of buffer {index} were made under another registry than this "
             told += f"topology's: {FOREIGN_REMEDY}"
             found.append(Report(Kind.LOGS_FOREIGN, told, index))

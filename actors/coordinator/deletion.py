@@ -116,8 +116,10 @@ class Deletion(Leadership):
         if controller is not None and controller.replica_set.replicas:
             count = len(controller.replica_set.replicas)
             uses.append(f"{count} consumers run: `pxrs drain {name}` ends them")
-        elif controller is not None and controller.host.core.live_slots():
-            members = ", ".join(slot.member.member for slot in controller.host.core.live_slots())
+        elif controller is not None and controller.host.core.live_members():
+            members = ", ".join(
+                known.member.member for known in controller.host.core.live_members()
+            )
             uses.append(f"members read for it: {members}")
         if name in self._in_file("groups"):
             uses.append(f"{self._file} names it: `pxrs up` would make it anew, from its `start`")

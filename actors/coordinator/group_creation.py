@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
-from pxrs_ray.actors.coordinator.buffer_pool import FOREIGN_REMEDY, BufferPool
+from pxrs_ray.actors.coordinator.buffer_pool import FOREIGN_REMEDY, BufferPool, went_elsewhere
 from pxrs_ray.actors.coordinator.group_controller import GroupController
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.startup import Startup
@@ -48,6 +48,7 @@ from pxrs_ray.topology.seal import Seal, forget_old_keys
 from pxrs_ray.topology.tombstones import Tombstones
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.coordinator.home_controller import HomeController
     from pxrs_ray.actors.coordinator.store_thread import StoreThread
     from pxrs_ray.clock import Clock
     from pxrs_ray.store.registry import RegistryStore
@@ -68,6 +69,7 @@ class GroupCreation(ABC):
     _thread: StoreThread
     _clock: Clock
     _pool: BufferPool
+    _homing: HomeController
     _high_water: RegistryWitness
     _changing: asyncio.Lock
     _starting: Startup
@@ -214,8 +216,10 @@ class GroupCreation(ABC):
 
     async def _check_identity(self) -> None:
         """Raise StoreCorrupted when the logs were made under another registry than ours, or have
-        belonged to a later coordinator than this registry knows of: then it went back.
+        belonged to a later coordinator, or a later home, than this registry knows of: it went back.
         """
+        for slot, home in self._homing.homes.behind.items():
+            raise StoreCorrupted(went_elsewhere(slot, home.host))
         against = await self._pool.belong(self._claim(), adopt=False)
         if not against:
             return

@@ -16,7 +16,7 @@ from typing import Any
 
 from ray.exceptions import RayError
 
-from pxrs_ray.actors.cluster.node_watch import NodeWatch
+from pxrs_ray.actors.cluster.node_watch import FIRST_WAIT_S, NodeWatch
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.known_ends import PutDocument
 from pxrs_ray.clock import wall_ms
@@ -40,10 +40,10 @@ from pxrs_ray.topology.homes import (
     HOMES,
     Home,
     Homes,
-    NodeSeen,
     RegistryHome,
     SlotSeen,
 )
+from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.openings import with_ids
 
 logger = logging.getLogger(__name__)
@@ -164,10 +164,10 @@ class HomeController:
         match step:
             case LivingNodes():
                 return await self._watch.living()
-            case LookAtDisks(nodes, again):
+            case LookAtDisks(nodes, again, wait):
                 for node in again:
                     self._watch.forget(node)
-                return await self._watch.looked(list(nodes))
+                return await self._watch.looked(list(nodes), FIRST_WAIT_S if wait else 0.0)
             case KeepHomes(change):
                 await self.keep(change)
             case TellWaits(waits):

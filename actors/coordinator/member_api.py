@@ -77,10 +77,10 @@ class MemberApi:
         if not member:
             raise UsageError("a member joins under a name, not under ''")
         core = self._host.core
-        slot = core.state.members.get(member)
-        known = slot is not None and token_label(token) in slot.member.labels
-        if slot is not None and known and slot.member.incarnation > lost:
-            number = slot.member.incarnation
+        found = core.state.members.get(member)
+        known = found is not None and token_label(token) in found.member.labels
+        if found is not None and known and found.member.incarnation > lost:
+            number = found.member.incarnation
         elif member in self._replica_set.replicas:
             number = self._rejoining(member, token, lost)
         elif lost and core.newest_incarnation(member) > lost:

@@ -22,7 +22,6 @@ from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.errors import DeadlineExceeded, NotFound
-from pxrs_ray.topology.homes import NodeSeen
 from pxrs_ray.topology.move_plan import (
     Kept,
     Leaving,
@@ -32,6 +31,7 @@ from pxrs_ray.topology.move_plan import (
     lost_with_coordinator,
     plan_leaving,
 )
+from pxrs_ray.topology.node_seen import NodeSeen
 
 # Between two looks at how many bytes came.
 LOOK_S = 1.0

@@ -58,7 +58,7 @@ class Startup:
             raise error
         trouble = self._tries.trouble
         why = told(trouble, SHOWN_CHARS) if trouble else "it takes its time"
-        raise DeadlineExceeded(f"{self._what} is starting, and tried again until it has: {why}")
+        raise DeadlineExceeded(f"{self._what} is still starting, and is tried again: {why}")
 
     def close(self) -> None:
         """Try no more."""

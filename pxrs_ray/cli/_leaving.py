@@ -14,8 +14,8 @@ from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
     from pxrs_ray.status.rendering import Line, Table, View
-    from pxrs_ray.topology.homes import NodeSeen
     from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
+    from pxrs_ray.topology.node_seen import NodeSeen
 
 LOOK_EVERY_S = 0.5
 MB = 1_000_000
@@ -164,7 +164,7 @@ def _wait_until_left(
     while left := _left(topologies, node, goes):
         text = "; ".join(left)
         if time.monotonic() > end_s:
-            raise DeadlineExceeded(f"the time of host {node.host} is over, and there are: {text}")
+            raise DeadlineExceeded(f"host {node.host} is not empty at its deadline: {text}")
         if text != told and not quiet:
             say(f"not done: {text}", flush=True)
         told = text

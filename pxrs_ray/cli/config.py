@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pxrs_ray.status.rendering import View
 
 app = typer.Typer(
-    help="Check topology files, without a Ray.",
+    help="Check topology files. Ray is not needed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.callback()
 def config_() -> None:
-    """Check topology files, without a Ray."""
+    """Check topology files. Ray is not needed."""
 
 
 @app.command()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pxrs_ray.cli._options import TopologyName
 from pxrs_ray.errors import UsageError
 
-if TYPE_CHECKING:
-    from pxrs_ray.actors.client.topology import Topology
-    from pxrs_ray.dashboard.page_state import PageState
-    from pxrs_ray.model import Change
-
-# Two rebalances of some thousand partitions: fewer would tell a part of one as the whole.
-CHANGES_MAX = 10_000
+# How long pages that are open may take to hear that the server ends.
+END_WAIT_S = 0.5
 
 
 def command(
@@ -37,6 +32,7 @@ def command(
     import secrets
     import socket
 
+    from pxrs_ray.cli._page_source import RaySource
     from pxrs_ray.cli._ray import running
     from pxrs_ray.cli._show import say
     from pxrs_ray.extras import extra
@@ -64,50 +60,5 @@ def command(
         sock=listening,
         print=None,
         access_log=None,
+        shutdown_timeout=END_WAIT_S,
     )
-
-
-class RaySource:
-    """A running topology in the form that the page needs."""
-
-    def __init__(self, topology: Topology) -> None:
-        self._topology = topology
-        self._seen: dict[str, int] = {}
-
-    def look(self) -> PageState:
-        """The topology now, and what changed since the last look."""
-        from pxrs_ray.actors.client.group import Group
-        from pxrs_ray.dashboard.page_state import PageState
-
-        status = self._topology.status()
-        changes: dict[str, tuple[Change, ...]] = {}
-        for group in status.groups:
-            seen = self._seen.get(group.group, max(0, group.version - CHANGES_MAX))
-            if group.version > seen:
-                name = group.group
-                changes[name] = Group(status.topology, name).history(seen, CHANGES_MAX).changes
-                self._seen[name] = max((c.version for c in changes[name]), default=seen)
-        return PageState(status, self._topology.buffer_stats(), changes)
-
-    def act(self, action: str, group: str, value: Any) -> str:
-        """Carry out an action on a group."""
-        from pxrs_ray.actors.client.group import Group
-        from pxrs_ray.cli.seek import place
-
-        found = Group(self._topology.name, group)
-        if action == "scale":
-            if not isinstance(value, int):
-                raise UsageError("scale takes a number of consumers")
-            found.scale(value)
-            return f"{group} has {value} consumers"
-        if action == "seek":
-            try:
-                moved = found.seek(place(str(value)))
-            except typer.BadParameter as error:
-                raise UsageError(str(error)) from None
-            return f"{len(moved)} partitions of {group} were moved to {value}"
-        if action == "pause":
-            found.pause()
-            return f"{group} is paused"
-        found.resume()
-        return f"{group} goes on"

@@ -71,7 +71,7 @@ def show(
     wanted = place(letter)
     found = running(topology).group(group).dead_letters.at(wanted)
     if found is None:
-        raise NotFound(f"{letter} of {group} is no dead letter that waits")
+        raise NotFound(f"{letter} of {group} is not a waiting dead letter")
     answer(found, as_json, lambda: _view(found))
 
 

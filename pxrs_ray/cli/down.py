@@ -42,7 +42,9 @@ def command(
         name = PxrsConfig.from_toml(name).name
     name = name or topology
     if now and delete:
-        raise UsageError("--now leaves everything as it lies, --delete nothing: say one of them")
+        raise UsageError(
+            "--now keeps everything on disk, --delete removes it: give only one of them"
+        )
     if delete:
         _delete(name, yes=yes, as_json=as_json)
         return
@@ -58,7 +60,9 @@ def command(
         try:
             found = steady(name)
         except StoreUnavailable as error:
-            raise StoreUnavailable(f"{error}; `pxrs down --now` does not ask it") from None
+            raise StoreUnavailable(
+                f"{error}; `pxrs down --now` works without the registry"
+            ) from None
     if now:
         found.kill()
     else:

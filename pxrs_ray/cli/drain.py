@@ -62,7 +62,7 @@ def command(
 
     if deadline_s is not None or _is_node(what, topology):
         if consumer is not None or empty:
-            raise UsageError("a CONSUMER and --empty are of a GROUP, --deadline is of a NODE")
+            raise UsageError("CONSUMER and --empty go with a GROUP, --deadline goes with a NODE")
         from pxrs_ray.cli._leaving import drain_node
 
         end_s = deadline_s or DEADLINE_USUAL_S
@@ -102,7 +102,9 @@ def _group(what: str, topology: str | None) -> Group:
     try:
         return found.group(what)
     except NotFound as error:
-        raise NotFound(f"{error}; nor is a node called so, of {nodes_told()}") from None
+        raise NotFound(
+            f"{error}; no node has that name or address either: {nodes_told()}"
+        ) from None
 
 
 def _wait_until_empty(group: Group, wait_s: float) -> None:

@@ -59,7 +59,7 @@ def decode(data: bytes, store: str = "") -> PxrsConfig:
         missing = _told_otherwise(found, values, said)
         return PxrsConfig.of(missing) if missing is not None else found
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"this is no configuration of a topology: {error!r}") from error
+        raise ValueError(f"this is not the configuration of a topology: {error!r}") from error
 
 
 def _refuse_old(groups: dict[str, dict[str, Any]]) -> None:

@@ -50,7 +50,7 @@ def read_toml(path: str | Path) -> tuple[OptionTable, Origins]:
     except ValueError as error:  # also a number of too many digits
         raise ConfigError(f"{path}: is not TOML: {error}") from None
     except RecursionError:
-        raise ConfigError(f"{path}: is not TOML of ours: it is nested too deeply") from None
+        raise ConfigError(f"{path}: cannot be read: its tables are nested too deeply") from None
     return table, {place: f"{path}:{line}" for place, line in _lines(text).items()}
 
 

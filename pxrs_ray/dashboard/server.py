@@ -12,7 +12,7 @@ import asyncio
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any, Protocol
@@ -26,8 +26,25 @@ from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 
 WAITING_MAX = 3
 OWN_HEADER = "X-PXRS"
-ACTIONS = ("scale", "pause", "resume", "seek")
-TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+ACTIONS = (
+    "scale",
+    "pause",
+    "resume",
+    "seek",
+    "plan_seek",
+    "produce",
+    "retry_letters",
+    "retry_letter",
+    "drop_letter",
+    "retry_keys",
+)
+TYPES = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+}
+HEALTH = "/healthz"
 SAFE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
@@ -42,8 +59,17 @@ class PageSource(Protocol):
     def look(self) -> PageState:
         """The topology now. Raises PxrsError when it cannot be asked."""
 
+    def check(self) -> None:
+        """Raise PxrsError when the topology does not answer."""
+
     def act(self, action: str, group: str, value: Any) -> str:
         """Carry out one of ACTIONS; answer what was done, in words."""
+
+    def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        """Messages of a queue that are as asked for."""
+
+    def aside(self, group: str) -> Mapping[str, Any]:
+        """What a group has given up: dead letters, and keys in quarantine."""
 
 
 class Server:
@@ -57,16 +83,22 @@ class Server:
         self._token = token
         self._story = Story()
         self._pages: set[asyncio.Queue[str]] = set()
+        self._ends = asyncio.Event()
+        self._health_at_s, self._health = float("-inf"), ""
         self._wanted = asyncio.Event()
 
     def app(self) -> web.Application:
         """The application, for `web.run_app` or a test."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", self._static("index.html"))
-        for name in ("app.js", "charts.js", "style.css"):
+        for name in ("app.js", "charts.js", "messages.js", "style.css", "favicon.svg"):
             app.router.add_get(f"/{name}", self._static(name))
         app.router.add_get("/events", self._events)
+        app.router.add_get("/messages", self._messages)
+        app.router.add_get("/aside", self._aside)
+        app.router.add_get(HEALTH, self._healthz)
         app.router.add_post("/actions", self._act)
+        app.on_shutdown.append(self._end)
         app.cleanup_ctx.append(self._looking)
         return app
 
@@ -78,6 +110,8 @@ class Server:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
+        if request.path == HEALTH:  # it tells nothing but whether all is well
+            return await handler(request)
         given = request.query.get("token") or request.cookies.get(_cookie(request), "")
         if not hmac.compare_digest(given.encode(errors="replace"), self._token.encode()):
             text = "the token is missing or wrong: open the link that `pxrs dashboard` printed\n"
@@ -109,13 +143,48 @@ class Server:
         self._wanted.set()
         with suppress(ConnectionResetError):
             try:
-                while True:
+                while not self._ends.is_set():
                     await response.write((await pictures.get()).encode())
             finally:
                 self._pages.discard(pictures)
                 if not self._pages:
                     self._wanted.clear()
         return response
+
+    async def _end(self, _: web.Application) -> None:
+        """Let every open page hear that this is the end: nobody waits for a page to go."""
+        self._ends.set()
+        for pictures in list(self._pages):
+            while not pictures.empty():
+                pictures.get_nowait()
+            pictures.put_nowait(_event("trouble", {"error": "the server of this page has ended"}))
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        """For probes, without a token: whether the topology answers. Asked once an interval."""
+        if time.monotonic() - self._health_at_s >= self._interval_s:
+            self._health_at_s = time.monotonic()
+            try:
+                await off_loop(self._source.check)
+                self._health = ""
+            except PxrsError as error:
+                self._health = type(error).__name__
+        if self._health:
+            return web.Response(status=503, text=f"{self._health}\n", headers=SAFE)
+        return web.Response(text="ok\n", headers=SAFE)
+
+    async def _messages(self, request: web.Request) -> web.Response:
+        asked = {name: text for name, text in request.query.items() if text}
+        return await self._answered(self._source.messages, asked.pop("queue", ""), asked)
+
+    async def _aside(self, request: web.Request) -> web.Response:
+        return await self._answered(self._source.aside, request.query.get("group", ""))
+
+    async def _answered(self, call: Callable[..., Any], *arguments: Any) -> web.Response:
+        try:
+            found = await off_loop(call, *arguments)
+        except PxrsError as error:
+            return web.json_response({"error": str(error)}, status=409)
+        return web.json_response(found, headers=SAFE)
 
     async def _act(self, request: web.Request) -> web.Response:
         try:

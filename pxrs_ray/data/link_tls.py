@@ -62,7 +62,7 @@ def tls_files(environment: Mapping[str, str]) -> TlsFiles | None:
     names = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
     missing = [name for name in names if not environment.get(name)]
     if missing:
-        raise OSError(f"RAY_USE_TLS is set, and {' and '.join(missing)} not")
+        raise OSError(f"RAY_USE_TLS is set, but not {' and '.join(missing)}")
     return TlsFiles(*(environment[name] for name in names))
 
 

@@ -151,8 +151,8 @@ class FeedRun:
         was begun with another one."""
         if spark_partitions > SPARK_PARTITIONS_MAX:
             raise UsageError(
-                f"{spark_partitions} Spark partitions are more than the logs remember apart; "
-                f"df.coalesce({SPARK_PARTITIONS_MAX // 10}) or less"
+                f"{spark_partitions} Spark partitions are too many, the most is "
+                f"{SPARK_PARTITIONS_MAX}: use df.coalesce({SPARK_PARTITIONS_MAX // 10}) or less"
             )
         self.total = spark_partitions
         plan = {"partitions": spark_partitions, "schema": self._schema, "via": self._via}

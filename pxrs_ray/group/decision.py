@@ -39,18 +39,18 @@ RETIRED_MAX = 10_000
 
 def assignment_of(state: GroupState, settings: GroupSettings, member: MemberId) -> Assignment:
     """The member's newest assignment."""
-    slot = state.members[member]
+    known = state.members[member]
     owned = state.owned.get(member, set())
     return Assignment(
         state.generation,
-        slot.sequence,
+        known.sequence,
         member,
-        slot.member.incarnation,
+        known.member.incarnation,
         state.grants(member),
         frozenset(p for p in owned if p in state.revoking),
         settings.revoke_deadline_ms,
         settings.paused,
-        slot.phase is MemberPhase.LEAVING,
+        known.phase is MemberPhase.LEAVING,
         state.to_prepare(member) if state.preparing else (),
     )
 
@@ -164,17 +164,17 @@ class DecisionBuilder:
         while len(self.state.retired) > RETIRED_MAX:
             del self.state.retired[next(iter(self.state.retired))]
 
-    def bury(self, slot: MemberState, cause: str) -> None:
+    def bury(self, known: MemberState, cause: str) -> None:
         """Take everything from a dead member; keep its share for it where there is grace.
 
         Whatever else this event decides is said to be caused by this death.
         """
-        member = slot.member
+        member = known.member
         self.cause = f"{member.member}#{member.incarnation} died: {cause}"
         self.release_all(member.member, self.cause)
         after = self.state.move_phase(member.member, MemberEvent.DIE)
         if after is MemberPhase.AWAY and member.grace_ms > 0:
-            slot.until_ms = self.now.monotonic_ms + member.grace_ms
+            known.until_ms = self.now.monotonic_ms + member.grace_ms
             self.dismiss(member, cause, clean=False)
         else:
             self.forget(member, cause, clean=False)
@@ -209,11 +209,11 @@ class DecisionBuilder:
 
     def finish_leaving(self) -> None:
         """Let go of every leaving member that has handed everything back."""
-        for slot in list(self.state.members.values()):
-            name = slot.member.member
-            if slot.phase is MemberPhase.LEAVING and not self.state.owned.get(name):
+        for known in list(self.state.members.values()):
+            name = known.member.member
+            if known.phase is MemberPhase.LEAVING and not self.state.owned.get(name):
                 self.state.move_phase(name, MemberEvent.FINISH)
-                self.forget(slot.member, self.cause, clean=True)
+                self.forget(known.member, self.cause, clean=True)
 
     def decide(self, reply: Reply | None, records_before: int) -> Decision:
         """The decision, with a new assignment for everybody whose own changed."""

@@ -77,8 +77,8 @@ class GroupCoordinator:
         builder = self._builder(now, "coordinator started")
         for row in self.state.rows:
             if row.owner is not None:
-                slot = self.state.members.get(row.owner)
-                if slot is None or slot.member.incarnation != row.incarnation:
+                known = self.state.members.get(row.owner)
+                if known is None or known.member.incarnation != row.incarnation:
                     builder.release(row.partition, "owner is not registered")
         for name in self.state.members:
             builder.touch(name)
@@ -145,14 +145,14 @@ class GroupCoordinator:
         It raises what `handle` raises, but renews no lease: its member may have died since.
         """
         self.state.check_leading(heartbeat.seen[0], ())
-        slot = self._slot(heartbeat.member, heartbeat.incarnation)
+        known = self._known(heartbeat.member, heartbeat.incarnation)
         reply = Reply(self.state.generation, lease_ms=lease_ms)
-        if heartbeat.seen >= (self.state.generation, slot.sequence):
+        if heartbeat.seen >= (self.state.generation, known.sequence):
             return Decision(reply=reply)
         reply = replace(reply, assignment=self.assignment(heartbeat.member))
         return Decision(reply=reply, after=self.records_emitted)
 
-    def live_slots(self) -> list[MemberState]:
+    def live_members(self) -> list[MemberState]:
         """The members whose leases run."""
         return [s for s in self.state.members.values() if s.phase is not MemberPhase.AWAY]
 
@@ -170,33 +170,33 @@ class GroupCoordinator:
 
     # --- members --------------------------------------------------------------------------------
 
-    def _slot(self, member: MemberId, incarnation: Incarnation) -> MemberState:
-        """The slot of a live member, or UnknownMember."""
-        slot = self.state.members.get(member)
-        if slot is None or slot.member.incarnation != incarnation:
+    def _known(self, member: MemberId, incarnation: Incarnation) -> MemberState:
+        """What is known of a live member, or UnknownMember."""
+        known = self.state.members.get(member)
+        if known is None or known.member.incarnation != incarnation:
             newest = self.newest_incarnation(member)
             raise UnknownMember(
                 f"{member}#{incarnation} is not a member of {self.state.group} "
                 f"(newest incarnation: {newest or 'none'}): join again as a new incarnation"
             )
-        if slot.phase is MemberPhase.AWAY:
+        if known.phase is MemberPhase.AWAY:
             raise UnknownMember(
                 f"the lease of {member}#{incarnation} in {self.state.group} is over: "
                 "join again as a new incarnation"
             )
-        return slot
+        return known
 
     def _heard(self, member: MemberId, incarnation: Incarnation, now: Instant) -> MemberState:
-        """The slot of a live member that has just proved it lives; its lease starts anew."""
-        slot = self._slot(member, incarnation)
+        """What is known of a live member that has just proved it lives; its lease starts anew."""
+        known = self._known(member, incarnation)
         # Never less than was given: it cannot know yet that leases are shorter now.
-        slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)
-        return slot
+        known.until_ms = max(known.until_ms, now.monotonic_ms + self.settings.lease_ms)
+        return known
 
     def newest_incarnation(self, member: MemberId) -> Incarnation:
         """The highest incarnation of `member` that this generation has seen; 0 for none."""
-        slot = self.state.members.get(member)
-        return slot.member.incarnation if slot else self.state.retired.get(member, 0)
+        known = self.state.members.get(member)
+        return known.member.incarnation if known else self.state.retired.get(member, 0)
 
     def _join(self, event: Join, now: Instant) -> Decision:
         names = [m.member for m in event.members]
@@ -225,11 +225,12 @@ class GroupCoordinator:
 
     def _is_fresh(self, member: Member) -> bool:
         """Whether this join is news; a repeated one is not, and an old one raises Fenced."""
-        slot = self.state.members.get(member.member)
+        known = self.state.members.get(member.member)
+        lives = known is not None and known.phase is not MemberPhase.AWAY
         newest = self.newest_incarnation(member.member)
         if member.incarnation > newest:
             return True
-        if member.incarnation == newest and slot is not None and slot.phase is not MemberPhase.AWAY:
+        if member.incarnation == newest and lives:
             return False
         raise Fenced(
             f"{member.member}#{member.incarnation} is fenced in {self.state.group}: "
@@ -246,12 +247,12 @@ class GroupCoordinator:
         if self.state.retired.get(name) == event.incarnation:
             return Decision(reply=Reply(self.state.generation), after=self.records_emitted)
         builder = self._builder(now, f"{name}#{event.incarnation} {event.cause}")
-        slot = self.state.members.get(name)
-        if slot is not None and slot.phase is MemberPhase.AWAY:
-            if slot.member.incarnation != event.incarnation:
-                self._slot(name, event.incarnation)
+        known = self.state.members.get(name)
+        if known is not None and known.phase is MemberPhase.AWAY:
+            if known.member.incarnation != event.incarnation:
+                self._known(name, event.incarnation)
             self.state.move_phase(name, MemberEvent.LEAVE)
-            builder.forget(slot.member, event.cause, clean=True)
+            builder.forget(known.member, event.cause, clean=True)
         else:
             self._heard(name, event.incarnation, now)
             self.state.move_phase(name, MemberEvent.LEAVE)
@@ -263,12 +264,12 @@ class GroupCoordinator:
 
     def _died(self, event: Died, now: Instant) -> Decision:
         try:
-            slot = self._slot(event.member, event.incarnation)
+            known = self._known(event.member, event.incarnation)
         except UnknownMember:
             return Decision(reply=Reply(self.state.generation))
         builder = self._builder(now, "death")
-        builder.blame(slot.member, event.death)
-        builder.bury(slot, event.cause)
+        builder.blame(known.member, event.death)
+        builder.bury(known, event.cause)
         retarget(builder)
         return self._decide(builder, Reply(self.state.generation))
 
@@ -276,9 +277,9 @@ class GroupCoordinator:
 
     def _commit(self, event: Commit, now: Instant) -> Decision:
         self.state.check_leading(0, event.rows)
-        slot = self._heard(event.member, event.incarnation, now)
+        known = self._heard(event.member, event.incarnation, now)
         builder = self._builder(now, "commit")
-        outcomes = tuple(self._progress(builder, slot.member, row) for row in event.rows)
+        outcomes = tuple(self._progress(builder, known.member, row) for row in event.rows)
         return self._decide(builder, Reply(self.state.generation, outcomes))
 
     def _progress(
@@ -310,11 +311,11 @@ class GroupCoordinator:
 
     def _release(self, event: Release, now: Instant) -> Decision:
         self.state.check_leading(0, event.rows)
-        slot = self._heard(event.member, event.incarnation, now)
+        known = self._heard(event.member, event.incarnation, now)
         builder = self._builder(now, f"hand-over by {event.member}#{event.incarnation}")
         outcomes = []
         for row in event.rows:
-            outcome = self._progress(builder, slot.member, row)
+            outcome = self._progress(builder, known.member, row)
             if outcome is not Outcome.FENCED:
                 builder.release(row.partition, f"released by {event.member}#{event.incarnation}")
             outcomes.append(outcome)
@@ -343,15 +344,15 @@ class GroupCoordinator:
             self.state.forgive_ms(gap_ms)
             return Decision()
         builder = self._builder(now, "time passed")
-        for slot in list(self.state.members.values()):
-            if slot.until_ms > now.monotonic_ms:
+        for known in list(self.state.members.values()):
+            if known.until_ms > now.monotonic_ms:
                 continue
-            if slot.phase is MemberPhase.AWAY:
-                self.state.move_phase(slot.member.member, MemberEvent.GRACE_OVER)
-                builder.cause = f"grace period of {slot.member.member} over"
-                builder.forget(slot.member, builder.cause, clean=False)
+            if known.phase is MemberPhase.AWAY:
+                self.state.move_phase(known.member.member, MemberEvent.GRACE_OVER)
+                builder.cause = f"grace period of {known.member.member} over"
+                builder.forget(known.member, builder.cause, clean=False)
             else:
-                builder.bury(slot, "lease over, no heartbeat")
+                builder.bury(known, "lease over, no heartbeat")
         if builder.records:
             builder.finish_leaving()
             retarget(builder)
@@ -377,12 +378,12 @@ class GroupCoordinator:
         assign(settings.assignor, [], len(self.state.rows), {}, static_map=settings.static_map)
         self.settings = settings
         builder = self._builder(now, "configuration of " + ", ".join(sorted([*changes, *weights])))
-        for name, slot in list(self.state.members.items()):
-            member = event.member(slot.member)
-            if member != slot.member and slot.phase is MemberPhase.ACTIVE:
+        for name, known in list(self.state.members.items()):
+            member = event.member(known.member)
+            if member != known.member and known.phase is MemberPhase.ACTIVE:
                 builder.join(member)
                 # Being configured is no sign of life.
-                self.state.members[name].until_ms = slot.until_ms
+                self.state.members[name].until_ms = known.until_ms
             self.state.bump(name)
             builder.touch(name)
         retarget(builder)

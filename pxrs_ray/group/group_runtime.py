@@ -191,8 +191,8 @@ class GroupRuntime:
 
     def is_told(self) -> bool:
         """Whether every live member has said that it has its newest assignment."""
-        slots = [(slot.member.member, slot.sequence) for slot in self.core.live_slots()]
-        return self._waiting.have_seen(self.core.state.generation, slots)
+        seen = [(known.member.member, known.sequence) for known in self.core.live_members()]
+        return self._waiting.have_seen(self.core.state.generation, seen)
 
     def _ask(self, call: GroupCall, now: Instant) -> None:
         try:

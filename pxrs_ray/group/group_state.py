@@ -226,9 +226,9 @@ class GroupState:
 
     def bump(self, member: MemberId) -> None:
         """Note that what `member` should know has changed."""
-        slot = self.members.get(member)
-        if slot is not None:
-            slot.sequence += 1
+        known = self.members.get(member)
+        if known is not None:
+            known.sequence += 1
 
     def revoke(self, partition: PartitionId, deadline_ms: int) -> None:
         """Ask the owner for the partition back; at `deadline_ms` it is taken."""
@@ -245,23 +245,23 @@ class GroupState:
 
     def move_phase(self, member: MemberId, event: MemberEvent) -> MemberPhase:
         """Walk the member's phase by `event`. GONE is for the caller to record as 'left'."""
-        slot = self.members[member]
-        phase = advance(MEMBER_TABLE, slot.phase, event, f"member {member} of {self.group}")
+        known = self.members[member]
+        phase = advance(MEMBER_TABLE, known.phase, event, f"member {member} of {self.group}")
         if phase is not MemberPhase.GONE:
-            slot.phase = phase
+            known.phase = phase
         return phase
 
     def next_end_ms(self) -> int | None:
         """The next end of a lease or deadline; None when there is none."""
-        ends = [slot.until_ms for slot in self.members.values()]
+        ends = [known.until_ms for known in self.members.values()]
         ends.extend(self.revoking.values())
         ends.extend(p.deadline_ms for p in self.preparing.values() if not p.ready)
         return min(ends, default=None)
 
     def forgive_ms(self, gap_ms: int) -> None:
         """Move every lease and deadline by time in which nobody could be heard."""
-        for slot in self.members.values():
-            slot.until_ms += gap_ms
+        for known in self.members.values():
+            known.until_ms += gap_ms
         for partition in self.revoking:
             self.revoking[partition] += gap_ms
         for preparation in self.preparing.values():

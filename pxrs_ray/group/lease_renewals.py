@@ -43,7 +43,7 @@ class LeaseRenewals:
         """Renew the leases of all live members."""
         lease_ms = core.settings.lease_ms
         self.due_ms = now_ms + max(1, lease_ms // 3)
-        members = [(each.member.member, each.member.incarnation) for each in core.live_slots()]
+        members = [(each.member.member, each.member.incarnation) for each in core.live_members()]
         if members and self._calling is None:
             self._calling = RenewLeases(core.state.generation, tuple(members), lease_ms)
             return self._calling

@@ -21,9 +21,9 @@ from pxrs_ray.model import Epoch, Member, MemberId, PartitionId, PartitionRow
 def sharing_members(state: GroupState) -> list[Member]:
     """Who has a share: active members, and those that are away and have one kept for them."""
     return [
-        slot.member
-        for slot in state.members.values()
-        if slot.phase in (MemberPhase.ACTIVE, MemberPhase.AWAY)
+        known.member
+        for known in state.members.values()
+        if known.phase in (MemberPhase.ACTIVE, MemberPhase.AWAY)
     ]
 
 
@@ -54,8 +54,8 @@ def retarget(builder: DecisionBuilder) -> None:
     state = builder.state
     state.target = make_target(state, builder.settings, sharing_members(state))
     for partition, preparation in list(state.preparing.items()):
-        slot = state.members.get(preparation.member)
-        gone = slot is None or slot.member.incarnation != preparation.incarnation
+        known = state.members.get(preparation.member)
+        gone = known is None or known.member.incarnation != preparation.incarnation
         if gone or state.target.get(partition) != preparation.member:
             builder.unprepare(partition)
     for row in state.rows:
@@ -91,9 +91,9 @@ def grant(builder: DecisionBuilder) -> None:
         if partition in state.seeks:
             offset, cause = state.seeks.pop(partition)
             builder.reset(partition, offset, cause)
-        slot = state.members.get(state.target.get(partition, ""))
-        if slot is not None and slot.phase is MemberPhase.ACTIVE:
-            builder.claim(partition, slot.member)
+        known = state.members.get(state.target.get(partition, ""))
+        if known is not None and known.phase is MemberPhase.ACTIVE:
+            builder.claim(partition, known.member)
 
 
 def raise_epochs(builder: DecisionBuilder, epochs: Mapping[PartitionId, Epoch]) -> None:

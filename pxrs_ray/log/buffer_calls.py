@@ -3,7 +3,9 @@
 Rules of this file. Such a call is tried in rounds: one at once, one after each change of its
 partitions, a last one when it may wait no longer (`final`). Who carries a round says whether the
 buffer's lease lasts (`is_open`) before it and after it: what was done while the lease ended is
-neither acknowledged nor handed on. Nothing here waits, syncs, or asks a clock.
+neither acknowledged nor handed on. An append to a replica's log is acknowledged once it is on every
+replica in sync: until then each round asks the log anew, for what is not there yet may be cut.
+Nothing here waits, syncs, or asks a clock.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class AppendCall:
         self._queue, self._frames = queue, frames
         self._answers: dict[int, Appended | Refused] = {}
         self._todo = list(range(len(frames)))
+        self._waits: dict[int, Appended] = {}
         self._term = 0
 
     @property
@@ -85,7 +88,12 @@ class AppendCall:
         for at in self._todo:
             answer = self._answers[at]
             if isinstance(answer, Appended):
-                self._count(answer, len(self._frames[at][2]))
+                if _is_copied(answer, self.logs[at]):
+                    self._count(self._waits.pop(at, answer), len(self._frames[at][2]))
+                else:
+                    left.append(at)
+                    self._waits.setdefault(at, answer)
+                    self._answers[at] = Refused(answer.partition, _not_copied(answer))
             elif may_pass(answer.error, self.logs.get(at)):
                 left.append(at)
             else:
@@ -113,6 +121,18 @@ class AppendCall:
         if self._todo and not final:
             return None
         return [self._answers[at] for at in range(len(self._frames))]
+
+
+def _is_copied(answer: Appended, log: PartitionLog) -> bool:
+    # A repeat without its offset is older than all that a producer has under way.
+    return answer.base_offset is None or answer.base_offset + answer.count <= log.copied_end
+
+
+def _not_copied(answer: Appended) -> LeaseOver:
+    return LeaseOver(
+        f"partition {answer.partition}: what is at {answer.base_offset} is not on every replica in "
+        "sync yet"
+    )
 
 
 class FetchCall:

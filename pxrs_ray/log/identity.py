@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
@@ -18,6 +19,14 @@ Age = tuple[int, Generation]
 """A term, and within that a coordinator's generation."""
 
 
+class Terms(NamedTuple):
+    """What a disk tells of a slot, also of logs that have left: the newest term under which logs
+    were `served` from it, and the newest that anything there is `told` of."""
+
+    served: int = 0
+    told: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What a buffer's folder notes next to the logs.
@@ -26,7 +35,8 @@ class Identity:
     coordinator from another with the same number. `registry_disk` and `registry_host` are the home
     of a registry that is on a disk; '' when they are not known. `term` is the highest that these
     logs were let to serve under, `moves` how many times they had been moved. Logs that were copied
-    to another home know of that move, and by `left_for` of that home's term.
+    to another home know of that move, and by `left_for` of that home's term. `disk` is where they
+    were served from last: a copy that never served names the disk that it was made of.
     """
 
     topology_id: str
@@ -37,6 +47,7 @@ class Identity:
     term: int = 0
     moves: int = 0
     left_for: int = 0
+    disk: str = ""
 
     def is_behind(self, known: Identity) -> bool:
         """Whether `known`, which was noted here, tells more than the registry of this knows: it
@@ -53,10 +64,10 @@ class Identity:
         """Of two copies of a slot's logs, the one that was served from last has the higher one."""
         return self.term, self.generation
 
-    @property
-    def newest_term(self) -> int:
-        """The highest term that these logs can tell of."""
-        return max(self.term, self.left_for)
+    def terms_on(self, disk: str) -> Terms:
+        """What these logs, or the note that they have left, tell of their terms on a disk."""
+        served = self.term if self.disk == disk else 0
+        return Terms(served, max(self.term, self.left_for))
 
 
 IDENTITY = json_codec("log: identity.json", Identity)
@@ -139,15 +150,6 @@ def read_left(files: Files, folder: Path) -> Identity | None:
     except (FileNotFoundError, ValueError):
         return None
     return found
-
-
-def newest_term(files: Files, folder: Path) -> int:
-    """The highest term that `folder` tells of, or what is noted beside it; 0 where nothing is.
-
-    Raises LogCorrupted.
-    """
-    known = (read_identity(files, folder), read_left(files, folder))
-    return max((each.newest_term for each in known if each is not None), default=0)
 
 
 def _left(folder: Path) -> Path:

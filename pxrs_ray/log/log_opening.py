@@ -56,7 +56,9 @@ class Opened:
 def log_folder(data_folder: Path, queue: str, partition: PartitionId) -> Path:
     """Where the log of one partition of a queue is. Raises UsageError for a name with a path."""
     if "/" in queue or queue.startswith("."):
-        raise UsageError(f"{queue!r} cannot name a queue: it is the name of a folder as well")
+        raise UsageError(
+            f"{queue!r} cannot be the name of a queue: it is the name of a folder of ours"
+        )
     return data_folder / queue / f"p{partition:05d}"
 
 

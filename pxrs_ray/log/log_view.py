@@ -101,6 +101,12 @@ class LogView:
         return self._durable if self.limits.durability is Durability.ALWAYS else self._end
 
     @property
+    def copied_end(self) -> Offset:
+        """What is before it is wherever else it has to be before anybody hears of it: a log that
+        has no other copy is all of them."""
+        return self._end
+
+    @property
     def durable_offset(self) -> Offset:
         """Everything below survives a power cut; in memory logs that is nothing."""
         return self._start if self._disk is None else self._durable

@@ -45,7 +45,9 @@ class OpenLogs:
         Raises LeaseOver before that, NotFound, or why it could not be opened.
         """
         if self._unconfirmed and (queue, partition) in self._unconfirmed:
-            raise LeaseOver(f"partition {partition} of {queue!r} waits for its coordinator's word")
+            raise LeaseOver(
+                f"partition {partition} of {queue!r} waits until its coordinator has confirmed it"
+            )
         log = self._logs.get((queue, partition))
         if log is not None:
             return log

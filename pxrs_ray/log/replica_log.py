@@ -75,6 +75,11 @@ class ReplicaLog(PartitionLog):
         return min(self._high_watermark, end)
 
     @property
+    def copied_end(self) -> Offset:
+        """On every replica in sync."""
+        return self._high_watermark
+
+    @property
     def high_watermark(self) -> Offset:
         """What is before it is on every replica in sync, for all that is known here."""
         return self._high_watermark

@@ -40,7 +40,7 @@ def open_source(address: str) -> Source:
 
         where = f"source {parts.scheme}://..."
         if "stream" not in options:
-            raise UsageError(f"{where}: say which stream, as ?stream=orders")
+            raise UsageError(f"{where}: name the stream: ?stream=orders")
         if unknown := sorted(options.keys() - _REDIS_OPTIONS):
             raise UsageError(
                 f"{where}: no option {unknown[0]!r}; there are {sorted(_REDIS_OPTIONS)}"

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pxrs_ray.topology.homes import SHOWN, Homes, NodeSeen, Slot
+from pxrs_ray.model import Slot
+from pxrs_ray.topology.homes import SHOWN, Homes
+from pxrs_ray.topology.node_seen import NodeSeen
 
 AT_HOME = "at home"
 STARTING = "starting"

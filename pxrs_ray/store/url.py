@@ -93,7 +93,7 @@ def parse_store_url(url: str, environment: Mapping[str, str] | None = None) -> S
         parts = urlsplit("x:" + url.partition(":")[2])
     except ValueError:
         # What it says may repeat a part of the URL, and in that a secret.
-        raise ConfigError(f"store URL: {scheme} has a host that is none") from None
+        raise ConfigError(f"store URL: {scheme} has an invalid host") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     login, _, places = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
@@ -152,7 +152,7 @@ def _host(place: str, scheme: str) -> tuple[str, int | None]:
     if not colon or place.endswith("]"):
         return place.strip("[]"), None
     if not port.isdecimal():
-        raise ConfigError(f"store URL: {scheme} has a port that is no number: {port!r}")
+        raise ConfigError(f"store URL: {scheme} has a port that is not a number: {port!r}")
     return host.strip("[]"), int(port)
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from pxrs_ray.errors import RegistryNotHere, StoreCorrupted, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.disk_id import make_disk_id, read_disk_id
-from pxrs_ray.log.identity import Identity, newest_term, read_identity
+from pxrs_ray.log.identity import Identity, Terms, read_identity, read_left
 from pxrs_ray.log.queues_file import read_queues
-from pxrs_ray.model import Generation
+from pxrs_ray.model import Generation, Slot
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.topology.homes import SHOWN, RegistryHome, Slot
+from pxrs_ray.topology.homes import SHOWN, RegistryHome
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 BUFFERS = ".buffers"
@@ -74,8 +74,8 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one node's disk holds; `problem` says why it says nothing, or not all. `terms` are the
-    newest that it tells of, by slot: of logs that were moved away and removed too."""
+    """What one node's disk holds; `problem` says why it says nothing, or not all. `left` is what
+    is noted of logs that were moved away, and removed."""
 
     disk: str = ""
     boot: str = ""
@@ -83,7 +83,20 @@ class Looked:
     traces: tuple[DiskTrace, ...] = ()
     problem: str = ""
     free_bytes: int | None = None
-    terms: dict[Slot, int] = field(default_factory=dict)
+    left: tuple[DiskTrace, ...] = ()
+
+    def terms(self, topology_id: str) -> dict[Slot, Terms]:
+        """What it tells of this topology's logs, here or left; of every topology's where the id is
+        ''."""
+        found: dict[Slot, Terms] = {}
+        for trace in (*self.traces, *self.left):
+            if topology_id in ("", trace.identity.topology_id):
+                here = trace.identity.terms_on(self.disk)
+                before = found.get(trace.slot, Terms())
+                found[trace.slot] = Terms(
+                    max(here.served, before.served), max(here.told, before.told)
+                )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +118,7 @@ def look_here(asked: Asked) -> Looked:
     boot, disk = "", ""
     registry: Registry | None = None
     traces: tuple[DiskTrace, ...] = ()
-    terms: dict[Slot, int] = {}
+    left: tuple[DiskTrace, ...] = ()
     with suppress(OSError):
         boot = BOOT_ID.read_text(encoding="utf-8").strip()
     try:
@@ -118,13 +131,13 @@ def look_here(asked: Asked) -> Looked:
         problems.append(told(error))
     try:
         traces = _traces(files, data_dir / asked.topology / BUFFERS)
-        terms = _terms(files, data_dir / asked.topology / BUFFERS)
+        left = _left(files, data_dir / asked.topology / BUFFERS)
     except Exception as error:  # noqa: BLE001 - as above
         problems.append(told(error))
     free: int | None = None
     with suppress(OSError):
         free = files.free_bytes(data_dir)
-    return Looked(disk, boot, registry, traces, "; ".join(problems), free, terms)
+    return Looked(disk, boot, registry, traces, "; ".join(problems), free, left)
 
 
 def _registry(asked: Asked) -> Registry | None:
@@ -153,10 +166,14 @@ def _traces(files: Files, folder: Path) -> tuple[DiskTrace, ...]:
     return tuple(found)
 
 
-def _terms(files: Files, folder: Path) -> dict[Slot, int]:
-    there = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-    slots = {name.removeprefix("left-").removesuffix(".json") for name in there}
-    return {int(s): newest_term(files, folder / s) for s in sorted(slots) if s.isdigit()}
+def _left(files: Files, folder: Path) -> tuple[DiskTrace, ...]:
+    found = []
+    for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+        slot = each.name.removeprefix("left-").removesuffix(".json")
+        identity = read_left(files, folder / slot) if slot != each.name and slot.isdigit() else None
+        if identity is not None:
+            found.append(DiskTrace(int(slot), identity))
+    return tuple(found)
 
 
 def find_registry(topology: str, places: Sequence[SurveyedNode]) -> SurveyedNode | None:

@@ -5,7 +5,8 @@ Rules of this file. `pxrs_ray.topology.homes` decides; its decision is made dura
 carried out: in this order, one round after the other. A slot that waits holds up nothing: not the
 start, not the other slots, not the round. While nobody tells which nodes live nothing is decided. A
 slot that moves, or is being placed, is left alone; a round changes no other slot's home than those
-that it has decided about.
+that it has decided about. Every disk is looked at once: where one tells of a later home of a slot
+than the registry knows, nobody serves that slot.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pxrs_ray.errors import AlreadyExists, BufferAway, DeadlineExceeded, NotFound, UsageError
+from pxrs_ray.model import Slot
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.homes import (
     Home,
     Homes,
-    NodeSeen,
     Settled,
-    Slot,
     SlotSeen,
     leaving,
     moved_to,
@@ -29,6 +29,8 @@ from pxrs_ray.topology.homes import (
     settle,
 )
 from pxrs_ray.topology.move_plan import REGISTRY_REMEDY, registry_stays_behind
+from pxrs_ray.topology.node_seen import NodeSeen
+from pxrs_ray.topology.older_registry import later_homes
 from pxrs_ray.topology.slot_table import SlotTable
 
 HomesChange = Callable[[Homes], Homes]
@@ -44,11 +46,13 @@ class LivingNodes(Do[Any]):
 class LookAtDisks(Do[Any]):
     """Have those of these nodes looked at that were not; answers the same nodes, as known then.
 
-    What was seen of the nodes in `again` is not so any more.
+    What was seen of the nodes in `again` is not so any more. Without `wait` the looks only begin,
+    and a later round knows what they have found.
     """
 
     nodes: tuple[NodeSeen, ...]
     again: frozenset[str] = frozenset()
+    wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class HomeRounds:
         self._seen, self._wall_ms, self._replace_after = seen, wall_ms, replace_after
         self._placing: set[Slot] = set()
         self._moving: set[Slot] = set()
+        self._begun = False
 
     # --- the document -----------------------------------------------------------------------------
 
@@ -118,18 +123,23 @@ class HomeRounds:
         if told is None:
             return None
         nodes, again = told, frozenset(self._table.missed_disks())
-        if any(slot not in self.homes.slots for slot in range(self._table.count)):
+        new = any(slot not in self.homes.slots for slot in range(self._table.count))
+        if new or not self._begun:
             nodes = yield LookAtDisks(tuple(nodes), again)
-            again = frozenset()
+            self._begun, again = True, frozenset()
+        elif any(node.unknown for node in nodes):
+            nodes = yield LookAtDisks(tuple(nodes), wait=False)
+        yield from self._compare(nodes)
         found = self._settled(nodes)
         if found.waits or again or self._has_to_look(nodes):
             nodes = yield LookAtDisks(tuple(nodes), again)
+            yield from self._compare(nodes)
             found = self._settled(nodes)
         yield from self._look_at_registry(nodes)
         # And no other slot: a move that ends meanwhile has written a home, which holds.
         before = self.homes.slots
-        new = {s: home for s, home in found.homes.slots.items() if before.get(s) != home}
-        yield KeepHomes(lambda homes: replace(homes, slots={**homes.slots, **new}))
+        other = {s: home for s, home in found.homes.slots.items() if before.get(s) != home}
+        yield KeepHomes(lambda homes: replace(homes, slots={**homes.slots, **other}))
         yield TellWaits(found.waits)
         for slot in found.starts:
             if slot not in self._placing:
@@ -141,9 +151,19 @@ class HomeRounds:
         """The placing of a slot is over, whatever came of it: a later round sees to the rest."""
         self._placing.discard(slot)
 
+    def _compare(self, nodes: list[NodeSeen]) -> Steps[None]:
+        """Compare the registry with what the disks tell; what spoke against it once does for
+        good."""
+        found = later_homes(self.homes, nodes)
+        new = {s: home for s, home in found.items() if s not in self._moving | self._placing}
+        if new.keys() - self.homes.behind.keys():
+            yield KeepHomes(lambda homes: homes.with_behind(new))
+        for slot, home in self.homes.behind.items():
+            self._table.was_elsewhere(slot, home.host)
+
     def _settled(self, nodes: Iterable[NodeSeen]) -> Settled:
         slots = range(self._table.count)
-        busy = self._placing | self._moving
+        busy = self._placing | self._moving | self.homes.behind.keys()
         seen = {slot: self._seen(slot) for slot in slots if slot not in busy}
         return settle(self.homes, seen, list(nodes), self._wall_ms(), self._replace_after())
 
@@ -182,7 +202,7 @@ class HomeRounds:
         """Where a slot that leaves its home goes. Raises NotFound, UsageError, DeadlineExceeded."""
         nodes: list[NodeSeen] | None = yield LivingNodes()
         if nodes is None:
-            raise DeadlineExceeded("which nodes live is not known now")
+            raise DeadlineExceeded("it is not known now which nodes are alive")
         nodes = yield LookAtDisks(tuple(nodes))
         return place_to_move_to(self.homes, slot, nodes, wanted)
 

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import NotFound, StoreSchemaError, UsageError
-from pxrs_ray.log.identity import Age
+from pxrs_ray.model import Slot
+from pxrs_ray.topology.node_seen import NodeSeen, has_newest, told_term
 
 DOCUMENT = "homes"
 FORM = 1
 SHOWN = 8
-
-Slot = int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,8 @@ class Home:
     time when the disk was first missing, None while it is there. `given_up` says that an operator
     has accepted the loss of its logs. `moves` is how many times they were moved to another disk, or
     nearly; while `leaving` they are being moved. A `disk` of '' is not known: the registry was
-    lost, and no disk that is here has these logs.
+    lost, and no disk that is here has these logs. `since` is the first term of its stay on this
+    disk.
     """
 
     disk: str
@@ -46,6 +46,7 @@ class Home:
     given_up: bool = False
     moves: int = 0
     leaving: bool = False
+    since: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,25 @@ class RegistryHome:
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """The document. What a newer version of the code wrote has a higher `form`."""
+    """The document. What a newer version of the code wrote has a higher `form`.
+
+    `behind` are the slots that were at home elsewhere since, each with that home: the registry went
+    back, until somebody goes on with that.
+    """
 
     form: int = FORM
     slots: dict[Slot, Home] = field(default_factory=dict)
     queues: dict[str, QueueHome] = field(default_factory=dict)
     registry: RegistryHome | None = None
+    behind: dict[Slot, Home] = field(default_factory=dict)
 
     def with_slot(self, slot: Slot, home: Home) -> Homes:
         """A slot has this home."""
         return replace(self, slots={**self.slots, slot: home})
+
+    def with_behind(self, found: Mapping[Slot, Home]) -> Homes:
+        """These slots were at home elsewhere since."""
+        return replace(self, behind={**found, **self.behind})
 
     def with_queue(self, queue: str, queue_id: str) -> Homes:
         """A queue is to be made under this id; one that has an id keeps it."""
@@ -124,25 +134,6 @@ def homes_from(text: str) -> Homes:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeen:
-    """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
-    (`unknown`); `slots` are those whose logs lie there, each with the age of that copy, and
-    `terms` are the newest that it tells of, also of logs that have left.
-    `free_bytes` is what its disk had left when somebody looked."""
-
-    node: str
-    host: str
-    disk: str = ""
-    boot: str = ""
-    cpus: float = 1.0
-    draining: bool = False
-    slots: Mapping[Slot, Age] = field(default_factory=dict)
-    unknown: bool = False
-    free_bytes: int | None = None
-    terms: Mapping[Slot, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class SlotSeen:
     """What is known of the buffer of a slot now.
 
@@ -179,7 +170,7 @@ def settle(
     living = {node.node: node for node in nodes}
     starts, waits = [], {}
     # A registry that was lost is begun again: logs that are not here are away, and not new.
-    begun_again = not homes.slots and any(node.slots for node in nodes)
+    begun_again = not homes.slots and any(node.slots or node.terms for node in nodes)
     for slot in sorted(seen):
         home = homes.slots.get(slot)
         known = home
@@ -196,7 +187,7 @@ def settle(
         if found != home:
             homes = homes.with_slot(slot, found)
         if found.away_since_ms is not None:
-            waits[slot] = _told(found, living, now_ms)
+            waits[slot] = _waits_for(found, living, now_ms)
         elif not seen[slot].runs or home is None or found.term != home.term:
             starts.append(slot)
         elif seen[slot].misses_disk and _has_disk(found, living):
@@ -244,17 +235,6 @@ def leaving(homes: Homes, slot: Slot) -> Homes:
     return homes.with_slot(slot, replace(home, moves=home.moves + 1, leaving=True))
 
 
-def above_terms(homes: Homes, nodes: Iterable[NodeSeen]) -> Homes:
-    """`homes` of a registry that has lost writes, with each term above all that the disks tell of:
-    no term is given to a second home."""
-    for node in nodes:
-        for slot, term in node.terms.items():
-            home = homes.slots.get(slot)
-            if home is not None and term >= home.term:
-                homes = homes.with_slot(slot, replace(home, term=term + 1))
-    return homes
-
-
 def moved_to(homes: Homes, slot: Slot, node: NodeSeen) -> Homes:
     """A slot whose logs are on another disk now is at home there, under the next term."""
     return homes.with_slot(slot, _moved(homes.slots[slot], node))
@@ -271,12 +251,15 @@ def _home_of(
 ) -> Home:
     if home.leaving:  # a move was given up, or cut off: the other copy may have been let to serve
         home = replace(home, term=home.term + 2, leaving=False)
+    since_ms = home.away_since_ms if home.away_since_ms is not None else now_ms
+    overdue = replace_after_ms is not None and now_ms - since_ms >= replace_after_ms
     if not home.disk:
         nodes = list(living.values())
-        has = any(node.disk and slot in node.slots for node in nodes)
+        has = has_newest(slot, nodes, is_enough=home.given_up or overdue)
         found = _first_home(slot, homes, nodes) if has else None
         if found is not None:
-            return replace(found, term=max(found.term, home.term + 1))
+            term = max(found.term, home.term + 1)
+            return replace(found, term=term, moves=home.moves, since=term)
     here = living.get(home.node)
     if here is not None and here.disk in ("", home.disk) and not (seen.lease_over and seen.runs):
         return _at_home(home)
@@ -285,14 +268,13 @@ def _home_of(
         return _moved(home, again)
     if here is not None and here.disk in ("", home.disk):
         return _at_home(home)
-    since_ms = home.away_since_ms if home.away_since_ms is not None else now_ms
-    overdue = replace_after_ms is not None and now_ms - since_ms >= replace_after_ms
     safe = seen.lease_over and not seen.answers
     if safe and (seen.in_memory or home.given_up or overdue):
         others = [node for node in living.values() if node.disk != home.disk]
         place = _emptiest(homes, others, but=slot)
         if place is not None:
-            return _moved(home, place)
+            known = max(home.term, told_term(slot, living.values()))
+            return _moved(replace(home, term=known), place)
     return replace(home, away_since_ms=since_ms)
 
 
@@ -302,7 +284,9 @@ def _at_home(home: Home) -> Home:
 
 def _moved(home: Home, node: NodeSeen) -> Home:
     disk = home.disk if node.unknown else node.disk
-    return Home(disk, node.node, node.host, home.term + 1, node.boot, moves=home.moves)
+    term = home.term + 1
+    since = home.since if disk == home.disk else term
+    return Home(disk, node.node, node.host, term, node.boot, moves=home.moves, since=since)
 
 
 def _with_its_disk(home: Home, seen: SlotSeen, living: Mapping[str, NodeSeen]) -> NodeSeen | None:
@@ -339,8 +323,8 @@ def _first_home(slot: Slot, homes: Homes, nodes: Sequence[NodeSeen]) -> Home | N
     place = _emptiest(homes, has or nodes, but=slot)
     if place is None:
         return None
-    term = 1 + max((node.terms.get(slot, 0) for node in nodes), default=0)
-    return Home(place.disk, place.node, place.host, term, place.boot)
+    term = 1 + told_term(slot, nodes)
+    return Home(place.disk, place.node, place.host, term, place.boot, since=term)
 
 
 def _emptiest(homes: Homes, nodes: Iterable[NodeSeen], but: Slot) -> NodeSeen | None:
@@ -366,7 +350,7 @@ def is_in_the_way(home: Home, node: str, *, lives: bool, anew: bool) -> bool:
     return lives and (anew or node != home.node)
 
 
-def _told(home: Home, living: Mapping[str, NodeSeen], now_ms: int) -> str:
+def _waits_for(home: Home, living: Mapping[str, NodeSeen], now_ms: int) -> str:
     away_s = max(0, now_ms - (home.away_since_ms or now_ms)) // 1_000
     if not home.disk:
         return (

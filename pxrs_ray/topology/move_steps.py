@@ -17,10 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pxrs_ray.model import Slot
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.home_rounds import HomeRounds
-from pxrs_ray.topology.homes import Home, NodeSeen, Slot
+from pxrs_ray.topology.homes import Home
 from pxrs_ray.topology.move_plan import LITTLE_BYTES, ROUNDS_MAX
+from pxrs_ray.topology.node_seen import NodeSeen
 
 AGAIN_MS = 5_000
 

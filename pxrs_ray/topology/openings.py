@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.model import Generation
+from pxrs_ray.model import Generation, Slot
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.disk_survey import SurveyedNode, check_unknown, not_here
-from pxrs_ray.topology.homes import Homes, RegistryHome, Slot
+from pxrs_ray.topology.homes import Homes, RegistryHome
 
 SlotQueue = tuple[Slot, str]
 """A slot, and a queue of which it has logs."""

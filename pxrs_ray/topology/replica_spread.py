@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import Disk
-from pxrs_ray.topology.homes import NodeSeen, Slot
+from pxrs_ray.topology.node_seen import NodeSeen
 
 
 def spread_replicas(

@@ -16,8 +16,8 @@ from typing import Any
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.log.lease_grants import LeaseGrants
-from pxrs_ray.model import Generation
-from pxrs_ray.topology.homes import Home, Slot, SlotSeen
+from pxrs_ray.model import Generation, Slot
+from pxrs_ray.topology.homes import Home, SlotSeen
 
 
 class SlotTable:
@@ -37,6 +37,7 @@ class SlotTable:
         self._nodes: dict[Slot, str] = {}
         self._answered: set[Slot] = set()
         self._foreign: set[Slot] = set()
+        self._later_on: dict[Slot, str] = {}
         self._claimed: set[Slot] = set()
         self._unopened: dict[tuple[Slot, str], str] = {}
         self._led_by: dict[Slot, Generation] = {}
@@ -159,7 +160,8 @@ class SlotTable:
 
     def claim_at(self, index: Slot, claim: Identity) -> Identity:
         """What this coordinator claims the logs of a slot by."""
-        return replace(claim, term=self.terms[index], moves=self._moves[index])
+        term, moves, disk = self.terms[index], self._moves[index], self.disk_ids[index]
+        return replace(claim, term=term, moves=moves, disk=disk)
 
     def belongs(self, index: Slot, known: Identity, claim: Identity, *, adopt: bool) -> bool:
         """Whether the process that was heard last may serve: `known` is what its folder had noted.
@@ -182,10 +184,19 @@ class SlotTable:
         claim = self.claim_at(index, claim)
         granted = self._led_by.get(index, 0), self._serves_under.get(index, 0)
         return (
-            known.topology_id != claim.topology_id
+            index in self._later_on
+            or known.topology_id != claim.topology_id
             or claim.is_behind(known)
             or granted > (claim.generation, claim.term)
         )
+
+    def was_elsewhere(self, index: Slot, host: str) -> None:
+        """A disk of this host tells of a later home of a slot than the registry knows: nobody
+        serves it until a coordinator goes on with that."""
+        self._later_on[index] = host
+        self._foreign.add(index)
+        self._claimed.discard(index)
+        self.grants.forbid(index)
 
     def is_foreign(self, index: Slot) -> bool:
         """Whether what is known of a slot speaks against this coordinator, accepted by nobody."""

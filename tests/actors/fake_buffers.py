@@ -16,7 +16,7 @@ from pxrs_ray.actors.coordinator import (
     home_controller,
 )
 from pxrs_ray.data.protocol import BufferInfo, ChangedEnds, QueueSpec
-from pxrs_ray.topology.homes import NodeSeen
+from pxrs_ray.topology.node_seen import NodeSeen
 
 
 class FakeBuffer:

@@ -13,7 +13,8 @@ from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.coordinator import buffer_moves, home_controller, leadership
 from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.topology.disk_survey import Asked, Looked
-from pxrs_ray.topology.homes import Home, NodeSeen
+from pxrs_ray.topology.homes import Home
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.actors.test_supervision import Fails
 
 

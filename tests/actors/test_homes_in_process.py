@@ -19,7 +19,8 @@ from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, SlotWaits, UsageE
 from pxrs_ray.log.identity import Identity
 from pxrs_ray.status.places import AT_HOME
 from pxrs_ray.topology.disk_survey import DiskTrace, Looked
-from pxrs_ray.topology.homes import Home, NodeSeen, homes_from
+from pxrs_ray.topology.homes import Home, homes_from
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.actors.fake_buffers import FakeBuffer, stand_in, until
 
 AWAY_TOLD = "buffer 1 waits for host 10.0.0.2, away for"

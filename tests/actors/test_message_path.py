@@ -362,6 +362,6 @@ def test_progress_never_comes_from_a_slot_that_is_another_partitions_by_now(scen
     eventually(lambda: world.worker.progress().checkpoint == MESSAGES, WAIT_S, pause_s=0.001)
     world.worker.stop()
     assert world.worker.join(WAIT_S)
-    slot = world.record.slot(4, 1)
-    assert slot.begin(1_000_000, 1_000_001, threading.Event())
+    entry = world.record.entry(4, 1)
+    assert entry.begin(1_000_000, 1_000_001, threading.Event())
     assert world.worker.progress().checkpoint == MESSAGES

@@ -10,7 +10,7 @@ import pytest
 from pxrs_ray.actors.coordinator import coordinator as coordinator_module
 from pxrs_ray.actors.coordinator import drain_watch
 from pxrs_ray.errors import AlreadyExists, UsageError
-from pxrs_ray.topology.homes import NodeSeen
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.actors.fake_buffers import until
 from tests.actors.test_homes_in_process import Cluster, cluster, coordinator, run
 

@@ -32,8 +32,8 @@ def test_a_node_is_drained_by_command_and_nothing_is_on_it_afterwards() -> None:
     assert told["consumers_hand_over"] > 0
     for refused, words in (
         ("head", "is the head of this Ray cluster"),
-        ("unknown", "nor is a node called so"),
-        ("both", "are of a GROUP"),
+        ("unknown", "no node has that name or address either"),
+        ("both", "go with a GROUP"),
     ):
         status, _, err = told[refused]
         assert status == 1 and words in err and len(err.splitlines()) == 1, told[refused]

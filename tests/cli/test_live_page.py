@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from aiohttp import web
 
 from pxrs_ray.dashboard.page_state import PageState
 from pxrs_ray.dashboard.server import PageSource, Server
+from pxrs_ray.errors import NotFound
 from pxrs_ray.status.places import WAITING, SpreadStep
 from tests.cli.browser import chromium
 from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
@@ -62,9 +63,25 @@ class Drawn:
             uneven=(SpreadStep(0, "10.0.0.1", "10.0.0.3"),),
         )
         self.done: list[tuple[str, str, Any]] = []
+        self.is_away = False
 
     def look(self) -> PageState:
         return PageState(self.status, {0: buffer_stats()})
+
+    def check(self) -> None:
+        if self.is_away:
+            raise NotFound("no topology 'shop' runs")
+
+    def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        if asked.get("partition") == "P9":
+            raise NotFound(f"queue {queue!r} has no partition 9")
+        text = {"key": "account-7", "payload": "<b>3</b>", "headers": {"trace": "7"}}
+        return [{"partition": 3, "offset": 17, "at_ms": 1_000, **text}]
+
+    def aside(self, group: str) -> Mapping[str, Any]:
+        letter = {"place": "P1@4", "from": "P3@17", "error": "ValueError('no')", "attempts": 5}
+        text = {"key": "account-7", "payload": "bad", "headers": {}, "at_ms": 1_000}
+        return {"policy": "dead_letter", "letters": [{**letter, **text}], "keys": []}
 
     def act(self, action: str, group: str, value: Any) -> str:
         self.done.append((action, group, value))
@@ -127,13 +144,93 @@ def test_actions_are_asked_about_first(browser: Any) -> None:
         assert drawn.done == [("scale", "billing", 5)]
 
 
+def fill(root: Any, selector: str, text: str) -> None:
+    field = root.find_element("css selector", selector)
+    field.clear()
+    field.send_keys(text)
+
+
+def done(browser: Any) -> str:
+    return str(browser.find_element("id", "done").text)
+
+
+def check_messages_and_a_seek(browser: Any, group: Any) -> None:
+    """A message is sent, found by its key, and comes again after a seek whose effect is shown."""
+    for number in range(3):
+        fill(browser, "#produce [name=key]", f"account-{number}")
+        fill(browser, "#produce [name=payload]", f"<i>amount</i> {number}")
+        browser.find_element("css selector", "#produce button").click()
+        wait(browser, lambda b: "the message is in orders, P" in done(b))
+        wait(browser, lambda _, n=number: group.status().lag == 0 and checkpoints(group) == n + 1)
+    form = browser.find_element("css selector", "#messages form")
+    fill(form, "[name=key]", "account-1")
+    form.find_element("css selector", "button").click()
+    wait(browser, lambda b: b.find_element("css selector", "#messages .told").text == "1 message")
+    row = browser.find_element("css selector", "#messages tbody").text
+    assert "account-1" in row and "<i>amount</i> 1" in row
+    fill(browser, ".place", "yesterday")
+    browser.find_element("css selector", "[data-action=seek]").click()
+    wait(browser, lambda b: done(b).startswith("not done: seek to start, end"))
+    fill(browser, ".place", "start")
+    browser.find_element("css selector", "[data-action=seek]").click()
+    dialog = browser.find_element("id", "confirm")
+    wait(browser, lambda _: "3 messages come again, 0 are skipped." in dialog.text)
+    dialog.find_element("class name", "yes").click()
+    wait(browser, lambda b: "8 partitions of billing were moved to start" in done(b))
+
+
+def checkpoints(group: Any) -> int:
+    return sum(partition.checkpoint for partition in group.status().partitions)
+
+
+@pytest.mark.service
+def test_what_was_given_up_is_shown_and_sent_again_and_the_keyboard_reaches_the_map(
+    browser: Any,
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    drawn = Drawn(16, 3)
+    with served(drawn) as address:
+        browser.get(address)
+        wait(browser, lambda b: len(cells(b, ".owned")) == 16)
+        assert browser.find_element("class name", "place").get_attribute("value") == ""
+        browser.find_element("css selector", "[data-look=aside]").click()
+        wait(browser, lambda b: "ValueError('no')" in b.find_element("class name", "aside").text)
+        browser.find_element("xpath", "//button[text()='Send again']").click()
+        wait(browser, lambda _: drawn.done == [("retry_letter", "billing", "P1@4")])
+        cells(browser)[0].send_keys(Keys.ARROW_RIGHT, "")
+        browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+        chosen = browser.find_element("class name", "chosen")
+        wait(browser, lambda _: chosen.text.startswith("P2: billing-2"))
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("partitions", [16, 256, 1_024])
+def test_it_fits_a_telephone(browser: Any, partitions: int, tmp_path: Path) -> None:
+    width = 390
+    size = browser.get_window_size()
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True},
+    )
+    try:
+        with served(Drawn(partitions, 12)) as address:
+            browser.get(address)
+            wait(browser, lambda b: len(cells(b, ".owned")) == partitions)
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+            browser.save_screenshot(str(tmp_path / f"{partitions}-{width}.png"))
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.set_window_size(size["width"], size["height"])
+
+
 @pytest.mark.service
 @pytest.mark.ray
 def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
     import ray
 
     import pxrs_ray
-    from pxrs_ray.cli.dashboard import RaySource
+    from pxrs_ray.cli._page_source import RaySource
 
     ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     config = pxrs_ray.PxrsConfig(
@@ -165,6 +262,7 @@ def test_the_page_shows_a_takeover(browser: Any, tmp_path: Path) -> None:
 
             wait(browser, taken_over)
             browser.save_screenshot(str(tmp_path / "takeover.png"))
+            check_messages_and_a_seek(browser, group)
     finally:
         topology.shutdown()
         ray.shutdown()

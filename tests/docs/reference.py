@@ -22,6 +22,7 @@ from pxrs_ray.config.diff import declared, told
 from pxrs_ray.config.options import GroupOptions, ScalingConfig
 from pxrs_ray.config.processing_modes import ProcessingMode
 from pxrs_ray.config.queue_options import QueueOptions
+from tests.docs.api import api_pages
 from tests.docs.remedies import REMEDIES
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
@@ -29,25 +30,25 @@ MADE = "<!-- Made by `python -m tests.docs.reference --rewrite`: change the code
 MODES: tuple[type[ProcessingMode], ...] = (Ordered, ByKey, Packs)
 
 HAPPENS = {
-    Effect.COORDINATOR: "The coordinator goes by the new value from then on.",
-    Effect.BUFFERS: "Each buffer goes by it from then on, with all its logs that are open.",
-    Effect.CONSUMERS: "Each consumer of the group takes it over, and works on.",
-    Effect.WORKERS: "Each consumer keeps its process and its partitions. When a partition's "
-    "message in hand is done, work goes on with the next one by the new value. The handler hears "
-    "`on_revoked` and `on_assigned`.",
-    Effect.NEW_CONSUMERS: "One consumer after the other hands its partitions over, ends, and "
-    "begins anew in a new process.",
+    Effect.COORDINATOR: "The coordinator uses the new value from then on.",
+    Effect.BUFFERS: "Each buffer uses the new value from then on, for all its open logs.",
+    Effect.CONSUMERS: "Each consumer of the group uses the new value, without a pause.",
+    Effect.WORKERS: "Each consumer keeps its process and its partitions. A partition finishes its "
+    "current message, and uses the new value from the next one on. The handler's `on_revoked` and "
+    "`on_assigned` are called.",
+    Effect.NEW_CONSUMERS: "One consumer after the other hands over its partitions, ends, and "
+    "starts again in a new process.",
     Effect.START: "All consumers of the group hand over and end, and new ones begin.",
-    Effect.PRODUCERS: "Producers take it when they begin; those that run keep what they have.",
-    Effect.NEW_COORDINATOR: "The coordinator takes it when it begins anew, which moves no "
-    "partition.",
+    Effect.PRODUCERS: "Producers use it when they start. Running producers keep their value.",
+    Effect.NEW_COORDINATOR: "The coordinator uses it after its restart, which moves no partition.",
     Effect.FIXED: "Refused while the topology holds messages; another topology can have it.",
 }
 
 
 def pages() -> dict[str, str]:
     """Every generated page by its name."""
-    return {"options.md": options(), "metrics.md": metrics(), "errors.md": error_page()}
+    made = {"options.md": options(), "metrics.md": metrics(), "errors.md": error_page()}
+    return {**made, **api_pages()}
 
 
 def options() -> str:
@@ -56,15 +57,15 @@ def options() -> str:
         "# Options",
         MADE,
         "",
-        "An option stands in the topology file, in an environment variable (`PXRS_LINGER_MS`, "
-        "`PXRS_GROUPS__BILLING__CONSUMERS`) or among the arguments of `PxrsConfig`; arguments go "
-        "before variables, those before the file. Options of queues and groups that stand in the "
-        "topology itself hold for all of them that say nothing themselves.",
+        "Options are set in the topology file, in environment variables (`PXRS_LINGER_MS`, "
+        "`PXRS_GROUPS__BILLING__CONSUMERS`), or as arguments of `PxrsConfig`. Arguments override "
+        "variables, and variables override the file. An option of queues or groups that is set for "
+        "the topology itself is the default of all its queues or groups.",
         "",
-        "*changes* says who takes a change on a running topology, as `pxrs up` tells it before it "
-        "makes it. What is *live* replaces no process. An option of the topology that queues or "
-        "groups have too changes as theirs does. A consumer that your own program holds "
-        "(`group.consumer()`) looks for changed options every five seconds.",
+        "The column *changes* says how a running topology takes a change; `pxrs up` shows the same "
+        "before it makes the change. A *live* change replaces no process. A default set for the "
+        "topology changes as the option of its queues or groups does. A consumer in your own "
+        "program (`group.consumer()`) looks for changed options every five seconds.",
         "",
         "| changes | what happens |",
         "|---|---|",
@@ -84,8 +85,8 @@ def options() -> str:
         '`processing = { mode = "by_key", parallelism = 32 }`, or `[groups.NAME.processing]`. In '
         "Python: `processing=ByKey(parallelism=32)`. As variables: "
         "`PXRS_GROUPS__BILLING__PROCESSING=by_key` and "
-        "`PXRS_GROUPS__BILLING__PROCESSING__PARALLELISM=32`; a variable that names no mode is of "
-        "the mode that the file names. Which mode for what: [processing.md](processing.md).",
+        "`PXRS_GROUPS__BILLING__PROCESSING__PARALLELISM=32`. A variable that names no mode belongs "
+        "to the mode that the file names. Which mode for what: [processing.md](processing.md).",
     ]
     for mode in MODES:
         name = mode.model_fields["mode"].default

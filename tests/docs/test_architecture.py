@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.test_rooms import FILES, ROWS
+from tests.test_rooms import FILES, ROWS, room_of
 from tests.test_tidy import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -92,3 +92,30 @@ def test_every_room_is_in_the_table() -> None:
     told = set(re.findall(r"`([\w/]+)`", table)) | {"base", "front", "script", "actors"}
     rooms = {name.replace(".", "/") for names in ROWS for name in names}
     assert rooms <= told
+
+
+# Words that once had several meanings: a class with such a word in its name is of these rooms.
+ROOMS_OF = {
+    "Lane": {"processing"},
+    "Channel": {"consumer", "actors.consumer"},
+    "Pack": {"processing", "config"},
+    "Slot": {"base", "topology", "replication", "actors.coordinator"},
+    "Tenant": {"tenants", "topology", "actors.client", "actors.coordinator"},
+}
+
+
+@pytest.mark.parametrize("word", ROOMS_OF)
+def test_a_word_names_classes_of_its_own_rooms_only(word: str) -> None:
+    found = {
+        (room_of(module), name)
+        for module, path in FILES.items()
+        for name in kinds(ast.parse(path.read_text()))
+        if re.search(rf"{word}(?![a-z]{{2}})", name) and name[0] != "_"
+    }
+    assert {pair for pair in found if pair[0] not in ROOMS_OF[word]} == set()
+    assert found
+
+
+def test_each_word_that_is_kept_apart_is_in_the_table() -> None:
+    told = {word for words, _ in WORDS for word in words.split(", ")}
+    assert {word.lower() for word in ROOMS_OF} <= told

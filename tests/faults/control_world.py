@@ -38,7 +38,8 @@ from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, StoreUnavailable
 from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
 from pxrs_ray.store.registry import RegistryStore
-from pxrs_ray.topology.homes import Home, NodeSeen
+from pxrs_ray.topology.homes import Home
+from pxrs_ray.topology.node_seen import NodeSeen
 
 KINDS = ("failed before", "failed after", "killed before", "killed after")
 BUFFERS = 2

@@ -15,12 +15,13 @@ import typer
 
 from pxrs_ray.actors.client import group
 from pxrs_ray.cli import _sources
-from pxrs_ray.cli.dashboard import RaySource
+from pxrs_ray.cli._page_source import RaySource
 from pxrs_ray.cli.seek import place
 from pxrs_ray.cli.tail import json_line, text_line
 from pxrs_ray.clock import Instant
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.errors import ConfigError, LogCorrupted, PxrsError, UsageError
+from pxrs_ray.group.seek_plan import SeekPlan
 from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.producer.accumulator import Accumulator
 from pxrs_ray.producer.sender import Sender
@@ -101,12 +102,21 @@ def produced(kind: str) -> Callable[[Path], object]:
 
 
 class _AnyGroup:
-    def __init__(self, topology: str, name: str) -> None: ...
+    name = "g"
+
+    def __init__(self, topology: str, name: str) -> None:
+        self.dead_letters = self
+
+    def retry(self, **chosen: Any) -> int:
+        return 0
 
     def scale(self, consumers: int) -> None: ...
 
-    def seek(self, wanted: Any) -> dict[int, int]:
+    def seek(self, wanted: Any, partitions: Any) -> dict[int, int]:
         return {}
+
+    def plan_seek(self, wanted: Any, partitions: Any) -> SeekPlan:
+        return SeekPlan("g", ())
 
 
 def acted(data: bytes) -> None:
@@ -118,7 +128,7 @@ def acted(data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group, "Group", _AnyGroup)
         source = RaySource(SimpleNamespace(name="t"))  # type: ignore[arg-type]
-        for action in ("scale", "seek"):
+        for action in ("scale", "seek", "plan_seek", "retry_letter"):
             try:
                 source.act(action, "g", value)
             except PxrsError as refused:

@@ -121,9 +121,15 @@ class World:
 
     def deploy(self) -> Self:
         """Deploy it, or deploy it again."""
-        given = {"data": str(self.hosts.data), "partitions": self.partitions, **self.options}
-        self.desk("deploy", 120, name=self.name, **given)
+        self.desk("deploy", 120, name=self.name, **self._given())
         return self
+
+    def recover_registry(self) -> None:
+        """Go on with what its registry holds."""
+        self.desk("recover_registry", 120, name=self.name, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {"data": str(self.hosts.data), "partitions": self.partitions, **self.options}
 
     def start(self, consumers: int | None = None, work_s: float = 0.0) -> None:
         """Start consumers, one a host when there are as many."""

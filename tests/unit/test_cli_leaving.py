@@ -16,9 +16,9 @@ from pxrs_ray.cli.root import run
 from pxrs_ray.errors import NotFound, PxrsError
 from pxrs_ray.status.answers import TopologyStatus
 from pxrs_ray.status.problem import Kind, Report
-from pxrs_ray.topology.homes import NodeSeen
 from pxrs_ray.topology.move_plan import Estimate, HomeMove, Leaving
 from pxrs_ray.topology.move_steps import Moved
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.cli.pictures import buffer_place, group_status, topology_status
 
 GOES = NodeSeen("node-1-of-some-length", "10.0.0.2", "d2")
@@ -139,7 +139,11 @@ def test_what_is_left_at_the_deadline_is_named(
     monkeypatch.setattr(_leaving.time, "monotonic", iter([0.0, 30.0, 61.0]).__next__)
     status, _, err = pxrs(capsys, "drain", "10.0.0.2", "--deadline", "60")
     assert status == 1 and len(err.splitlines()) == 1
-    assert "is over" in err and "cannot leave host 10.0.0.2" in err and "billing-0" in err
+    assert (
+        "is not empty at its deadline" in err
+        and "cannot leave host 10.0.0.2" in err
+        and "billing-0" in err
+    )
 
 
 def test_a_group_of_a_name_goes_before_a_node_and_the_two_are_not_mixed(

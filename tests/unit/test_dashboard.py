@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -30,6 +30,7 @@ class Source:
     def __init__(self) -> None:
         self.looks = 0
         self.done: list[tuple[str, str, Any]] = []
+        self.is_away = False
 
     def look(self) -> PageState:
         self.looks += 1
@@ -42,6 +43,21 @@ class Source:
             uneven=(SpreadStep(1, "10.0.0.2", "10.0.0.3"),),
         )
         return PageState(status, {0: buffer_stats()})
+
+    def check(self) -> None:
+        if self.is_away:
+            raise NotFound("no topology 'shop' runs")
+
+    def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        if asked.get("partition") == "P9":
+            raise NotFound(f"queue {queue!r} has no partition 9")
+        text = {"key": "account-7", "payload": "<b>3</b>", "headers": {"trace": "7"}}
+        return [{"partition": 3, "offset": 17, "at_ms": 1_000, **text}]
+
+    def aside(self, group: str) -> Mapping[str, Any]:
+        letter = {"place": "P1@4", "from": "P3@17", "error": "ValueError('no')", "attempts": 5}
+        text = {"key": "account-7", "payload": "bad", "headers": {}, "at_ms": 1_000}
+        return {"policy": "dead_letter", "letters": [{**letter, **text}], "keys": []}
 
     def act(self, action: str, group: str, value: Any) -> str:
         if group != "billing":
@@ -193,3 +209,47 @@ def test_changes_of_one_cause_are_one_event() -> None:
         ("join of c", 0),
     ]
     assert story.past()["billing"][0]["at_ms"] == 10_000
+
+
+def test_health_needs_no_token_and_tells_nothing_else() -> None:
+    async def test(client: TestClient[Any, Any], source: Source) -> None:
+        answer = await client.get("/healthz")
+        assert (answer.status, await answer.text()) == (200, "ok\n")
+        source.is_away = True
+        await asyncio.sleep(0.02)
+        answer = await client.get("/healthz")
+        assert (answer.status, await answer.text()) == (503, "NotFound\n")
+        for path in ("/messages", "/aside", "/events"):
+            assert (await client.get(path)).status == 401
+
+    served(test, enter=False)
+
+
+def test_messages_and_what_was_given_up_are_asked_for() -> None:
+    async def test(client: TestClient[Any, Any], source: Source) -> None:
+        answer = await client.get("/messages", params={"queue": "orders", "key": ""})
+        assert (await answer.json())[0]["payload"] == "<b>3</b>"
+        wrong = await client.get("/messages", params={"queue": "orders", "partition": "P9"})
+        assert wrong.status == 409 and "no partition 9" in (await wrong.json())["error"]
+        letters = await (await client.get("/aside", params={"group": "billing"})).json()
+        assert letters["letters"][0]["place"] == "P1@4"
+
+    served(test)
+
+
+def test_the_end_waits_for_no_page_that_is_open() -> None:
+    async def run() -> None:
+        source = Source()
+        client = TestClient(TestServer(Server(source, TOKEN, 60).app()))
+        await client.start_server()
+        await client.get("/", params={"token": TOKEN})
+        stream = await client.get("/events")
+        assert await stream.content.readline()
+        began_s = asyncio.get_running_loop().time()
+        await client.server.runner.cleanup()  # type: ignore[union-attr]
+        assert asyncio.get_running_loop().time() - began_s < 1
+        told = (await asyncio.wait_for(stream.content.read(), 5)).decode()
+        assert "the server of this page has ended" in told
+        await client.close()
+
+    asyncio.run(run())

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pxrs_ray.errors import StoreSchemaError
-from pxrs_ray.topology.homes import FORM, HOMES, Home, Homes, NodeSeen, SlotSeen, homes_from, settle
+from pxrs_ray.topology.homes import FORM, HOMES, Home, Homes, SlotSeen, homes_from, settle
+from pxrs_ray.topology.node_seen import NodeSeen
 
 AWAY = SlotSeen(answers=False, lease_over=True, runs=False)
 SERVES = SlotSeen(answers=True, lease_over=False, runs=True)

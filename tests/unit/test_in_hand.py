@@ -25,7 +25,7 @@ def end_in_a_call(path: Path, how: str) -> None:
     """In a process of its own: begin some calls, and end."""
     hand = CallRecord(path)
     hand.note_ends()
-    done, single, batch = (hand.slot(p, 7) for p in (0, 1, 2))
+    done, single, batch = (hand.entry(p, 7) for p in (0, 1, 2))
     done.begin(1, 2, NEVER)
     done.end()
     single.begin(17, 18, NEVER)
@@ -93,7 +93,7 @@ def suspect(trouble: int, age_ms: int = 0) -> Suspect:
 
 def test_a_suspect_waits_for_the_others_and_the_others_for_it() -> None:
     hand = CallRecord()
-    plain, alone, other = (hand.slot(p, 1) for p in (0, 1, 2))
+    plain, alone, other = (hand.entry(p, 1) for p in (0, 1, 2))
     assert plain.begin(5, 6, NEVER)
     order: list[str] = []
 
@@ -123,7 +123,7 @@ def test_a_suspect_waits_for_the_others_and_the_others_for_it() -> None:
 
 def test_a_suspect_that_takes_long_does_not_hold_up_the_others_for_ever() -> None:
     hand = CallRecord()
-    slow, other = hand.slot(0, 1), hand.slot(1, 1)
+    slow, other = hand.entry(0, 1), hand.entry(1, 1)
     assert slow.begin(5, 6, NEVER, suspect(2))
     began_s = time.monotonic()
     assert other.begin(7, 8, NEVER)
@@ -133,7 +133,7 @@ def test_a_suspect_that_takes_long_does_not_hold_up_the_others_for_ever() -> Non
 
 def test_who_is_told_to_stop_does_not_wait_at_the_gate() -> None:
     hand = CallRecord()
-    first, second, third = (hand.slot(p, 1) for p in range(3))
+    first, second, third = (hand.entry(p, 1) for p in range(3))
     assert first.begin(1, 2, NEVER, suspect(9))
     stopping = threading.Event()
     stopping.set()
@@ -146,14 +146,14 @@ def test_who_is_told_to_stop_does_not_wait_at_the_gate() -> None:
 
 def test_of_several_suspects_the_one_that_had_just_begun_goes_first() -> None:
     hand = CallRecord()
-    gate, old, young = (hand.slot(p, 1) for p in range(3))
+    gate, old, young = (hand.entry(p, 1) for p in range(3))
     assert gate.begin(0, 1, NEVER, suspect(9))
     order: list[str] = []
 
-    def go(name: str, slot: object, age_ms: int) -> None:
-        assert slot.begin(1, 2, NEVER, suspect(9, age_ms))  # type: ignore[attr-defined]
+    def go(name: str, entry: object, age_ms: int) -> None:
+        assert entry.begin(1, 2, NEVER, suspect(9, age_ms))  # type: ignore[attr-defined]
         order.append(name)
-        slot.end()  # type: ignore[attr-defined]
+        entry.end()  # type: ignore[attr-defined]
 
     threads = [
         threading.Thread(target=go, args=("old", old, 5_000)),
@@ -172,11 +172,11 @@ def test_what_a_handler_forks_writes_nothing(tmp_path: Path) -> None:
     keep_children_apart()
     hand = CallRecord(tmp_path / "record")
     hand.note_ends()
-    slot = hand.slot(3, 7)
-    assert slot.begin(17, 18, NEVER)
+    entry = hand.entry(3, 7)
+    assert entry.begin(17, 18, NEVER)
     child = os.fork()
     if child == 0:
-        slot.end()
+        entry.end()
         os._exit(5)
     os.waitpid(child, 0)
     assert [c.offset for c in hand.look()] == [17] and hand.words[call_record_file.EXIT] == 0
@@ -185,10 +185,10 @@ def test_what_a_handler_forks_writes_nothing(tmp_path: Path) -> None:
 
 def test_slots_are_used_again_and_one_too_many_is_only_not_counted() -> None:
     hand = CallRecord()
-    slots = [hand.slot(0, 1) for _ in range(call_record_file.SLOTS_MAX + 2)]
-    assert slots[-1].begin(1, 2, NEVER) and hand.look() == []
-    hand.give_back(slots[0])
-    assert hand.slot(4, 1).index == 0
+    entries = [hand.entry(0, 1) for _ in range(call_record_file.ENTRIES_MAX + 2)]
+    assert entries[-1].begin(1, 2, NEVER) and hand.look() == []
+    hand.give_back(entries[0])
+    assert hand.entry(4, 1).index == 0
 
 
 def test_a_record_that_cannot_be_made_is_a_problem_and_stops_nobody(
@@ -198,6 +198,6 @@ def test_a_record_that_cannot_be_made_is_a_problem_and_stops_nobody(
     monkeypatch.setattr(call_record, "record_path", lambda *_: tmp_path / "file" / "node" / "actor")
     made = call_record.open_record("node", "actor")
     assert "not counted" in made.problem
-    assert made.slot(0, 1).begin(5, 6, NEVER)
+    assert made.entry(0, 1).begin(5, 6, NEVER)
     assert [call.offset for call in made.look()] == [5]
     assert call_record.open_record("", "actor").problem == ""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.errors import NotFound, UsageError
-from pxrs_ray.topology.homes import Home, Homes, NodeSeen, RegistryHome
+from pxrs_ray.topology.homes import Home, Homes, RegistryHome
 from pxrs_ray.topology.move_plan import (
     BUSY,
     COPY_BYTES_PER_S,
@@ -22,6 +22,7 @@ from pxrs_ray.topology.move_plan import (
     find_node,
     plan_leaving,
 )
+from pxrs_ray.topology.node_seen import NodeSeen
 
 GB = 1_000_000_000
 

@@ -10,15 +10,17 @@ import pytest
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import UsageError
 from pxrs_ray.files import Files
-from pxrs_ray.log.identity import Identity, belong, newest_term, note_left, step_back
+from pxrs_ray.log.identity import Identity, Terms, belong, note_left, read_left, step_back
 from pxrs_ray.log.log_copy import remove_slot, slot_files
 from pxrs_ray.topology.home_rounds import HomeRounds
-from pxrs_ray.topology.homes import Home, Homes, NodeSeen, SlotSeen, above_terms, leaving, settle
+from pxrs_ray.topology.homes import Home, Homes, SlotSeen, leaving, settle
+from pxrs_ray.topology.node_seen import NodeSeen
+from pxrs_ray.topology.older_registry import above_terms
 from pxrs_ray.topology.openings import with_ids
 from pxrs_ray.topology.slot_table import SlotTable
 
 FILES = Files()
-OURS = Identity("t", 4, "me", term=2, moves=1)
+OURS = Identity("t", 4, "me", term=2, moves=1, disk="d1")
 HOME = Home("d1", "n1", "h1", term=2, boot="b1", moves=1)
 SERVES = SlotSeen(answers=True, runs=True)
 
@@ -73,7 +75,10 @@ def test_what_was_removed_is_still_known_to_have_left(folder: Path, tmp_path: Pa
     step_back(FILES, claimed(folder), 4, left_for=3, moves=2)
     remove_slot(FILES, tmp_path, 1, 2, slot_files(FILES, tmp_path, 1, 2))
     assert not folder.exists()
-    assert newest_term(FILES, folder) == 3
+    left = read_left(FILES, folder)
+    assert left is not None
+    assert left.terms_on("d1") == (2, 3)
+    assert left.terms_on("d2") == (0, 3)
     older = replace(OURS, generation=6, term=7)
     assert older.is_behind(belong(FILES, folder, older, adopt=False))
     again = replace(older, moves=3)
@@ -98,13 +103,13 @@ def test_a_move_that_was_cut_off_goes_on_above_the_term_of_its_target() -> None:
 
 def test_an_accepted_registry_gives_no_term_a_second_time() -> None:
     seen = [
-        NodeSeen("n1", "h1", "d1", terms={1: 2}),
-        NodeSeen("n2", "h2", "d2", terms={1: 7, 3: 9}),
+        NodeSeen("n1", "h1", "d1", terms={1: Terms(2, 2)}),
+        NodeSeen("n2", "h2", "d2", terms={1: Terms(0, 7), 3: Terms(9, 9)}),
     ]
     homes = above_terms(Homes(slots={1: HOME, 2: HOME}), seen)
     assert {slot: home.term for slot, home in homes.slots.items()} == {1: 8, 2: 2}
-    nothing = settle(Homes(), {1: SlotSeen()}, seen, 0)
-    assert nothing.homes.slots[1].term == 8
+    nothing = settle(Homes(), {1: SlotSeen()}, seen, 0).homes.with_given_up(1)
+    assert settle(nothing, {1: SlotSeen(lease_over=True)}, seen, 0).homes.slots[1].term == 8
 
 
 @pytest.mark.parametrize(
@@ -125,13 +130,13 @@ def test_a_process_that_goes_by_a_later_grant_speaks_against_who_claims_it(
 def test_logs_that_are_nowhere_are_waited_for_when_the_registry_was_lost() -> None:
     """They are not new: another slot's logs tell that the topology had some."""
     first, other = (NodeSeen(f"n{n}", f"h{n}", f"d{n}", f"b{n}") for n in (1, 2))
-    first = replace(first, slots={0: (1, 4)}, terms={0: 1})
+    first = replace(first, slots={0: (1, 4)}, terms={0: Terms(1, 1)})
     found = settle(Homes(), {0: SlotSeen(), 1: SlotSeen()}, [first], 5_000)
     assert found.starts == (0,)
     assert "registry that knew it was lost" in found.waits[1]
     again = settle(found.homes, {1: SlotSeen(lease_over=True)}, [first, NodeSeen("n3", "h3")], 0)
     assert again.homes.slots[1] == found.homes.slots[1], "no disk is its disk"
-    back = replace(other, slots={1: (6, 3)}, terms={1: 6})
+    back = replace(other, slots={1: (6, 3)}, terms={1: Terms(6, 6)})
     home = settle(found.homes, {1: SlotSeen()}, [first, back], 6_000).homes.slots[1]
     assert (home.disk, home.term, home.away_since_ms) == ("d2", 7, None)
     given_up = found.homes.with_given_up(1)

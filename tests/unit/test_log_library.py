@@ -8,7 +8,7 @@ import pytest
 
 from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import ConfigError, PxrsError
+from pxrs_ray.errors import ConfigError, PxrsError, RetryAfter
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.supervision.passing_trouble import passes
 from tests.logs import NOW_MS, put
@@ -84,7 +84,7 @@ def test_of_our_own_errors_those_pass_that_say_so() -> None:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if passes(kind("x")):
+        if passes(kind(1.0) if issubclass(kind, RetryAfter) else kind("x")):
             passing.add(kind.__name__)
     assert passing >= {"BufferAway", "DiskFull", "LockHeld", "LogAway", "PartitionFull"}
     assert not passing & {"Fenced", "LogCorrupted", "LogLost", "AlreadyExists", "UsageError"}

@@ -15,7 +15,7 @@ from pxrs_ray.replication.placements import (
     TellReplicas,
     placements_from,
 )
-from pxrs_ray.topology.homes import NodeSeen
+from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.replica_spread import spread_replicas
 
 BOOT = "boot 1"

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pxrs_ray.status.places import SpreadStep, by_host, steps_to_spread
-from pxrs_ray.topology.homes import Home, Homes, NodeSeen, moved_to
+from pxrs_ray.topology.homes import Home, Homes, moved_to
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.cli.pictures import buffer_place
 
 

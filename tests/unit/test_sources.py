@@ -75,7 +75,7 @@ def test_a_function_of_the_users_own_makes_a_source() -> None:
         ("tests.unit.test_sources:nothing", "neither file"),
         ("no.such.module:f", "neither file"),
         ("tests.unit.test_sources:not_a_source", "returned 3"),
-        ("redis://host:1/0", "say which stream"),
+        ("redis://host:1/0", "name the stream"),
         ("redis://host:1/0?stream=s&passwort=x", "no option 'passwort'"),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_secret_is_shown_nowhere(text: str) -> None:
         ("mysql://h/db", "starts with one of"),
         ("/a/path", "starts with one of"),
         ("", "starts with one of"),
-        ("redis://h:port", "port that is no number"),
+        ("redis://h:port", "port that is not a number"),
         ("redis://h?tls=maybe", "tls='maybe'"),
     ],
 )
@@ -110,7 +110,7 @@ def test_what_makes_no_sense_is_refused_with_a_hint(text: str, told: str) -> Non
         ("redis://h?dbb=3", "unknown option 'dbb', did you mean 'db'"),
         ("redis://h/name", "number of a database"),
         ("postgresql://h/db?sslmod=require", "did you mean 'sslmode'"),
-        ("postgresql://h/db/more", "one name of a database"),
+        ("postgresql://h/db/more", "the name of one database"),
         ("oracle://h", "names no service"),
         ("etcd://h?cert_file=/c", "come together"),
         ("sqlite:", "needs a file"),

@@ -1,6 +1,7 @@
 // The live page: draws each picture that the server sends. No state but what is on the page.
 
 import { draw, short } from "./charts.js";
+import { aside, messages, queues } from "./messages.js";
 
 const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 600;
 const views = new Map();   // group name -> { root, cells, points, chosen }
@@ -48,6 +49,13 @@ function view(group) {
     for (const button of root.querySelectorAll("button[data-action]")) {
       button.addEventListener("click", () => ask(group.group, button.dataset.action, root));
     }
+    find(root, "[data-look=aside]").addEventListener("click", () =>
+      aside(group.group, root, act));
+    for (const [what, action] of [["letters", "retry_letters"], ["keys", "retry_keys"]]) {
+      find(root, `[data-again=${what}]`).addEventListener("click", async () => {
+        if (await act(action, group.group, null)) aside(group.group, root, act);
+      });
+    }
     find(document, "#groups").append(root);
     views.set(group.group, { root, cells: [], points: past[group.group] || [], chosen: -1 });
   }
@@ -76,6 +84,7 @@ function show_group(group) {
 
 function show_map(group) {
   const one = view(group), map = find(one.root, ".map");
+  one.group = group;
   const { owner, lag, problem } = group.partitions;
   if (one.cells.length !== owner.length) {
     map.className = "map " + (owner.length <= LARGE_MAX ? "large" :
@@ -83,7 +92,16 @@ function show_map(group) {
     map.replaceChildren(...owner.map((_, number) => {
       const cell = document.createElement("div");
       cell.setAttribute("role", "listitem");
-      cell.addEventListener("click", () => { one.chosen = number; show_chosen(group, one); });
+      cell.tabIndex = number ? -1 : 0;  // one stop of the Tab key; arrows go on from there
+      const choose = () => { one.chosen = number; show_chosen(one.group, one); };
+      cell.addEventListener("click", choose);
+      cell.addEventListener("focus", choose);
+      cell.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1, Home: -number, End: owner.length }[event.key];
+        if (step === undefined) return;
+        event.preventDefault();
+        one.cells[Math.max(0, Math.min(owner.length - 1, number + step))].focus();
+      });
       return cell;
     }));
     one.cells = [...map.children];
@@ -160,6 +178,7 @@ function show(picture) {
   picture.groups.forEach(show_group);
   rows(find(document, "#queues tbody"), picture.queues.map((q) =>
     [q.queue, q.partitions, short(q.messages), size(q.bytes), short(q.rate)]));
+  queues(picture.queues.map((q) => q.queue));
   const buffers = find(document, "#buffers tbody");
   rows(buffers, picture.buffers.map((b) => [
     b.buffer, b.host, b.node, b.disk_id, b.state ?? (b.away ? "away" : "-"),
@@ -177,30 +196,51 @@ function trouble(text) {
   set(node, text);
 }
 
-async function ask(group, action, root) {
-  const value = { scale: Number(find(root, ".count").value), seek: find(root, ".place").value }[action];
-  const question = {
-    pause: `Pause ${group}? Its consumers finish what they hold and fetch nothing more.`,
-    resume: `Let ${group} go on?`,
-    scale: `Scale ${group} to ${value} consumers?`,
-    seek: `Move all partitions of ${group} to ${value}? Messages come again, or are passed over.`,
-  }[action];
-  const dialog = find(document, "#confirm");
-  set(find(dialog, "#question"), question);
-  dialog.returnValue = "no";
-  dialog.showModal();
-  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
-  if (dialog.returnValue !== "yes") return;
-  set(find(document, "#done"), "…");
+// Post one action; its answer in words, or null and what was wrong at the top of the page.
+async function post(action, group, value) {
   const answer = await fetch("actions", {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-PXRS": "1" },
     body: JSON.stringify({ action, group, value }),
   });
   const told = await answer.json();
-  set(find(document, "#done"), told.done || `not done: ${told.error}`);
+  if (answer.ok) return told.done;
+  done(`not done: ${told.error}`);
+  return null;
 }
 
+let forgetting = 0;
+function done(text) {
+  set(find(document, "#done"), text);
+  clearTimeout(forgetting);
+  forgetting = setTimeout(() => set(find(document, "#done"), ""), 15000);
+}
+
+async function act(action, group, value) {
+  done("…");
+  const told = await post(action, group, value);
+  if (told !== null) done(told);
+  return told !== null;
+}
+
+async function ask(group, action, root) {
+  const place = { to: find(root, ".place").value.trim(), partition: find(root, ".which").value.trim() };
+  const value = { scale: Number(find(root, ".count").value), seek: place }[action];
+  const question = action === "seek" ? await post("plan_seek", group, place) : {
+    pause: `Pause ${group}? Its consumers finish what they hold and fetch nothing more.`,
+    resume: `Let ${group} go on?`,
+    scale: `Scale ${group} to ${value} consumers?`,
+  }[action];
+  if (question === null) return;
+  const dialog = find(document, "#confirm");
+  set(find(dialog, "#question"), question);
+  dialog.returnValue = "no";
+  dialog.showModal();
+  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
+  if (dialog.returnValue === "yes") await act(action, group, value);
+}
+
+messages(act);
 if (location.search.includes("token=")) history.replaceState(null, "", "./");
 const stream = new EventSource("events");
 stream.addEventListener("past", (event) => { past = JSON.parse(event.data); });

@@ -53,7 +53,9 @@ class EtcdConnection:
         url.check_options(())
         authorities = url.ca_file or ssl.get_default_verify_paths().cafile
         if url.tls and not authorities:
-            raise ConfigError(f"store URL {url.shown}: no authorities here: give ca_file=")
+            raise ConfigError(
+                f"store URL {url.shown}: this machine has no CA certificates: give ca_file="
+            )
         if bool(url.cert_file) != bool(url.key_file):
             raise ConfigError(f"store URL {url.shown}: cert_file= and key_file= come together")
         etcd3 = import_etcd3()

@@ -264,7 +264,7 @@ def _conninfo(url: StoreUrl, deadline_ms: int) -> dict[str, Any]:
         found["port"] = ",".join(str(port or 5432) for _, port in url.hosts)
     found.update({name: value for name, value in url.options.items() if name != "options"})
     if "/" in found["dbname"]:
-        raise ConfigError(f"store URL {url.shown}: one name of a database, please")
+        raise ConfigError(f"store URL {url.shown}: give the name of one database")
     return {name: value for name, value in found.items() if value}
 
 

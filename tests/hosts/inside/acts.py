@@ -37,18 +37,38 @@ def deploy(
     def chosen(places: Sequence[SurveyedNode], _: str) -> SurveyedNode:
         return next(place for place in places if place.host == registry_at)
 
+    config = _config(name, data, partitions, group, options)
+    elsewhere = mock.patch.object(coordinator_placement, "begins_at", chosen)
+    with elsewhere if registry_at else nullcontext():
+        deploy(config)
+
+
+def recover_registry(
+    name: str, data: str, partitions: int, group: dict[str, Any], registry_at: str, **options: Any
+) -> None:
+    """Go on with what the registry holds, as `pxrs recover registry FILE --accept-loss`."""
+    from pxrs_ray.actors.client.topology import recover_registry
+
+    recover_registry(_config(name, data, partitions, group, options), accept_loss=True)
+
+
+def accept_buffer_loss(name: str, buffer: int) -> str:
+    """Give up the disk of a buffer that waits."""
+    return Topology(name).accept_buffer_loss(buffer)
+
+
+def _config(
+    name: str, data: str, partitions: int, group: dict[str, Any], options: dict[str, Any]
+) -> PxrsConfig:
     queue = options.pop("queue", {})
     usual: dict[str, Any] = {"linger_ms": 1, "durability": "always"}
-    config = PxrsConfig(
+    return PxrsConfig(
         name=name,
         data_dir=Path(data),
         queues={"q": QueueConfig(partitions=partitions, **queue)},
         groups={"g": GroupConfig(queue="q", **group)},
         **{**usual, **options},
     )
-    elsewhere = mock.patch.object(coordinator_placement, "begins_at", chosen)
-    with elsewhere if registry_at else nullcontext():
-        deploy(config)
 
 
 def start(name: str, notes: str, consumers: int, work_s: float, **options: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pxrs_ray.model import Epoch, Offset, PartitionId, PartitionRow
-from pxrs_ray.topology.homes import Homes, Slot
+from pxrs_ray.model import Epoch, Offset, PartitionId, PartitionRow, Slot
+from pxrs_ray.topology.homes import Homes
 from tests.simulation.simulator.world import World
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SHOWN = 6
 SLOTS = 3
+# So long a registry that went back may go unnoticed while all hosts are there.
+NOTICED_MS = 1_500
 
 
 class Judge:
@@ -31,6 +33,10 @@ class Judge:
         # Each time that somebody accepted what the registry had lost begins another one.
         self.era = 0
         self.homes = Homes()
+        # Where slots were at home that an older registry looks for elsewhere, and since when it has
+        # them served there though their newest logs can be seen.
+        self._forgotten: dict[Slot, str] = {}
+        self._older_since_ms: dict[Slot, int] = {}
         self.begun: set[tuple[int, str]] = set()
         self._disk_of_term: dict[tuple[int, Slot, int], str] = {}
         self._acked_slots: set[Slot] = set()
@@ -55,10 +61,37 @@ class Judge:
         disk = self._disk_of_term.setdefault(term, life.here)
         if disk != life.here and not self.a_disk_is_older:
             self.breaks(f"slot {slot} serves under term {term[2]} from {disk} and {life.here}")
+        self._from_forgotten(by, life.here)
         for other in by.machines.every:
             if other is not by and other.slot == slot and other.holds():
                 self.breaks(f"slot {slot} is served by {by.name} and {other.name} at once")
         self._acked_slots.add(slot)
+
+    def _from_forgotten(self, by: BufferProcess, disk: str) -> None:
+        """An older copy may be served only while the host of the newest one is away; from then on
+        there are two that differ."""
+        newest = self._forgotten.get(by.slot, disk)
+        if newest == disk:
+            return
+        self.harmed.setdefault(by.slot, "its home was forgotten, and an older copy served")
+        if not any(n.disk.disk_id == newest and n.told for n in by.machines.here()):
+            self._older_since_ms.pop(by.slot, None)
+        since_ms = self._older_since_ms.setdefault(by.slot, self.world.now_ms)
+        if self.world.now_ms - since_ms > NOTICED_MS and not self.a_disk_is_older:
+            self.breaks(
+                f"slot {by.slot} is served from {disk}, and its newest logs are on {newest}"
+            )
+
+    def forgets_homes(self, older: Homes) -> None:
+        """The registry comes back as it was when it knew these homes."""
+        for slot, home in self.homes.slots.items():
+            if slot not in older.slots or older.slots[slot].disk != home.disk:
+                self._forgotten.setdefault(slot, home.disk)
+
+    def accepts(self) -> None:
+        """Somebody accepted what the registry had lost: it goes on with what is there."""
+        self.era += 1
+        self._forgotten.clear()
 
     def made(self, slot: Slot, queue_id: str) -> None:
         """A buffer is to make the logs of a queue."""
@@ -107,16 +140,21 @@ class Judge:
         if told != goes_to:
             self.breaks(f"slot {slot} is planned to go to {told}, and goes to {goes_to}")
 
-    def home_changes(self, before: Homes, after: Homes, moving: set[Slot]) -> None:
-        """The registry has other homes than before."""
+    def home_changes(
+        self, before: Homes, after: Homes, moving: set[Slot], given_up_at_ms: int
+    ) -> None:
+        """The registry has other homes than before; what is away since then is given up."""
         self.homes = after
         for slot, home in after.slots.items():
             old = before.slots.get(slot)
             if old is None or old.disk == home.disk or slot in moving:
                 continue
-            if not old.disk and not old.given_up:
-                continue  # its logs were found
-            self.harmed.setdefault(slot, "its disk was given up")
+            away_ms = old.away_since_ms
+            is_up = old.given_up or (away_ms is not None and away_ms <= given_up_at_ms)
+            if not home.disk or (not old.disk and not is_up):
+                continue  # its logs are looked for, or were found
+            if slot not in before.behind:  # else it is at home where it was before
+                self.harmed.setdefault(slot, "its disk was given up")
             if home.term <= old.term:
                 self.breaks(f"slot {slot} goes to {home.disk} under term {home.term}")
 

@@ -28,6 +28,7 @@ from pxrs_ray.model import (
     Generation,
     Outcome,
     PartitionId,
+    Slot,
     Snapshot,
     Write,
     WriteKind,
@@ -39,7 +40,8 @@ from pxrs_ray.topology.home_rounds import (
     LivingNodes,
     LookAtDisks,
 )
-from pxrs_ray.topology.homes import DOCUMENT, Slot, above_terms, homes_from
+from pxrs_ray.topology.homes import DOCUMENT, homes_from
+from pxrs_ray.topology.older_registry import above_terms
 from pxrs_ray.topology.openings import (
     check_may_begin,
     ids_on_disks,
@@ -142,7 +144,7 @@ class Leader(LeaderHomes):
             self.witness.registry_says_so()
         self.accepts_loss = self.accepts_loss or bool(documents.get(ACCEPTING))
         if self.accepts_loss:
-            self.cluster.machines.judge.era += 1
+            self.cluster.machines.judge.accepts()
         self.topology_id = documents.get("topology_id", "")
         if not self.topology_id:
             self.topology_id = self.witness.topology_id or f"id-{self.world.number()}"
@@ -201,6 +203,8 @@ class Leader(LeaderHomes):
         return Identity(self.topology_id, self.generation, self.name)
 
     def _check_identity(self) -> Steps[None]:
+        if self.homes.homes.behind:
+            raise StoreCorrupted("a registry that is older than a home")
         against = yield from self._belong(adopt=False)
         if not against:
             return

@@ -18,17 +18,18 @@ from pxrs_ray.model import (
     Offset,
     Outcome,
     PartitionId,
+    Slot,
     Snapshot,
 )
 from pxrs_ray.steps import Steps
 from pxrs_ray.topology.home_rounds import (
     HomeRounds,
 )
-from pxrs_ray.topology.homes import NodeSeen, Slot
 from pxrs_ray.topology.log_witness import LogWitness
 from pxrs_ray.topology.move_steps import (
     DrainedSlots,
 )
+from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.registry_witness import RegistryWitness, ShownRegistry
 from pxrs_ray.topology.slot_table import SlotTable
 from tests.simulation.homes.lives import GROUP, QUEUE, SLOTS, TOPOLOGY

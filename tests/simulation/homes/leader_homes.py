@@ -16,6 +16,7 @@ from pxrs_ray.errors import (
 from pxrs_ray.model import (
     Epoch,
     PartitionId,
+    Slot,
 )
 from pxrs_ray.steps import Steps
 from pxrs_ray.topology.home_rounds import (
@@ -25,7 +26,7 @@ from pxrs_ray.topology.home_rounds import (
     LookAtDisks,
     TellWaits,
 )
-from pxrs_ray.topology.homes import DOCUMENT, HOMES, Home, NodeSeen, Slot
+from pxrs_ray.topology.homes import DOCUMENT, HOMES, Home
 from pxrs_ray.topology.log_witness import AskEnds, AskFences, HaltGroup, RaiseEpochs
 from pxrs_ray.topology.move_plan import LITTLE_BYTES, kept_between, plan_leaving
 from pxrs_ray.topology.move_steps import (
@@ -41,6 +42,7 @@ from pxrs_ray.topology.move_steps import (
     StopBuffer,
     move,
 )
+from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.openings import (
     NoteMade,
     OpenAll,
@@ -76,7 +78,7 @@ class LeaderHomes(LeaderCalls):
                 draining = {n.node: n.draining for n in self.cluster.machines.living()}
                 told = [replace(n, draining=draining[n.node]) for n in nodes]
                 self.after(1 + int(self.world.roll() * 3), partial(respond, told))
-            case LookAtDisks(nodes, again):
+            case LookAtDisks(nodes, again, _):
                 self.after(
                     1 + int(self.world.roll() * 30), lambda: respond(self._look_at(nodes, again))
                 )
@@ -128,7 +130,7 @@ class LeaderHomes(LeaderCalls):
                     disk=looked.disk,
                     boot=looked.boot,
                     slots={trace.slot: trace.identity.age for trace in looked.traces},
-                    terms=looked.terms,
+                    terms=looked.terms("" if self.accepts_loss else self.topology_id),
                     unknown=False,
                 )
             known = self._looked.get(node.node, node)
@@ -141,7 +143,10 @@ class LeaderHomes(LeaderCalls):
         homes = self.homes.changed(change)
         if homes is not None:
             before = self.homes.homes
-            self.cluster.machines.judge.home_changes(before, homes, self.moving)
+            after_ms = self.cluster.replace_after_ms
+            given_up_at_ms = self.now().wall_ms - after_ms if after_ms is not None else -1
+            judge = self.cluster.machines.judge
+            judge.home_changes(before, homes, self.moving, given_up_at_ms)
             yield from self._put(DOCUMENT, HOMES.encode_text(homes))
             self.homes.kept(homes)
         self._writing.give()

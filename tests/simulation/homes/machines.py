@@ -16,16 +16,17 @@ from pxrs_ray.errors import DeadlineExceeded, LogAway, PxrsError
 from pxrs_ray.log.identity import (
     Identity,
     belong,
-    newest_term,
     note_left,
     read_identity,
+    read_left,
     step_back,
 )
 from pxrs_ray.log.queues_file import read_queues
 from pxrs_ray.log.refusals import append_frame
-from pxrs_ray.model import Epoch, Offset, PartitionId
+from pxrs_ray.model import Epoch, Offset, PartitionId, Slot
 from pxrs_ray.topology.disk_survey import DiskTrace, Looked, SurveyedNode
-from pxrs_ray.topology.homes import Home, NodeSeen, Slot, is_in_the_way
+from pxrs_ray.topology.homes import Home, is_in_the_way
+from pxrs_ray.topology.node_seen import NodeSeen
 from tests.simulation.homes.judge import Judge
 from tests.simulation.homes.lives import DATA, GROUP, QUEUE, SLOTS, Life
 from tests.simulation.simulator.disk import SimulatedDisk
@@ -79,9 +80,10 @@ class Disk:
                 found.append(DiskTrace(slot, identity, queues))
         return tuple(found)
 
-    def terms(self) -> dict[Slot, int]:
+    def left(self) -> tuple[DiskTrace, ...]:
         parts = sorted(self._parts.items())
-        return {slot: newest_term(part, SLOT_FOLDERS / str(slot)) for slot, part in parts}
+        known = {slot: read_left(part, SLOT_FOLDERS / str(slot)) for slot, part in parts}
+        return tuple(DiskTrace(slot, each) for slot, each in known.items() if each is not None)
 
 
 @dataclass(eq=False)
@@ -103,7 +105,7 @@ class Node:
 
     def looked(self) -> Looked:
         disk = self.disk
-        return Looked(disk.disk_id, self.boot, None, disk.traces(), terms=disk.terms())
+        return Looked(disk.disk_id, self.boot, None, disk.traces(), left=disk.left())
 
 
 class Machines:

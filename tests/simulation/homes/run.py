@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pxrs_ray.store.memory import MemoryStore
-from pxrs_ray.topology.homes import DOCUMENT, Homes, homes_from
+from pxrs_ray.topology.homes import DOCUMENT, homes_from
 from pxrs_ray.topology.registry_witness import (
     NAME,
     NOTED,
@@ -28,6 +28,8 @@ from tests.simulation.simulator.world import World
 
 TROUBLE_MS, SETTLE_MS = 8_000, 14_000
 SEND_MS = 25
+# An operator gives up what is away for longer than all hosts need to be back.
+PATIENCE_MS = 2_000
 FOLDER = Path("/data/t")
 
 FAULTS = {
@@ -109,13 +111,11 @@ class Cluster:
                 self.machines.buffers[slot].restart()
         disks = {n.disk.disk_id for n in self.machines.nodes if n.told}
         for slot, home in leader.homes.homes.slots.items():
-            gone = not self._has_logs(slot) if home.disk == "" else home.disk not in disks
-            if home.away_since_ms is not None and self.all_are_there() and gone:
+            gone = home.disk not in disks  # nor does anybody know of its newest logs
+            since_ms = home.away_since_ms
+            waits = since_ms is not None and leader.now().wall_ms - since_ms > PATIENCE_MS
+            if waits and self.all_are_there() and gone:
                 leader._do(leader.homes.give_up(slot))
-
-    def _has_logs(self, slot: int) -> bool:
-        traces = [n.disk.traces() for n in self.machines.nodes if n.told]
-        return any(trace.slot == slot for each in traces for trace in each)
 
     def _accept(self, leader: Leader) -> None:
         """An operator goes on with what the registry holds, as the error says."""
@@ -270,19 +270,11 @@ class Chaos:
         def back() -> None:
             if not self.over:
                 self.cluster.store()._registry.groups = kept
-                self._harm_moved(homes)
+                self.cluster.machines.judge.forgets_homes(homes)
                 if self.cluster.leader is not None:
                     self.cluster.leader.crash()
 
         self.world.at(self.dice.randint(300, 1_500), back)
-
-    def _harm_moved(self, older: Homes) -> None:
-        """Where a slot was moved since, the older registry looks for it on the disk that it left:
-        what it finds there is told as lost."""
-        judge = self.cluster.machines.judge
-        for slot, home in judge.homes.slots.items():
-            if slot not in older.slots or older.slots[slot].disk != home.disk:
-                judge.harmed.setdefault(slot, "its home was forgotten")
 
     def registry_lost(self) -> None:
         """The registry is emptied."""

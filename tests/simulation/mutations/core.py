@@ -34,8 +34,8 @@ CORE = (
         (
             Change(
                 "group/group_coordinator.py",
-                "if slot is None or slot.member.incarnation != incarnation:",
-                "if slot is None:",
+                "if known is None or known.member.incarnation != incarnation:",
+                "if known is None:",
             ),
             _OWNER_IN_CORE,
         ),
@@ -60,7 +60,7 @@ CORE = (
         (
             Change(
                 "group/group_coordinator.py",
-                "if slot.phase is MemberPhase.AWAY:\n            raise",
+                "if known.phase is MemberPhase.AWAY:\n            raise",
                 "if False:\n            raise",
             ),
         ),
@@ -69,7 +69,11 @@ CORE = (
     ),
     Mutation(
         "leases end",
-        (Change("group/group_coordinator.py", "if slot.until_ms > now.monotonic_ms:", "if True:"),),
+        (
+            Change(
+                "group/group_coordinator.py", "if known.until_ms > now.monotonic_ms:", "if True:"
+            ),
+        ),
         ("ComesToRest",),
         SILENT_CRASHES,
     ),
@@ -78,7 +82,7 @@ CORE = (
         (
             Change(
                 "group/group_coordinator.py",
-                "slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)",
+                "known.until_ms = max(known.until_ms, now.monotonic_ms + self.settings.lease_ms)",
                 "pass",
             ),
         ),
@@ -185,8 +189,8 @@ CORE = (
         (
             Change(
                 "group/group_coordinator.py",
-                "if slot is None or slot.member.incarnation != row.incarnation:",
-                "if slot is not None:",
+                "if known is None or known.member.incarnation != row.incarnation:",
+                "if known is not None:",
             ),
         ),
         ("OnlyWithReason",),

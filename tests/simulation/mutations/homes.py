@@ -10,6 +10,9 @@ KEPT = f"{_WORLD}every_promise_is_kept"
 MOVES = f"{_WORLD}moves_that_are_cut_off_anywhere"
 DISKS = f"{_WORLD}hosts_that_come_back_with_another_disk"
 IDENTITY = "tests/unit/test_log_identity.py"
+FORGOT = f"{_WORLD}a_registry_that_forgot_a_home_is_gone_on_with_from_the_newest_logs"
+BEGUN = f"{_WORLD}a_lost_registry_is_begun_again_from_the_newest_logs"
+OLDER = "tests/unit/test_older_registry.py"
 LOST = f"{_WORLD}registries_that_come_back_older_or_empty"
 
 HOMES = (
@@ -132,8 +135,8 @@ HOMES = (
         (
             Change(
                 "topology/slot_table.py",
-                "        return (\n            known.topology_id != claim.topology_id\n",
-                "        return False and (\n            known.topology_id != claim.topology_id\n",
+                "            or known.topology_id != claim.topology_id\n",
+                "",
             ),
         ),
         tests=(LOST,),
@@ -141,7 +144,7 @@ HOMES = (
     Mutation(
         "a registry that is older than a move is noticed by the logs that moved",
         (Change("log/identity.py", "            or known.moves > self.moves\n", ""),),
-        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+        tests=(IDENTITY,),
     ),
     Mutation(
         "a registry that is older than a home is noticed by the logs that were at home there",
@@ -174,9 +177,9 @@ HOMES = (
         "an accepted registry gives no term a second time",
         (
             Change(
-                "topology/homes.py",
-                "            if home is not None and term >= home.term:\n",
-                "            if False:\n",
+                "topology/older_registry.py",
+                "        if newest >= home.term:\n",
+                "        if False:\n",
             ),
         ),
         tests=(IDENTITY,),
@@ -234,7 +237,7 @@ HOMES = (
                 "        if home is None and False and not",
             ),
         ),
-        tests=(f"{_WORLD}what_a_registry_forgot_is_noticed",),
+        tests=(OLDER,),
     ),
     Mutation(
         "a registry's loss is accepted as it was shown, and no other",
@@ -306,5 +309,71 @@ HOMES = (
             ),
         ),
         tests=(LOST,),
+    ),
+    Mutation(
+        "a disk that tells of a later home has its slot served by nobody",
+        (
+            Change(
+                "topology/home_rounds.py",
+                "            self._table.was_elsewhere(slot, home.host)\n",
+                "            pass\n",
+            ),
+        ),
+        tests=(OLDER,),
+    ),
+    Mutation(
+        "that a slot was at home elsewhere is known when that host is away again",
+        (
+            Change(
+                "topology/homes.py",
+                "        return replace(self, behind={**found, **self.behind})\n",
+                "        return self\n",
+            ),
+        ),
+        tests=(FORGOT, OLDER),
+    ),
+    Mutation(
+        "who goes on with a registry that went back goes on from the newest logs",
+        (
+            Change(
+                "topology/older_registry.py",
+                "        home = last if last.disk != home.disk else home\n",
+                "",
+            ),
+        ),
+        tests=(FORGOT,),
+    ),
+    Mutation(
+        "a term that is skipped here was served elsewhere",
+        (
+            Change(
+                "topology/older_registry.py",
+                "    return newer or (node.disk != home.disk and terms.served >= home.since)\n",
+                "    return newer\n",
+            ),
+        ),
+        tests=(FORGOT, OLDER),
+    ),
+    Mutation(
+        "notes of logs that left tell that a lost registry had some",
+        (
+            Change(
+                "topology/homes.py",
+                "any(node.slots or node.terms for node in nodes)",
+                "any(node.slots for node in nodes)",
+            ),
+        ),
+        tests=(BEGUN,),
+    ),
+    Mutation(
+        "of a lost registry no copy is served that has left for another home",
+        (
+            Change(
+                "topology/node_seen.py",
+                "(newest >= told or both or is_enough)",
+                "True",
+            ),
+        ),
+        tests=(OLDER,),
     ),
 )

@@ -36,8 +36,8 @@ LEASES = (
         (
             Change(
                 "group/group_coordinator.py",
-                "slot.until_ms = max(slot.until_ms, now.monotonic_ms + self.settings.lease_ms)",
-                "slot.until_ms = now.monotonic_ms + self.settings.lease_ms",
+                "known.until_ms = max(known.until_ms, now.monotonic_ms + self.settings.lease_ms)",
+                "known.until_ms = now.monotonic_ms + self.settings.lease_ms",
             ),
         ),
         tests=("tests/unit/test_lease_of_member.py::test_a_lease_that_was_given_is_not_shortened",),

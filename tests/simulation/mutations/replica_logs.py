@@ -9,6 +9,7 @@ _TESTS, _CUTS = "tests/unit/test_replica_log.py::test_", "tests/unit/test_cuttin
 _AS_IF_NEVER = f"{_CUTS}a_log_that_was_cut_is_as_if_the_rest_had_never_been"
 _ENDED = f"{_CUTS}whatever_ends_a_cut_in_its_middle_it_is_done_or_was_never_begun"
 _BEGIN, _BEGINNINGS = "log/log_begin.py", "tests/unit/test_beginning_logs.py::test_"
+_APPENDS = "tests/unit/test_replica_appends.py::test_"
 _HAS_ALL = f"{_BEGINNINGS}who_begins_anew_has_all_and_knows_all_that_the_leader_does"
 _WHOLE = f"{_BEGINNINGS}whatever_ends_a_beginning_in_its_middle_it_is_done_or_was_never_begun"
 _TAKES_BACK = f"{_TESTS}a_cut_takes_back_messages_epochs_gaps_and_what_is_known_of_producers"
@@ -144,6 +145,35 @@ REPLICA_LOGS = (
         "        self.sync()\n        told =",
         "        told =",
         f"{_CUTS}what_is_before_a_gap_outlives_a_power_cut_wherever_that_is",
+    ),
+    _one(
+        "no two processes of a replica have one number",
+        "log/disk_life.py",
+        "files.replace(folder / NAME, data, sync=True)",
+        "files.replace(folder / NAME, data, sync=False)",
+        "tests/unit/test_disk_life.py::"
+        "test_no_two_lives_have_one_number_whatever_ends_them_and_whenever",
+    ),
+    _one(
+        "of two processes of a replica at once one has a number",
+        "log/disk_life.py",
+        "self._lock_fd = files.lock(folder / LOCK, lock_wait_ms)",
+        "self._lock_fd = files.create(folder / LOCK)",
+        "tests/unit/test_disk_life.py::test_while_one_lives_there_is_no_second",
+    ),
+    _one(
+        "an append is acknowledged once it is on every replica in sync",
+        "log/buffer_calls.py",
+        "                if _is_copied(answer, self.logs[at]):\n",
+        "                if True:\n",
+        f"{_APPENDS}it_is_acknowledged_once_it_is_on_every_replica_in_sync",
+    ),
+    _one(
+        "an append is acknowledged once all of it is on every replica in sync",
+        "log/buffer_calls.py",
+        "answer.base_offset + answer.count <= log.copied_end",
+        "answer.base_offset < log.copied_end",
+        f"{_APPENDS}it_is_acknowledged_once_it_is_on_every_replica_in_sync",
     ),
     _one(
         "a new beginning is written down before anything is dropped",

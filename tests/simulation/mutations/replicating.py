@@ -31,6 +31,11 @@ def _placed(
     return Mutation(guard, (Change(file, text, instead),), tests=(where,))
 
 
+def _said(guard: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/unit/test_peer_wire.py::test_{test}"
+    return Mutation(guard, (Change("replication/peer_wire.py", text, instead),), tests=(where,))
+
+
 REPLICATING = (
     _one(
         "a replica that may be in sync by now is waited for",
@@ -211,13 +216,6 @@ REPLICATING = (
         "what_was_stored_before_a_new_beginning_counts_for_nothing",
     ),
     _dropped(
-        "who lacks what was dropped begins anew",
-        _LEADER,
-        "if asked.end < log.first or (none_left and not agree):",
-        "if none_left and not agree:",
-        "who_has_nothing_of_what_the_leader_still_has_begins_anew[it ends before it]",
-    ),
-    _dropped(
         "nobody is cut below what it still has",
         _LEADER,
         "none_left = at < asked.first or 0 < at <= log.first",
@@ -246,6 +244,13 @@ REPLICATING = (
         "whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_it_does",
     ),
     _dropped(
+        "a question that was late is no answer to who was told to begin anew",
+        _LEADER,
+        "if asked.number == progress.number and (progress.agreed or progress.left_behind):",
+        "if asked.number == progress.number and progress.agreed:",
+        "whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_it_does",
+    ),
+    _dropped(
         "what a follower said last is asked again",
         _LEADER,
         "unsure = progress.heard != to_tell or progress.synced < progress.end",
@@ -265,6 +270,24 @@ REPLICATING = (
         "            self.begins = [(0, 0), *kept]\n",
         "            pass\n",
         "who_has_nothing_of_what_the_leader_still_has_begins_anew[it ends before it]",
+    ),
+    _said(
+        "a length is compared with its bound before anything of it is kept",
+        "        if found > most:\n",
+        "        if False:\n",
+        "a_length_is_refused_before_anything_of_it_is_kept",
+    ),
+    _said(
+        "what replicas say ends where it says so",
+        "    if reader.at != len(reader.data):\n",
+        "    if False:\n",
+        "a_length_is_refused_before_anything_of_it_is_kept",
+    ),
+    _said(
+        "what another version says is not taken for a message of replicas",
+        "if version != VERSION or number not in _FORMS:",
+        "if number not in _FORMS:",
+        "another_version_or_kind_is_refused_with_what_to_do",
     ),
     _placed(
         "no replica hears of what is not durable",

@@ -115,7 +115,7 @@ WORKERS = (
         (
             Change(
                 "actors/consumer/sequential_worker.py",
-                "            self._slot_read = None\n",
+                "            self._entry_read = None\n",
                 "",
             ),
         ),

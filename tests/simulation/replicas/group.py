@@ -15,7 +15,8 @@ from functools import partial
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import producer_id
 from pxrs_ray.errors import DiskFull, LogError
-from pxrs_ray.replication.peer_messages import LogKey, ToFollower, ToLeader
+from pxrs_ray.replication.peer_messages import LogKey
+from pxrs_ray.replication.peer_wire import unpack_peer
 from pxrs_ray.replication.placement import (
     InSync,
     ReplicaSeen,
@@ -123,11 +124,12 @@ class ReplicaGroup(ReplicaFaults):
         door = self.doors.setdefault(disk.name, Process(self.world, f"door of {disk.name}"))
         door.role, door.cut_from = disk.name, process.cut_from
 
-    def tell(self, disk: str, message: ToLeader | ToFollower) -> None:
+    def tell(self, data: bytes) -> None:
         """Whichever process of a disk lives now hears what was said to it."""
-        process = self.processes.get(disk)
+        said = unpack_peer(data)
+        process = self.processes.get(said.to)
         if process is not None:
-            process.run(partial(process.told, message))
+            process.run(partial(process.told, said.message))
 
     def start(self, disk: ReplicaDisk) -> None:
         known = self.processes.get(disk.name)

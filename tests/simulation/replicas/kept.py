@@ -62,7 +62,6 @@ class ReplicaDisk:
 
     name: str
     files: SimulatedDisk
-    lives: int = 0
     made: set[LogKey] = field(default_factory=set)
     whole: bool = True
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import frames_in, producer_id
 from pxrs_ray.data.log_limits import Durability
-from pxrs_ray.errors import DiskFull, LogError, PxrsError
+from pxrs_ray.data.protocol import Appended
+from pxrs_ray.errors import DiskFull, LeaseOver, LogAway, LogError, NotFound
+from pxrs_ray.log.buffer_calls import AppendCall
+from pxrs_ray.log.disk_life import DiskLife
+from pxrs_ray.log.log_manager import LogManager
+from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.replication.leader_effects import (
     Advanced,
@@ -20,6 +26,7 @@ from pxrs_ray.replication.leader_effects import (
     SteppedDown,
 )
 from pxrs_ray.replication.peer_messages import Follower, LogKey, ToFollower, ToLeader
+from pxrs_ray.replication.peer_wire import pack_peer
 from pxrs_ray.replication.placement import IsrChange, Placement, ReplicaSeen
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from tests.settings import log_limits
@@ -50,9 +57,13 @@ class ReplicaProcess(Process):
         self.role = disk.name
         self.group = group
         self.disk = disk
-        disk.lives += 1
-        self.life = disk.lives
         self.files = ProcessFiles(disk.files)
+        try:
+            life = DiskLife(self.files, Path(f"/{disk.name}/.replica"), lock_wait_ms=0)
+        except BaseException:
+            self.files.end()
+            raise
+        self.life = life.number
         self.who = Follower(disk.name, disk.files.boot_id(), self.life)
         rules = group.rules
         settings = ReplicationSettings(
@@ -64,7 +75,8 @@ class ReplicaProcess(Process):
             self.files.end()
             raise
         self.replica = SlotReplica(self.who, logs, settings, FRAMES_BYTES, self._wall_ms)
-        self.waiting: dict[LogKey, list[tuple[int, Callable[[int | None], None]]]] = {}
+        self.waiting: dict[Wanted, tuple[AppendCall, Callable[[int | None], None]]] = {}
+        self._counts: Counter[str] = Counter()
         self.every(TICK_MS, partial(self._do, self._tick))
         self.every(5 if rules.synced_only else 60, partial(self._do, self._sync))
 
@@ -146,28 +158,38 @@ class ReplicaProcess(Process):
         self._do(partial(self._append, wanted, respond))
 
     def _append(self, wanted: Wanted, respond: Callable[[int | None], None]) -> None:
-        log = self.replica.logs.get(wanted.key)
-        if log is None or not self.replica.takes:
-            respond(None)
-            return
         batch = Batch.of_few([b"k"], [b"%d" % wanted.value], 1)
         frame = batch.to_wire(producer_id(wanted.producer), 0, wanted.sequence)
-        try:
-            answer = log.append(*frame, self._wall_ms())
-        except (LogError, DiskFull):
-            raise
-        except PxrsError:
-            respond(None)  # it skips ahead, of what was cut
-            return
-        if not answer.repeated:
-            self.replica.grown(wanted.key, self.monotonic_ms())
-        assert answer.base_offset is not None, "the log remembers more answers than are under way"
-        # A repeat may be of what was dropped since: it was acknowledged.
-        if log.high_watermark > answer.base_offset:
-            respond(answer.base_offset)
+        queue, partition = wanted.key
+        door = cast(LogManager, Door(self.replica.logs))
+        call = AppendCall(door, self._counts, _over, queue, [(partition, *frame)])
+        self._try(wanted, call, respond)
+
+    def _try(self, wanted: Wanted, call: AppendCall, respond: Callable[[int | None], None]) -> None:
+        """A round of an append; what is not on all in sync yet has another one later."""
+        if call.begin(self.replica.takes, self._term):
+            ends = {log: log.end_offset for log in call.logs.values()}
+            call.run(self._wall_ms())
+            for log, end in ends.items():
+                if log.state == "failed":
+                    raise LogAway("a log failed")
+                if log.end_offset > end:
+                    self.replica.grown(wanted.key, self.monotonic_ms())
+            call.end({}, self.replica.takes, self._term)
+        found = call.answer(final=not self.replica.takes)
+        if found is None:
+            self.waiting[wanted] = call, respond
         else:
-            waiting = self.waiting.setdefault(wanted.key, [])
-            waiting.append((answer.base_offset, respond))
+            [answer] = found
+            respond(answer.base_offset if isinstance(answer, Appended) else None)
+
+    @property
+    def _term(self) -> int:
+        return self.replica.leader.placement.epoch if self.replica.leader is not None else 0
+
+    def _try_again(self, keys: Collection[LogKey]) -> None:
+        for wanted in [wanted for wanted in self.waiting if wanted.key in keys]:
+            self._try(wanted, *self.waiting.pop(wanted))
 
     def read(
         self, key: LogKey, back: int, respond: Callable[[list[tuple[int, int]]], None]
@@ -223,31 +245,39 @@ class ReplicaProcess(Process):
                     # By its disk: what comes late finds the process that lives then.
                     door = self.group.doors.get(effect.to)
                     if door is not None:
-                        send(self, door, partial(self.group.tell, effect.to, effect.message))
+                        data = pack_peer(effect.to, effect.message)
+                        send(self, door, partial(self.group.tell, data))
                 case AskIsr():
                     self._ask_isr(effect.change)
                 case Advanced():
-                    self._advanced(effect)
+                    self._try_again([effect.key])
                 case SteppedDown():
-                    self._step_down()
+                    self._try_again(self.group.keys)
 
     def _ask_isr(self, change: IsrChange) -> None:
         coordinator = self.group.coordinator
         call(self, coordinator, partial(coordinator.isr_asked, change), self.placed)
 
-    def _advanced(self, advanced: Advanced) -> None:
-        waiting = self.waiting.pop(advanced.key, [])
-        for offset, respond in waiting:
-            if offset < advanced.to:
-                respond(offset)
-            else:
-                self.waiting.setdefault(advanced.key, []).append((offset, respond))
 
-    def _step_down(self) -> None:
-        for waiting in self.waiting.values():
-            for _, respond in waiting:
-                respond(None)
-        self.waiting.clear()
+class Door:
+    """The logs of a process, as those find them who append."""
+
+    def __init__(self, logs: Mapping[LogKey, PartitionLog]) -> None:
+        self._logs = logs
+        self.producers = self
+
+    def log(self, queue: str, partition: int) -> PartitionLog:
+        """Raises NotFound."""
+        if (queue, partition) not in self._logs:
+            raise NotFound("no such log here")
+        return self._logs[queue, partition]
+
+    def check(self, queue: str, header: bytes) -> None:
+        """Nobody is fenced."""
+
+
+def _over() -> LeaseOver:
+    return LeaseOver("it does not lead")
 
 
 def entries_in(chunk: object) -> list[Entry]:
