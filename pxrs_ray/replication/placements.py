@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import StoreSchemaError, UsageError
+from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import (
     Disk,
     IsrChange,
@@ -35,8 +36,6 @@ from pxrs_ray.replication.placement import (
 
 DOCUMENT = "placements"
 FORM = 1
-
-Slot = int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class TellReplicas:
 
 PlacementEffect = KeepPlacements | TellReplicas
 Living = Mapping[Disk, ReplicaSeen]
-Change = Callable[[Placement | None, Living], Placement | None]
+PlacementChange = Callable[[Placement | None, Living], Placement | None]
 
 
 class SlotPlacements:
@@ -102,7 +101,7 @@ class SlotPlacements:
         self._began_ms = now_ms
         self._seen: dict[Disk, tuple[int, ReplicaSeen]] = {}
         # The newest of a kind counts: who is not answered in time says it again.
-        self._wanted: dict[tuple[Slot, str], Change] = {}
+        self._wanted: dict[tuple[Slot, str], PlacementChange] = {}
         self._writing: Placements | None = None
         self._effects: deque[PlacementEffect] = deque()
 
