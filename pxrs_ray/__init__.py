@@ -11,8 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pxrs_ray.actors.client.group import Group as Group
     from pxrs_ray.actors.client.notifications import Notifications as Notifications
     from pxrs_ray.actors.client.notifications import partition_changes as partition_changes
+    from pxrs_ray.actors.client.producer import Producer as Producer
+    from pxrs_ray.actors.client.pull_consumer import PullConsumer as PullConsumer
+    from pxrs_ray.actors.client.queue_reader import QueueReader as QueueReader
     from pxrs_ray.actors.client.topology import Topology as Topology
     from pxrs_ray.actors.client.topology import attach as attach
     from pxrs_ray.actors.client.topology import deploy as deploy
@@ -22,10 +26,15 @@ if TYPE_CHECKING:
     from pxrs_ray.config import Packs as Packs
     from pxrs_ray.config import PxrsConfig as PxrsConfig
     from pxrs_ray.config import QueueConfig as QueueConfig
+    from pxrs_ray.config.options import ScalingConfig as ScalingConfig
+    from pxrs_ray.consumer.delivery import Context as Context
     from pxrs_ray.consumer.delivery import DeliveredBatch as DeliveredBatch
     from pxrs_ray.consumer.delivery import Delivery as Delivery
     from pxrs_ray.errors import ConfigError as ConfigError
+    from pxrs_ray.errors import DeadlineExceeded as DeadlineExceeded
     from pxrs_ray.errors import Fenced as Fenced
+    from pxrs_ray.errors import HandlerError as HandlerError
+    from pxrs_ray.errors import NotFound as NotFound
     from pxrs_ray.errors import PartitionFull as PartitionFull
     from pxrs_ray.errors import PxrsError as PxrsError
     from pxrs_ray.errors import RetryAfter as RetryAfter
@@ -33,25 +42,36 @@ if TYPE_CHECKING:
     from pxrs_ray.errors import UsageError as UsageError
     from pxrs_ray.model import Message as Message
     from pxrs_ray.partitioning import quality as quality
+    from pxrs_ray.producer.receipt import Receipt as Receipt
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "ByKey": "pxrs_ray.config",
     "ConfigError": "pxrs_ray.errors",
+    "Context": "pxrs_ray.consumer.delivery",
+    "DeadlineExceeded": "pxrs_ray.errors",
     "DeliveredBatch": "pxrs_ray.consumer.delivery",
     "Delivery": "pxrs_ray.consumer.delivery",
     "Fenced": "pxrs_ray.errors",
+    "Group": "pxrs_ray.actors.client.group",
     "GroupConfig": "pxrs_ray.config",
+    "HandlerError": "pxrs_ray.errors",
     "Message": "pxrs_ray.model",
+    "NotFound": "pxrs_ray.errors",
     "Notifications": "pxrs_ray.actors.client.notifications",
     "Ordered": "pxrs_ray.config",
     "Packs": "pxrs_ray.config",
     "PartitionFull": "pxrs_ray.errors",
-    "PxrsError": "pxrs_ray.errors",
+    "Producer": "pxrs_ray.actors.client.producer",
+    "PullConsumer": "pxrs_ray.actors.client.pull_consumer",
     "PxrsConfig": "pxrs_ray.config",
+    "PxrsError": "pxrs_ray.errors",
     "QueueConfig": "pxrs_ray.config",
+    "QueueReader": "pxrs_ray.actors.client.queue_reader",
+    "Receipt": "pxrs_ray.producer.receipt",
     "RetryAfter": "pxrs_ray.errors",
+    "ScalingConfig": "pxrs_ray.config.options",
     "StoreUnavailable": "pxrs_ray.errors",
     "Topology": "pxrs_ray.actors.client.topology",
     "UsageError": "pxrs_ray.errors",

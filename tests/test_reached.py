@@ -42,6 +42,7 @@ REASONS = {
     "SUSPICION": "a form that is kept is registered by being made",
     **dict.fromkeys(
         (
+            "DiskLife",
             "Placement.in_sync",
             "SlotLeader.is_asking",
             "SlotPlacements.isr_asked",
@@ -50,7 +51,6 @@ REASONS = {
             "placements_from",
             "spread_replicas",
             "unpack_peer",
-            "waits_for",
         ),
         "replicated logs are simulated before actors run them",
     ),

@@ -149,8 +149,10 @@ class SlotLeader:
         epoch, end = log.table.end_of(asked.last_epoch, log.end)
         at = min(end, asked.end)
         names = (asked.epoch, asked.key, asked.follower.life, asked.number)
-        if progress.agreed and asked.number == progress.number:
-            self._effects.append(Tell(to, Agreed(*names)))  # it has not heard it yet
+        if asked.number == progress.number and (progress.agreed or progress.left_behind):
+            # It has not heard it yet; or it has, and this was late.
+            told = Tell(to, Agreed(*names)) if progress.agreed else HaveBegin(to, *names[1:])
+            self._effects.append(told)
             return
         progress.number, progress.left_behind = asked.number, False
         progress.agreed = False

@@ -22,6 +22,7 @@ from pxrs_ray.config.diff import declared, told
 from pxrs_ray.config.options import GroupOptions, ScalingConfig
 from pxrs_ray.config.processing_modes import ProcessingMode
 from pxrs_ray.config.queue_options import QueueOptions
+from tests.docs.api import api_pages
 from tests.docs.remedies import REMEDIES
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
@@ -46,7 +47,8 @@ HAPPENS = {
 
 def pages() -> dict[str, str]:
     """Every generated page by its name."""
-    return {"options.md": options(), "metrics.md": metrics(), "errors.md": error_page()}
+    made = {"options.md": options(), "metrics.md": metrics(), "errors.md": error_page()}
+    return {**made, **api_pages()}
 
 
 def options() -> str:

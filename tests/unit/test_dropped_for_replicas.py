@@ -98,6 +98,8 @@ def test_whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_i
     assert told in effects(leader)
     leader.heard(Position(2, Follower("b", "boot 1", 1), KEY, 1, 1, 0, 3, 3), 210)
     assert told in effects(leader), "its question was late"
+    leader.tick(400)
+    assert told in effects(leader), "and was no answer"
     follower.heard(BeginAt(2, KEY, 1, 1, 7, b""), 210)
     follower.heard(BeginAt(2, KEY, 1, 1, 7, b""), 210)
     begun, asked = effects(follower)

@@ -147,6 +147,21 @@ REPLICA_LOGS = (
         f"{_CUTS}what_is_before_a_gap_outlives_a_power_cut_wherever_that_is",
     ),
     _one(
+        "no two processes of a replica have one number",
+        "log/disk_life.py",
+        "files.replace(folder / NAME, data, sync=True)",
+        "files.replace(folder / NAME, data, sync=False)",
+        "tests/unit/test_disk_life.py::"
+        "test_no_two_lives_have_one_number_whatever_ends_them_and_whenever",
+    ),
+    _one(
+        "of two processes of a replica at once one has a number",
+        "log/disk_life.py",
+        "self._lock_fd = files.lock(folder / LOCK, lock_wait_ms)",
+        "self._lock_fd = files.create(folder / LOCK)",
+        "tests/unit/test_disk_life.py::test_while_one_lives_there_is_no_second",
+    ),
+    _one(
         "an append is acknowledged once it is on every replica in sync",
         "log/buffer_calls.py",
         "                if _is_copied(answer, self.logs[at]):\n",

@@ -244,6 +244,13 @@ REPLICATING = (
         "whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_it_does",
     ),
     _dropped(
+        "a question that was late is no answer to who was told to begin anew",
+        _LEADER,
+        "if asked.number == progress.number and (progress.agreed or progress.left_behind):",
+        "if asked.number == progress.number and progress.agreed:",
+        "whose_next_frames_are_dropped_meanwhile_begins_anew_and_is_told_until_it_does",
+    ),
+    _dropped(
         "what a follower said last is asked again",
         _LEADER,
         "unsure = progress.heard != to_tell or progress.synced < progress.end",

@@ -35,6 +35,7 @@ FAULTS = (
     "failing_disk",
     "retention",
     "new_queue",
+    "removed_queue",
 )
 
 
@@ -62,7 +63,6 @@ class ReplicaDisk:
 
     name: str
     files: SimulatedDisk
-    lives: int = 0
     made: set[LogKey] = field(default_factory=set)
     whole: bool = True
 

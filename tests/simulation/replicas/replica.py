@@ -15,6 +15,7 @@ from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import DiskFull, LeaseOver, LogAway, LogError, NotFound
 from pxrs_ray.log.buffer_calls import AppendCall
+from pxrs_ray.log.disk_life import DiskLife
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.replica_log import ReplicaLog
@@ -56,9 +57,13 @@ class ReplicaProcess(Process):
         self.role = disk.name
         self.group = group
         self.disk = disk
-        disk.lives += 1
-        self.life = disk.lives
         self.files = ProcessFiles(disk.files)
+        try:
+            life = DiskLife(self.files, Path(f"/{disk.name}/.replica"), lock_wait_ms=0)
+        except BaseException:
+            self.files.end()
+            raise
+        self.life = life.number
         self.who = Follower(disk.name, disk.files.boot_id(), self.life)
         rules = group.rules
         settings = ReplicationSettings(
@@ -106,6 +111,10 @@ class ReplicaProcess(Process):
         self.replica.tick(self.monotonic_ms())
         if self.world.random.random() < 0.1:
             self.open_more()
+            for key in [key for key in self.replica.logs if key not in self.group.keys]:
+                log = self.replica.logs[key]
+                self.replica.closed(key)
+                log.abandon()
 
     @property
     def is_whole(self) -> bool:
