@@ -50,7 +50,6 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "client/tenants.py": ("tenants/followed_routes.py",),
     "cluster/watchdog.py": ("supervision/process_watch.py", "supervision/freeze_detector.py"),
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
-    "consumer/call_gate.py": ("group/call_budget.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
@@ -107,6 +106,7 @@ DECIDE_MAX = 5
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
+    "consumer/call_gate.py",  # whose limits `group/call_budget.py` judges
     "coordinator/buffer_calls.py",
     "coordinator/metrics.py",
 )
