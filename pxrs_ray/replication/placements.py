@@ -30,6 +30,7 @@ from pxrs_ray.replication.placement import (
     change_isr,
     elect,
     first_placement,
+    waits_for,
     with_replicas,
 )
 
@@ -138,6 +139,13 @@ class SlotPlacements:
         if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:
             return None
         return frozenset(placement.replicas) - self.living(now_ms).keys()
+
+    def waits(self, slot: Slot, now_ms: int) -> dict[Disk, str]:
+        """Why nobody may lead a slot, by the disks in sync; empty while somebody does, or could."""
+        placement, living = self.placements.slots.get(slot), self.living(now_ms)
+        if placement is None:
+            return {}
+        return waits_for(placement, living, self._rules.synced_only)
 
     # --- what is to change ------------------------------------------------------------------------
 
