@@ -51,7 +51,6 @@ REASONS = {
             "placements_from",
             "spread_replicas",
             "unpack_peer",
-            "waits_for",
         ),
         "replicated logs are simulated before actors run them",
     ),

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import StoreSchemaError, UsageError
+from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import (
     Disk,
     IsrChange,
@@ -29,13 +30,12 @@ from pxrs_ray.replication.placement import (
     change_isr,
     elect,
     first_placement,
+    waits_for,
     with_replicas,
 )
 
 DOCUMENT = "placements"
 FORM = 1
-
-Slot = int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class TellReplicas:
 
 PlacementEffect = KeepPlacements | TellReplicas
 Living = Mapping[Disk, ReplicaSeen]
-Change = Callable[[Placement | None, Living], Placement | None]
+PlacementChange = Callable[[Placement | None, Living], Placement | None]
 
 
 class SlotPlacements:
@@ -101,7 +101,7 @@ class SlotPlacements:
         self._began_ms = now_ms
         self._seen: dict[Disk, tuple[int, ReplicaSeen]] = {}
         # The newest of a kind counts: who is not answered in time says it again.
-        self._wanted: dict[tuple[Slot, str], Change] = {}
+        self._wanted: dict[tuple[Slot, str], PlacementChange] = {}
         self._writing: Placements | None = None
         self._effects: deque[PlacementEffect] = deque()
 
@@ -139,6 +139,13 @@ class SlotPlacements:
         if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:
             return None
         return frozenset(placement.replicas) - self.living(now_ms).keys()
+
+    def waits(self, slot: Slot, now_ms: int) -> dict[Disk, str]:
+        """Why nobody may lead a slot, by the disks in sync; empty while somebody does, or could."""
+        placement, living = self.placements.slots.get(slot), self.living(now_ms)
+        if placement is None:
+            return {}
+        return waits_for(placement, living, self._rules.synced_only)
 
     # --- what is to change ------------------------------------------------------------------------
 

@@ -126,6 +126,15 @@ def test_a_disk_is_replaced_once_it_does_not_lead() -> None:
     assert (placed.replicas, placed.isr) == (("d", "b", "c"), (B,))
 
 
+def test_why_nobody_leads_is_told() -> None:
+    table = table_of(BOTH, "c")
+    assert table.waits(0, LATE_MS) == {"a": "is away", "b": "is away"}
+    table.heard("b", LATE_MS, ReplicaSeen(2, "boot 2"), LATE_MS)
+    assert "started again" in table.waits(0, LATE_MS)["b"]
+    table.heard("b", LATE_MS, ReplicaSeen(2, BOOT), LATE_MS)
+    assert table.waits(0, LATE_MS) == {} == table.waits(7, LATE_MS)
+
+
 def test_an_operator_chooses_among_the_living_only() -> None:
     table = table_of(BOTH, "c")
     table.look(LATE_MS)

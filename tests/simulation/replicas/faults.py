@@ -24,6 +24,7 @@ class ReplicaFaults:
     processes: dict[str, ReplicaProcess]
     faults: dict[str, int]
     keys: list[LogKey]
+    made: int
     _dice: random.Random
     _over: bool
 
@@ -146,7 +147,13 @@ class ReplicaFaults:
 
     def _new_queue(self) -> None:
         if len(self.keys) < 4:
-            self.keys.append((f"q{len(self.keys)}", 0))
+            self.made += 1
+            self.keys.append((f"q{self.made}", 0))
+
+    def _removed_queue(self) -> None:
+        """Each process lets go of it sooner or later; one of that name is another one."""
+        if len(self.keys) > 1:
+            self.keys.remove(self._dice.choice(self.keys))
 
     def _replace(self, new: str) -> None:
         """The operator's policy, until it is done, whoever coordinates."""

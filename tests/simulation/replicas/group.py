@@ -64,6 +64,9 @@ class ReplicaProducer(Process):
             self.pending[key, number] = wanted
             self.since_ms[key, number] = self.world.now_ms
         for wanted in list(self.pending.values()):
+            if wanted.key not in self.group.keys:
+                del self.pending[wanted.key, wanted.sequence]
+                continue
             leader = self.group.known_leader()
             if leader is not None:
                 done = partial(self._acknowledged, wanted)
@@ -85,6 +88,7 @@ class ReplicaGroup(ReplicaFaults):
         self.faults: dict[str, int] = {}
         self._dice = random.Random(f"replicas {seed}")
         self.keys: list[LogKey] = [("q", partition) for partition in range(rules.partitions)]
+        self.made = 0
         self._seen: dict[tuple[LogKey, int], int] = {}
         self._places: dict[int, tuple[LogKey, int]] = {}
         self._acknowledged: dict[tuple[LogKey, int], Wanted] = {}

@@ -35,6 +35,7 @@ FAULTS = (
     "failing_disk",
     "retention",
     "new_queue",
+    "removed_queue",
 )
 
 

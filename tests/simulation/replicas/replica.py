@@ -111,6 +111,10 @@ class ReplicaProcess(Process):
         self.replica.tick(self.monotonic_ms())
         if self.world.random.random() < 0.1:
             self.open_more()
+            for key in [key for key in self.replica.logs if key not in self.group.keys]:
+                log = self.replica.logs[key]
+                self.replica.closed(key)
+                log.abandon()
 
     @property
     def is_whole(self) -> bool:
