@@ -20,11 +20,13 @@ Age = tuple[int, Generation]
 
 
 class Terms(NamedTuple):
-    """What a disk tells of a slot, also of logs that have left: the newest term under which logs
-    were `served` from it, and the newest that anything there is `told` of."""
+    """What a disk tells of a slot: the newest term under which logs were `served` from it, the
+    newest that anything there is `told` of, and the newest that logs were removed from it for,
+    because they had `left` for a home of that term."""
 
     served: int = 0
     told: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)

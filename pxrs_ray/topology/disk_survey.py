@@ -89,13 +89,13 @@ class Looked:
         """What it tells of this topology's logs, here or left; of every topology's where the id is
         ''."""
         found: dict[Slot, Terms] = {}
-        for trace in (*self.traces, *self.left):
+        noted = [(trace, 0) for trace in self.traces]
+        noted += [(trace, trace.identity.left_for) for trace in self.left]
+        for trace, left in noted:
             if topology_id in ("", trace.identity.topology_id):
-                here = trace.identity.terms_on(self.disk)
+                here = trace.identity.terms_on(self.disk)._replace(left=left)
                 before = found.get(trace.slot, Terms())
-                found[trace.slot] = Terms(
-                    max(here.served, before.served), max(here.told, before.told)
-                )
+                found[trace.slot] = Terms(*map(max, here, before))
         return found
 
 

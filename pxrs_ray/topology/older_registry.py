@@ -38,7 +38,9 @@ def _tells_of_later(home: Home, node: NodeSeen, slot: Slot) -> bool:
         return False
     # A move notes the next term on the disks before the registry has it; nobody serves by that.
     newer = terms.served > home.term or terms.told > home.term + home.leaving
-    return newer or (node.disk != home.disk and terms.served >= home.since)
+    # Logs are removed when the registry has their next home.
+    stay_over = terms.left > home.since if node.disk == home.disk else terms.served >= home.since
+    return newer or stay_over
 
 
 def above_terms(homes: Homes, nodes: Sequence[NodeSeen]) -> Homes:

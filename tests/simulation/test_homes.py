@@ -40,13 +40,13 @@ def test_registries_that_come_back_older_or_empty() -> None:
     assert _failed({**weights, "move": 2.0, "host_off": 1.0}) == []
 
 
-@pytest.mark.parametrize("seed", [594, 757, 1481, 4529, 16624])
+@pytest.mark.parametrize("seed", [594, 757, 1481, 4529, 16624, 30511])
 def test_a_registry_that_forgot_a_home_is_gone_on_with_from_the_newest_logs(seed: int) -> None:
     """The host of the newest logs is there, or away, or goes in the middle of it."""
     assert run(seed).wrong == ()
 
 
-@pytest.mark.parametrize("seed", [649, 2254, 16856])
+@pytest.mark.parametrize("seed", [649, 2254, 16856, 30079, 30087])
 def test_a_lost_registry_is_begun_again_from_the_newest_logs(seed: int) -> None:
     """Only their older copies are here, or notes of those that have left."""
     assert run(seed).wrong == ()

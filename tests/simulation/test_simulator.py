@@ -20,6 +20,7 @@ SLICES = 4
 SLICE = RUNS // SLICES
 
 
+@pytest.mark.timeout(900)  # a minute where nothing else runs
 @pytest.mark.parametrize("number", range(SLICES))
 def test_a_thousand_runs_keep_every_promise(number: int) -> None:
     total = simulate(range(number * SLICE, (number + 1) * SLICE), {})

@@ -77,8 +77,8 @@ def test_what_was_removed_is_still_known_to_have_left(folder: Path, tmp_path: Pa
     assert not folder.exists()
     left = read_left(FILES, folder)
     assert left is not None
-    assert left.terms_on("d1") == (2, 3)
-    assert left.terms_on("d2") == (0, 3)
+    assert left.terms_on("d1") == (2, 3, 0)
+    assert left.terms_on("d2") == (0, 3, 0)
     older = replace(OURS, generation=6, term=7)
     assert older.is_behind(belong(FILES, folder, older, adopt=False))
     again = replace(older, moves=3)

@@ -51,6 +51,15 @@ def test_what_is_left_of_earlier_homes_is_no_evidence(terms: Terms) -> None:
     assert later_homes(HOMES, [FIRST, replace(OTHER, slots={1: (2, 2)}, terms={1: terms})]) == {}
 
 
+def test_logs_that_were_removed_from_their_home_have_left_it() -> None:
+    """They are, once the registry has their next home; it has settled since, above that term."""
+    home = replace(HOME, term=9)
+    removed = replace(FIRST, slots={}, terms={1: Terms(4, 5, left=5)})
+    assert later_homes(Homes(slots={1: home}), [removed])[1].disk == ""
+    before = replace(FIRST, terms={1: Terms(4, 4, left=2)})
+    assert later_homes(Homes(slots={1: home}), [before]) == {}, "they came back since"
+
+
 def test_a_move_notes_its_term_before_the_registry_and_nobody_serves_by_it() -> None:
     moving = leaving(HOMES, 1)
     copy = replace(OTHER, slots={1: (4, 7)}, terms={1: Terms(0, 5)})

@@ -348,7 +348,7 @@ HOMES = (
         (
             Change(
                 "topology/older_registry.py",
-                "    return newer or (node.disk != home.disk and terms.served >= home.since)\n",
+                "    return newer or stay_over\n",
                 "    return newer\n",
             ),
         ),
