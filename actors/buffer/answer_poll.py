@@ -1,10 +1,10 @@
-"""`AnswerPoll`: where a thread waits for answers on sockets, and for word of other threads.
+"""`AnswerPoll`: the wait of one thread for answers on sockets, and for wake-ups by other threads.
 
-Rules of this file. Nobody has to receive an answer but who wants it: the thread that waits here
-only learns that there is one. So a thread that is busy between its calls can `take` the answers
-itself, and waits for no other thread to get its turn. Where it does, the one that waits here is not
-woken by each answer: it would find it taken, and its turns would cost who took it more than the
-answers do. While there is no socket, a queue wakes.
+Rules of this file. The waiting thread only learns that an answer has arrived; whoever wants the
+answer receives it. A thread that is busy between its calls can therefore `take` answers itself,
+without waiting until another thread gets its turn. While it does, the waiting thread is not woken
+for each answer: it would find the answer taken, and its turns would cost the busy thread more than
+the answers do. While there is no socket, a queue wakes the thread.
 """
 
 from __future__ import annotations

@@ -193,9 +193,8 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
     async def close(self) -> None:
         """Sync and close every log; once more is no harm. Kill the actor after it, or `ping` it
         with a grant: then it begins anew."""
-        if self.closed:
+        if not self.life.closes():
             return
-        self.closed = True
         self._heir.close()
         self._gate.shut()
         self._gate.close()
@@ -210,4 +209,4 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
             finally:
                 self._fence.close()
                 self._reader.close()
-        self._rests = True
+        self.life.is_at_rest()

@@ -1,8 +1,9 @@
-"""What carried a call to a buffer fails as one of our errors: `ours`; what that means says
-`pxrs_ray.data.call_tries`, the same whatever carried it.
+"""Turns failures of what carries a call to a buffer into our errors: `ours`. What such an error
+means is in `pxrs_ray.data.call_tries`, for every carrier alike.
 
-Rules of this file. An error of Ray's or of a socket says nothing about the outcome: it is Away.
-What a method raised by accident is an answer of a buffer that lives, in one line.
+Rules of this file. An error of Ray or of a socket says nothing about the outcome: the buffer is
+Away. An unexpected exception of a method is the answer of a living buffer; it is passed on in one
+line.
 """
 
 from __future__ import annotations

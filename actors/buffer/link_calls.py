@@ -1,8 +1,8 @@
-"""`LinkCalls`: the calls that came over one connection: each is made, and its answer said.
+"""`LinkCalls`: makes the calls that arrive over one connection, and sends their answers.
 
-Rules of this file. A method answers at once, with a list or None; or with a call that is held, or
-with work to be awaited, and then later. Whatever it raises is its caller's. What a call has changed
-others wait for: they are answered before who made it, for they are later in a message's path.
+Rules of this file. A method answers at once, with a list or None; or later, with a held call or
+with work to await. Whatever it raises is sent to its caller. Callers who waited for the change that
+a call made are answered before the caller who made it: they are later in a message's path.
 """
 
 from __future__ import annotations

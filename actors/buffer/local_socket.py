@@ -1,7 +1,7 @@
-"""The local sockets of links: between a buffer and the processes of its node and user.
+"""The local sockets between a buffer and the processes of its own node and user.
 
-Rules of this file. A socket has no file: it ends with its process. Who is of another user, or of
-another container, does not reach it, and calls over the network or through Ray.
+Rules of this file. A socket has no file, so it ends with its process. Processes of another user or
+container cannot reach it; they call over the network or through Ray.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class LogOwnership(ServingState):
         """See `identity.belong`. Raises LeaseOver of one that is closed: its logs may be on their
         way to another disk, and what comes late must not change which copy is the newer one.
         """
-        if self.closed:
+        if self.life.is_closed:
             raise LeaseOver(f"buffer {self._index} is closed")
         return belong(self._manager.files, self._manager.folder, claim, adopt=adopt)
 

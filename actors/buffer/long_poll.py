@@ -1,5 +1,6 @@
-"""Waits for a change of some partitions, with a deadline, that miss no change: `LongPoll` for a
-task, `HeldCall` for a call that no task makes. When each looks, `HeldState` says."""
+"""Long polls: waits for a change of some partitions, with a deadline, that miss no change.
+`LongPoll` is for a task, `HeldCall` for a call without a task. `HeldState` decides when each looks.
+"""
 
 from __future__ import annotations
 

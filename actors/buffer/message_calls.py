@@ -1,8 +1,8 @@
-"""`MessageCalls`: carries what producers and consumers ask of a buffer: `append` and `fetch`.
+"""`MessageCalls`: makes the calls of producers and consumers on a buffer: `append` and `fetch`.
 
-Rules of this file. What is decided on such a call says `pxrs_ray.log.buffer_calls`. What can be
-answered at once is: on a socket no task is made for it then. What has to wait waits for a change of
-its partitions, or for the lease; nothing polls.
+Rules of this file. `pxrs_ray.log.buffer_calls` decides; this module waits and answers. A call that
+can be answered at once is answered at once: over a socket no task is made for it. Every other call
+waits for a change of its partitions, or for the lease. Nothing polls.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""`ServingState`: a buffer's disk: which one it is, whether it is the right one, and which
-coordinator lets it serve.
+"""`ServingState`: a buffer's disk, what is open on it, and which coordinator lets it serve.
 
-Rules of this file. Nothing on a disk is opened or written before the disk is known to be ours: an
-emptied folder, or another host's, is another disk. The next ping finds a disk that comes later.
-Until then every call that needs the logs raises LeaseOver.
+Rules of this file. `BufferLife` says whether the disk is the right one, and when a life is over.
+Nothing is opened before. Each ping looks for a disk that comes later; until it does, every call
+that needs the logs raises LeaseOver.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from pxrs_ray.actors.buffer.log_writer import LogWriter
 from pxrs_ray.actors.buffer.maintenance import Maintenance, patiently
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo
-from pxrs_ray.errors import LeaseOver
 from pxrs_ray.files import Files
+from pxrs_ray.log.buffer_life import BufferLife, Woken
 from pxrs_ray.log.disk_id import make_disk_id, read_disk_id
 from pxrs_ray.log.held_calls import Waiting, wake
 from pxrs_ray.log.log_manager import LogManager
@@ -48,30 +47,29 @@ class ServingState:
         self, topology: str, index: int, buffers: int, folder: Path, files: Files, disk_id: str
     ) -> None:
         self._topology, self._index, self._buffers = topology, index, buffers
-        self._folder, self._files, self._disk_id = folder, files, disk_id
+        self._folder, self._files = folder, files
+        self.life = BufferLife(index, folder.parent, disk_id)
         self._begin()
 
     def _begin(self) -> None:
         """Begin a life: the first one, or another after `closed`."""
-        self.closed = self._rests = False
+        self.life.begins()
         self._incarnation = uuid.uuid4().hex
         self._counts: Counter[str] = Counter()
         self._waiting: Waiting = {}
         self._writer = LogWriter(lambda log: wake(self._waiting, (log.queue, log.partition)))
         what = f"buffer {self._index} of {self._topology}"
         self._gate = BufferLeaseGate(what, self._incarnation, self._waiting)
-        self._here = ""
         self._parts: Parts | None = None
         self._look_for_disk()
 
     def _look_for_disk(self) -> None:
         """Open what lies on our disk, if it is here."""
-        above, wanted = self._folder.parent, self._disk_id
-        find = read_disk_id if wanted else make_disk_id
-        self._here = patiently(lambda: find(self._files, above))
-        if not wanted or self._here == wanted:
-            self._disk_id = self._here
+        above = self._folder.parent
+        find = read_disk_id if self.life.disk_id else make_disk_id
+        if self.life.sees_disk(patiently(lambda: find(self._files, above))):
             self._parts = self._opened()
+            self.life.opened()
 
     def _opened(self) -> Parts:
         args = (self._folder, self._index, self._buffers)
@@ -89,29 +87,9 @@ class ServingState:
         )
 
     def _found(self) -> Parts:
-        if self._parts is None:
-            raise LeaseOver(self._problem())
+        self.life.check_open()
+        assert self._parts is not None
         return self._parts
-
-    def _problem(self) -> str:
-        """Why nothing can be served here; '' when something can."""
-        if self._parts is not None:
-            return ""
-        found = f"disk {self._here}" if self._here else "no disk of PXRS"
-        return (
-            f"buffer {self._index} belongs to disk {self._disk_id}, and {self._folder.parent} is "
-            f"{found}: it serves nothing"
-        )
-
-    def _wake(self) -> None:
-        """Its coordinator goes on with it: a move was given up, or a shutdown cut off.
-
-        In this process: on a node that is drained Ray starts none, and takes the node away with
-        the logs when its last one ends.
-        """
-        if not self._rests:  # cut off while it closed its logs, or they do not close
-            os._exit(1)
-        self._begin()
 
     @property
     def _manager(self) -> LogManager:
@@ -136,10 +114,11 @@ class ServingState:
         the caller's: a newer coordinator leads, and its grant was not taken. A coordinator, and
         nobody else, wakes one that is closed. Raises LeaseOver to others then.
         """
-        if self.closed:
-            if grant is None:  # not its coordinator: its logs may be on their way to another disk
-                raise LeaseOver(f"buffer {self._index} has closed its logs, and serves nothing")
-            self._wake()
+        match self.life.asked(by_coordinator=grant is not None):
+            case Woken.BEGIN_ANEW:
+                self._begin()
+            case Woken.END_PROCESS:
+                os._exit(1)
         if self._parts is None:
             self._look_for_disk()
         if self._parts is not None:
@@ -158,13 +137,13 @@ class ServingState:
             os.getpid(),
             ray.get_runtime_context().get_node_id() if in_ray else "",
             self._parts.manager.queues if self._parts else (),
-            disk_id=self._here,
+            disk_id=self.life.here,
             host=node_address(),
             generation=self._gate.tenure.generation,
             term=self._gate.tenure.term,
             monotonic_ms=lease_clock_ms(),
             ends=self._parts.manager.known_ends(since) if self._parts else {},
-            problem=self._problem(),
+            problem=self.life.problem,
             problems=problems_here(),
             ends_to=ends_to,
         )

@@ -1,8 +1,8 @@
-"""`SocketWrites`: what waits to go out on a socket that takes no more now.
+"""`SocketWrites`: the bytes that wait until a socket takes more.
 
-Rules of this file. Nothing waits here for the socket, and nothing is copied but what TLS seals: the
-queue holds the callers' own bytes, and a few sealed ones. Who asks for more room than there is gets
-ProtocolError, and calls another way.
+Rules of this file. Nothing here waits for the socket. Nothing is copied, except what TLS seals: the
+queue holds the callers' own bytes, and a few sealed ones. A caller that needs more room than there
+is gets ProtocolError, and calls through Ray.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""`Callers`: those who call the handler for one partition that is worked many messages at a time.
+"""`Callers`: the threads that call the handler for one partition with many messages at a time.
 
-Rules of this file. A caller is a thread, or (`LoopCallers`) a coroutine. It takes what may begin
-from `todo`, makes the call, and puts into `ended` how that went: two deques, and no
-lock for a call that is nothing special. When there is nothing to take it makes a turn of the
-worker, which hears what ended and says what may begin next; when there is nothing then either, it
-is over. So a thread that makes short calls makes one after the other, and hands nothing to another.
-`CallTurns` says how many callers there are, which of them goes on, and what becomes of a call that
-takes too long (an async one is cancelled, a thread is left to itself); `call_apart`, what a special
-one goes through.
+Rules of this file. A caller is a thread, or a coroutine (`LoopCallers`). It takes calls from the
+deque `todo` and puts their results into the deque `ended`; an ordinary call needs no lock. A caller
+that finds nothing to take makes a turn of the worker: it reports what ended, and learns what may
+begin. If there is still nothing, the caller ends. So a thread makes one short call after the other,
+and hands nothing to another thread. `CallTurns` decides how many callers there are, which of them
+continues, and what happens to a call that takes too long: an async call is cancelled, a thread is
+left alone. Special calls take the steps of `call_apart`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`LoopCallers`: the callers of an async handler, which are coroutines on its event loop.
+"""`LoopCallers`: the callers of an async handler: coroutines on its event loop.
 
-Rules of this file. Nothing may wait on the loop but the handler's own coroutines. What is special
-about a message (it may kill, may not begin now, is to be put aside) is done by a thread in the
-coroutine's place. A call that takes too long is cancelled, and with it the caller that awaits it.
+Rules of this file. Only the handler's own coroutines may wait on the loop. Special messages (a
+suspect, one that may not begin yet, one for the quarantine) are handled by a thread instead. A call
+that takes too long is cancelled, together with the caller that awaits it.
 """
 
 from __future__ import annotations

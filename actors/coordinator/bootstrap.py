@@ -51,6 +51,7 @@ from pxrs_ray.topology.openings import (
     ids_on_disks,
     newest_on_disks,
     open_on,
+    out_of_sight,
     queues_to_name,
 )
 from pxrs_ray.topology.registry_witness import ShownRegistry, may_begin_again, noted_in
@@ -133,6 +134,7 @@ class Bootstrap(GroupCreation):
             self._put_document,
             self._keeps_nothing,
             lambda: self._config.replace_host_after_ms,
+            lost=bool(self._accepted),
         )
         self._moving = BufferMoves(self._homing, self._pool, str(self._config.topology_dir))
         await self._note_registry_home()
@@ -230,10 +232,13 @@ class Bootstrap(GroupCreation):
         kept = [spec.queue for spec in specs if not spec.external]
         is_new = any(queue not in self._homing.homes.queues for queue in kept)
         accepts = self.accepts_loss and (is_new or not self._starting.done)
-        known = ids_on_disks(await self._all_places()) if accepts else {}
+        places = await self._all_places() if accepts else []
+        known = ids_on_disks(places)
         to_name = queues_to_name(kept, self._homing.homes, known)
         if to_name:
-            await self._homing.has_queues(to_name, known)
+            disks = {place.looked.disk for place in places}
+            away = out_of_sight(self._homing.homes, disks) if accepts else ()
+            await self._homing.has_queues(to_name, known, away)
         for error in await self._open_on(self._pool.hosted(), specs):
             if self._starting.done and not passes(error):
                 raise error

@@ -56,7 +56,8 @@ class HomeController:
     """The homes of one coordinator incarnation's topology.
 
     `in_memory` says whether everything that the topology keeps is in memory only. `replace_after`
-    says after how many milliseconds a host that is away is given up; None means never.
+    says after how many milliseconds a host that is away is given up; None means never. `lost` says
+    that a registry which has lost writes is gone on with.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class HomeController:
         put: PutDocument,
         in_memory: Callable[[], bool],
         replace_after: Callable[[], int | None],
+        *,
+        lost: bool = False,
     ) -> None:
         self.nodes: list[NodeSeen] = []
         self._pool = pool
@@ -81,7 +84,7 @@ class HomeController:
         def seen(slot: int) -> SlotSeen:
             return pool.seen(slot, in_memory=in_memory())
 
-        self.rounds = HomeRounds(homes, pool, seen, wall_ms, replace_after)
+        self.rounds = HomeRounds(homes, pool, seen, wall_ms, replace_after, lost=lost)
         self.is_moving, self.release = self.rounds.is_moving, self.rounds.release
         self.check_away, self.at_home_on = self.rounds.check_away, self.rounds.at_home_on
 
@@ -100,10 +103,12 @@ class HomeController:
                 await self._put(DOCUMENT, HOMES.encode_text(homes))
                 self.rounds.kept(homes)
 
-    async def has_queues(self, queues: Iterable[str], known: dict[str, str]) -> None:
-        """Give each queue its id: the one that its logs bear, where that is `known`."""
+    async def has_queues(
+        self, queues: Iterable[str], known: dict[str, str], away: Iterable[int]
+    ) -> None:
+        """Give each queue its id; see `with_ids`."""
         wanted = {queue: known.get(queue) or uuid.uuid4().hex for queue in queues}
-        await self.keep(lambda homes: with_ids(homes, wanted, known, self._pool.count))
+        await self.keep(lambda homes: with_ids(homes, wanted, known, self._pool.count, away))
 
     async def forget_queue(self, queue: str) -> None:
         """A queue is gone."""

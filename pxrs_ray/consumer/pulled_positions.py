@@ -1,10 +1,9 @@
 """`PulledPositions`: what a pulling caller gets next, and what counts as done. Pure.
 
-Rules of this file. One caller takes batches; the member's machine says what begins, drains and is
-dropped. Whoever runs it lets one of them in at a time. What was taken counts as done once that is
-said after it was taken, and not before. A partition that moves gives nothing more; it may be handed
-back when nothing of it is in the caller's hands. What came under another epoch than the present
-one is forgotten.
+Rules of this file. The caller takes batches; the member's machine says what begins, drains and is
+dropped. Only one of them may enter at a time. A batch counts as done once that is said after it was
+taken. A partition that moves yields nothing more, and may be handed back when the caller holds
+nothing of it. Messages of an older epoch are dropped.
 """
 
 from __future__ import annotations

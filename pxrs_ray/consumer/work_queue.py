@@ -1,10 +1,11 @@
-"""`WorkQueue` and `WorkEnd`: what waits for one worker, and how it comes to its end. Pure.
+"""`WorkQueue` and `WorkEnd`: the waiting work of one worker, and how the worker ends. Pure.
 
-Rules of this file. Whoever runs a worker lets one thread in at a time. What waits is worked in the
-order in which it came; an offset among it says that the log has nothing before. A worker that is
-full says once that there is room again. A worker that is to stop begins nothing new; what it had
-not begun is forgotten, because the next owner reads it again from the log. One that is renewed ends
-too, but its partition stays and begins again; so does that of one that ended with a fault.
+Rules of this file. The caller lets one thread in at a time. Work is done in the order of its
+arrival; an offset in the queue says that the log holds nothing before it. A full worker reports
+once when it has room again. A worker that is to stop begins nothing new and drops what it has not
+begun: the next owner reads it again from the log. A worker that is renewed ends too, but its
+partition stays and continues with a new worker. The same holds for a worker that ended with a
+fault.
 """
 
 from __future__ import annotations

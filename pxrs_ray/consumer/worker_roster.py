@@ -1,11 +1,11 @@
-"""`WorkerRoster`: which worker has which partition of a consumer, and what follows an end. Pure.
+"""`WorkerRoster`: which worker has which partition of a consumer, and what follows its end. Pure.
 
-Rules of this file. A partition has one worker at most that counts, the newest; an older one may
-still be ending its last message, and the newer one waits for it. A worker that ended with a fault
-rests and begins again where its progress is, for as long as the partition is ours; meanwhile the
-partition shows the fault, and its worker stays where it is: it knows how far it came. A worker that
-ended to be renewed begins again at once. The member hears of every other end: then nothing of the
-partition is in flight any more. Effects are told to the shell at once, and the member is asked.
+Rules of this file. Only the newest worker of a partition counts. An older one may still be ending
+its last message; the newer one waits for it. A worker that ended with a fault rests, and the work
+continues from its progress, as long as the partition is ours. Meanwhile the partition shows the
+fault, and the ended worker is kept, because it knows the progress. A worker that ended to be
+renewed is replaced at once. Every other end is reported to the member: nothing of the partition is
+in progress any more. Effects go to the shell at once, and the member is asked.
 """
 
 from __future__ import annotations

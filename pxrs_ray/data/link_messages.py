@@ -1,10 +1,10 @@
-"""What a process and a buffer say to each other on a stream: the bytes of calls and answers. Pure.
+"""The messages between a process and a buffer on a stream: calls and answers as bytes. Pure.
 
 Rules of this file. A message is a fixed head (version, kind, length of the rest, number of the
 call) and its fields, one after the other. Nothing is evaluated: fields are numbers, texts and the
-bytes of frames as they lie on disk. A length is compared with its bound before anything of it is
-kept, and a message must end where its head says. Errors travel as the name of one of our classes
-and its texts. What breaks a rule raises ProtocolError, and ends the connection.
+bytes of frames as they are on disk. A length is checked against its bound before anything is kept,
+and a message must end where its head says. Errors travel as the name of one of our classes and its
+texts. A violation raises ProtocolError, and ends the connection.
 """
 
 from __future__ import annotations

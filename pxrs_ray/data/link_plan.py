@@ -1,12 +1,12 @@
-"""`LinkPlan` and `LinkLife`: when a caller's connection to a buffer is made, made anew, and given
-up. Pure: the caller passes the time, and what chance says.
+"""`LinkPlan` and `LinkLife`: when a caller opens a connection to a buffer, opens it again, and
+gives it up. Pure: the caller passes the time and the random numbers.
 
-Rules of this file. Who makes a few calls only needs no connection. Where there is none, the buffer
-is asked for one again after a pause. One that broke soon is made anew after a pause that grows; one
-that lived for long was a good one, and is made anew at once. Pauses differ between processes, so
-that a buffer that comes back is not asked by all of them at once. An end that does not prove itself
-in time is not waited for. One that is silent while an answer is awaited is asked for a sign of
-life, and given up when nothing comes for as long again: it is frozen, or cut off half-way.
+Rules of this file. A process that makes only a few calls needs no connection. While there is none,
+the buffer is asked for one after a pause. A connection that broke soon is opened again after a
+growing pause; one that lasted long is opened again at once. Pauses differ between processes, so
+that they do not all ask a returning buffer at the same moment. A peer that does not prove its
+identity in time is given up. A peer that is silent while an answer is due is asked for a sign of
+life, and given up after the same time again: it is frozen or cut off.
 """
 
 from __future__ import annotations

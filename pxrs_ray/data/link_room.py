@@ -1,8 +1,8 @@
-"""`LinkRoom`: how much a buffer's end of one connection takes in before it answers. Pure.
+"""`LinkRoom`: how much the buffer's end of one connection accepts before it answers. Pure.
 
-Rules of this file. So many calls are under way as there is room for, for themselves and for their
-answers; more is not read, and waits at the other end. It may be exceeded by one call, so that a
-large one is served too. An end that takes no answers gets nothing new to be answered.
+Rules of this file. Calls are accepted as long as there is room for them and their answers.
+Everything else is not read, and waits at the other end. One call may exceed the room, so that a
+large call is served too. A peer that takes no answers gets no new calls accepted.
 """
 
 from __future__ import annotations

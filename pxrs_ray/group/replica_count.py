@@ -1,9 +1,9 @@
-"""How many consumers a group has: their names, who goes first, and when that is kept. Pure.
+"""How many consumers a group has: their names, which go first, and when that is stored. Pure.
 
-Rules of this file. One change of the consumers at a time; whoever carries the steps sees to that. A
-name that is in use is given to nobody else. Of what changes while it is being kept the next save
-tells; a save that failed is made again. What another configuration asks for stays owed until all of
-it was carried out once: cut off in the middle, the next call does it again.
+Rules of this file. One change of the consumers runs at a time; the caller sees to that. A name in
+use is not given out again. A change during a save is part of the next save, and a failed save is
+repeated. What a new configuration asks for stays due until all of it was carried out once: after an
+interruption the next call repeats it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`WaitingRequests`: who waits for an answer of a group, and for what. Pure.
 
-Rules of this file. A request waits in one place at a time: for records to be durable, among the
-heartbeats of its member, or parked until the group is well. It is answered once. What is done is
-dropped wherever it still lies.
+Rules of this file. A request waits in one place at a time: for records to become durable, among the
+heartbeats of its member, or parked until the group is well. It is answered once. An answered
+request is removed wherever it still waits.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`ColdPace`: how fast a buffer reads from files while it takes appends. Pure: takes the time.
+"""`ColdPace`: how fast a buffer reads from files while it accepts appends. Pure: takes the time.
 
-Rules of this file. Who reads old messages and who appends new ones want the same processors and the
-same disk, and a reader of a backlog takes all that it gets. While much is appended it may read so
-many bytes a second as a part of those that are appended: so appends lose a quarter at most. While
-little is appended nothing holds it up. A rest is short: what is appended may end at any time.
+Rules of this file. Readers of old messages and producers compete for the same processors and the
+same disk, and a reader of a backlog takes all that it can get. While many bytes are appended, reads
+from files are limited to a share of that rate, so that appends lose at most a quarter. While few
+bytes are appended, nothing limits reads. A rest is short, because appends may stop at any time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`EndsHeard`: where the logs of one buffer stand, for one who asks again and again. Pure.
+"""`EndsHeard`: the ends of one buffer's logs, for a caller that asks again and again. Pure.
 
-Rules of this file. Only what has changed since the last answer is asked for; the rest stands where
-it stood. What another life of the buffer says, or of a queue that was made anew, replaces all that
-was heard before. Answers may come in another order than they were asked for.
+Rules of this file. Only what has changed since the last answer is asked for; everything else stays
+as known. An answer of another life of the buffer, or about a queue that was made anew, replaces all
+that was known. Answers may arrive in another order than the questions.
 """
 
 from __future__ import annotations

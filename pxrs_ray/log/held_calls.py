@@ -1,9 +1,9 @@
 """`HeldState`: when a call that waits for a change of some partitions looks again. Pure.
 
-Rules of this file. A call is entered at its places before it looks for the first time: a change
-during a look is looked at after it. It looks once at all that has changed since the look before,
-never at the same time as itself, and for the last time when its end has come. Who carries it is
-told that a look is due exactly once a look.
+Rules of this file. A call is registered at its partitions before its first look, so a change during
+a look causes another look. One look covers all changes since the look before. No two looks of a
+call run at the same time, and the last look is at the call's deadline. Whoever carries the call is
+told exactly once for each look that is due.
 """
 
 from __future__ import annotations

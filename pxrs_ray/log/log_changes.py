@@ -1,9 +1,9 @@
-"""`LogChanges`: which logs of a buffer have changed since somebody looked.
+"""`LogChanges`: which logs of a buffer have changed since a user of this list last looked.
 
-Rules of this file. Whoever cares for all logs of a buffer (retention, mends, who is told how far
-they have come) asks for what has changed since its last look: a look costs by what has changed, and
-nothing by what sleeps. A change is noted after it was made, so that no look misses it. From any
-thread.
+Rules of this file. Whoever works on all logs of a buffer (retention, mending, reports of their
+ends) asks for the changes since its last look. So the cost of a look follows the number of changes,
+and idle logs cost nothing. A change is noted after it was made, so that no look misses it. Safe
+from any thread.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`Upkeep`: what a buffer does for its logs without being asked. Pure: the caller passes the time,
-and carries each job as the logs' one writer.
+"""`Upkeep`: the work that a buffer does on its logs without being asked. Pure: the caller passes
+the time, and runs each job as the logs' only writer.
 
-Rules of this file. Passing trouble is tried again for as long as it lasts, one log at a time, and
-whoever waits at that log is woken whether it is well again or not: it gets what is true now. One
-log's trouble holds up no other log. What readers' fences could not write is written later; it holds
-up no reader meanwhile.
+Rules of this file. A passing trouble is retried for as long as it lasts, one log at a time. Callers
+that wait at that log are woken after each try, and get its present state. The trouble of one log
+holds up no other log. Epochs of readers that could not be written are written later, and hold up no
+reader.
 """
 
 from __future__ import annotations

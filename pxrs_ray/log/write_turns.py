@@ -1,12 +1,12 @@
 """`WriteTurns`: which jobs that change a buffer's logs are written together, and which are synced
-before they are answered. Pure: who carries a turn writes and syncs, on what threads it likes.
+before they are answered. Pure: the caller writes and syncs, on threads of its choice.
 
-Rules of this file. Jobs run in the order in which they were given, one turn after the other: what
-was given while a turn was under way is the next one (group commit). A turn whose logs must be
-durable first (ALWAYS) is synced before its jobs are answered; the others' logs are synced at their
-interval. A job is always answered, once, at the end of its turn: what it answered, what it raised,
-or, where the turn itself failed, that it is not known to be durable. A log that was written stays
-known as dirty until a sync of it has worked, or it has failed for good.
+Rules of this file. Jobs run in the order in which they were given, one turn after the other. All
+jobs that arrive during a turn form the next one (group commit). A turn is synced before its jobs
+are answered if one of its logs must be durable first (ALWAYS). Other logs are synced at their
+interval. Each job is answered exactly once, at the end of its turn: with its result, with its
+error, or, if the turn itself failed, with the fact that its durability is unknown. A written log
+stays marked as dirty until a sync succeeded, or until it failed for good.
 """
 
 from __future__ import annotations

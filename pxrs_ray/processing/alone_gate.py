@@ -1,9 +1,10 @@
-"""`AloneGate`: how a suspect goes alone among the calls of one process. Pure.
+"""`AloneGate`: lets a suspect message run alone among the calls of one process. Pure.
 
-Rules of this file. While the gate is `closed`, whoever is not the one that is alone begins nothing.
-Of those who wait to be alone the youngest goes first: who had been at work for long before the
-process died is the likelier to be innocent. It waits for what is in hand, as long as it may be
-alone, and goes on in company then. Whoever has been alone for its time goes on in company too.
+Rules of this file. While the gate is `closed`, only the call that is alone may begin. Of several
+that wait to be alone the youngest goes first: a call that had run for long before the process died
+is more likely to be innocent. It waits for the calls in progress, but at most as long as it may be
+alone; then it continues beside them. A call that was alone for its time continues beside others
+too.
 """
 
 from __future__ import annotations

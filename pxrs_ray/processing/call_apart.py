@@ -1,10 +1,10 @@
-"""What a call goes through about which something is special, step by step. Pure.
+"""The steps of a call that needs special care. Pure.
 
-Rules of this file. A message that may have killed a process waits for its pause first. Nothing
-begins but under the lease, and with its place in the record of what is in hand; then the lease is
-looked at once more, for both may have taken long. A call that ended as it did because our time was
-over says nothing about its message: it begins again when we hold a lease, or never. What is to be
-put aside is no call; it is tried again where that fails.
+Rules of this file. A message that may have killed a process first waits for its pause. A call
+begins only under the lease and with an entry in the record of calls in progress; then the lease is
+checked once more, because both may have taken long. A call that failed because the lease was over
+says nothing about its message: it begins again under a new lease, or never. Putting a message into
+quarantine is not a call; it is retried when it fails.
 """
 
 from __future__ import annotations

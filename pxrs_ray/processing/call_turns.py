@@ -1,12 +1,12 @@
-"""`CallTurns`: what of a partition is taken, begun, left alone and over, where many messages are in
-work at a time. Pure: the caller passes the time, and holds the worker's lock.
+"""`CallTurns`: which messages of a partition are taken, begun, left alone and over, when many are
+processed at the same time. Pure: the caller passes the time, and holds the worker's lock.
 
-Rules of this file. Those who call the handler take from `todo`, and put into `ended` how a call
-went: two deques, which they use without the lock. Who has nothing left to call makes a *turn*:
-`hear` tells the scheduler what ended, `take` says what may begin next. While calls are short there
-is one caller, and more is taken than there are slots; calls that take long are made by as many
-callers as there are slots. A call that takes too long is left alone: its caller is not counted any
-more, and when as many were left alone as there are slots, the worker halts.
+Rules of this file. Callers take from the deque `todo` and put results into the deque `ended`,
+without the lock. A caller with nothing left makes a *turn*: `hear` reports to the scheduler what
+ended, `take` asks what may begin. While calls are short, one caller makes all of them and takes
+more than there are slots. Long calls are made by as many callers as there are slots. A call that
+takes too long is left alone, and its caller no longer counts. When as many calls were left alone as
+there are slots, the worker halts.
 """
 
 from __future__ import annotations

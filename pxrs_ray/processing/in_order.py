@@ -1,11 +1,11 @@
-"""`InOrder`: works a partition's messages one after the other, or one batch after the other. Pure.
+"""`InOrder`: processes a partition's messages, or batches, one after the other. Pure.
 
-Rules of this file. Whoever runs it asks for the `next` step, makes it, and tells how it went; time
-is given in. A run of messages of which nothing is known is one step: how far it came is told once,
-and while it runs, what is in hand says that. A message that fails is tried again before any other,
-until the failure policy has dealt with it; what it deals with is kept before anything goes on. A
-message that was in hand at a death comes alone, after a pause, and when it has killed too often not
-at all. How far it is may be asked from any thread.
+Rules of this file. The caller asks for the `next` step, makes it, and reports the result, with the
+time. Consecutive messages without a history form one step: their progress is reported once, and the
+record of calls in progress shows it meanwhile. A failed message is tried again before any other,
+until the failure policy has dealt with it; the result is stored before the next message begins. A
+message that was in progress when a process died runs alone after a pause, and not at all after too
+many deaths. Progress may be read from any thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`NumberedAppends`: what one owner appends to a log, numbered one after the other. Pure.
+"""`NumberedAppends`: the numbered appends of one owner to a log. Pure.
 
-Rules of this file. A log takes each number once: what comes again under it must be the same. Where
-an answer was lost nobody knows what the log has taken. So what was sent and not answered is sent
-again, as it was, before anything else is: only then is it known what the log holds. What the log
-has refused for good was not taken; its number is free.
+Rules of this file. A log takes each number once; a repeat must be identical. When an answer is
+lost, it is unknown whether the log has the append. So everything unanswered is sent again,
+unchanged, before anything new: only then is it known what the log holds. An append that the log
+refused for good was not taken, and its number is free.
 """
 
 from __future__ import annotations

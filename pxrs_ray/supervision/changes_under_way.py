@@ -1,10 +1,10 @@
-"""`ChangesUnderWay`: which changes wait for the registry, and what their callers hear. Pure.
+"""`ChangesUnderWay`: which changes wait for the registry, and what their callers are told. Pure.
 
-Rules of this file. Every caller is answered within seconds, with the truth. A change that is asked
-for while the registry is known to be away is refused: nothing was changed, ask again. A change that
-had been begun when the registry went away goes on, and is made when it is back; its caller hears
-that it waits, and it is named until it is over. `away_ms` is for how long the registry has been
-away; None: it is there.
+Rules of this file. Every caller gets a true answer within seconds. A change that is requested while
+the registry is known to be away is refused: nothing was changed, ask again. A change that had begun
+when the registry went away is completed when the registry is back; its caller is told that it
+waits, and it is listed until it is over. `away_ms` is how long the registry has been away; None
+means that it is there.
 """
 
 from __future__ import annotations

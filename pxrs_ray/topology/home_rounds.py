@@ -85,6 +85,7 @@ class HomeRounds:
 
     `seen` tells what is known of the buffer of a slot now, `wall_ms` the time of day, and
     `replace_after` after how many milliseconds a host that is away is given up; None means never.
+    `lost` says that a registry which has lost writes is gone on with.
     """
 
     def __init__(
@@ -94,12 +95,15 @@ class HomeRounds:
         seen: Seen,
         wall_ms: Callable[[], int],
         replace_after: Callable[[], int | None],
+        *,
+        lost: bool = False,
     ) -> None:
         self.homes = homes
         self.registry_goes = ""
         self.troubles: dict[Slot, str] = {}
         self._table = table
         self._seen, self._wall_ms, self._replace_after = seen, wall_ms, replace_after
+        self._lost = lost
         self._placing: set[Slot] = set()
         self._moving: set[Slot] = set()
         self._begun = False
@@ -165,7 +169,8 @@ class HomeRounds:
         slots = range(self._table.count)
         busy = self._placing | self._moving | self.homes.behind.keys()
         seen = {slot: self._seen(slot) for slot in slots if slot not in busy}
-        return settle(self.homes, seen, list(nodes), self._wall_ms(), self._replace_after())
+        after_ms, lost = self._replace_after(), self._lost
+        return settle(self.homes, seen, list(nodes), self._wall_ms(), after_ms, lost=lost)
 
     def _has_to_look(self, nodes: Iterable[NodeSeen]) -> bool:
         """Whether the disks matter: nobody looks at them while everything is where it was.

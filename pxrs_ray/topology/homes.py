@@ -165,12 +165,15 @@ def settle(
     nodes: Sequence[NodeSeen],
     now_ms: int,
     replace_after_ms: int | None = None,
+    *,
+    lost: bool = False,
 ) -> Settled:
-    """Decide where every slot of `seen` is at home now."""
+    """Decide where every slot of `seen` is at home now. `lost` says that a registry which has lost
+    writes is gone on with."""
     living = {node.node: node for node in nodes}
     starts, waits = [], {}
     # A registry that was lost is begun again: logs that are not here are away, and not new.
-    begun_again = not homes.slots and any(node.slots or node.terms for node in nodes)
+    begun_again = not homes.slots and (lost or any(node.slots or node.terms for node in nodes))
     for slot in sorted(seen):
         home = homes.slots.get(slot)
         known = home

@@ -48,9 +48,9 @@ def above_terms(homes: Homes, nodes: Sequence[NodeSeen]) -> Homes:
     later = {**homes.behind, **later_homes(homes, nodes)}
     for slot, home in homes.slots.items():
         last = later.get(slot, home)
-        home = last if last.disk != home.disk else home
         newest = told_term(slot, nodes)
-        if newest >= home.term:
-            home = replace(home, term=newest + 1, since=newest + 1)
+        if last.disk != home.disk or newest >= home.term:
+            term = max(newest, home.term) + 1
+            home = replace(last if last.disk != home.disk else home, term=term, since=term)
         homes = homes.with_slot(slot, home)
     return replace(homes, behind={})

@@ -9,7 +9,7 @@ node of the cluster has a trace of the topology.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,18 +87,30 @@ def ids_on_disks(places: Iterable[SurveyedNode]) -> dict[str, str]:
     return found
 
 
+def out_of_sight(homes: Homes, disks: Collection[str]) -> list[Slot]:
+    """The slots whose logs are on none of these disks, as far as it is known: they may have logs
+    that a registry which has lost writes does not know of."""
+    return [slot for slot, home in homes.slots.items() if home.disk not in disks]
+
+
 def with_ids(
-    homes: Homes, queues: Mapping[str, str], known: Mapping[str, str], slots: int
+    homes: Homes,
+    queues: Mapping[str, str],
+    known: Mapping[str, str],
+    slots: int,
+    away: Iterable[Slot] = (),
 ) -> Homes:
     """`homes` with each of `queues` under its id: the one that its logs bear, where that is
-    `known`, and then every slot is taken to have made them. So is a slot whose logs are not known
-    to be anywhere: what it brings back is lost, and told, where it is of another queue."""
-    away = [slot for slot, home in homes.slots.items() if not home.disk]
+    `known`, and then every slot is taken to have made them. So are those that are `away`, or at
+    home nobody knows where: what they bring back is lost, and told, where it is of another queue.
+    """
+    unknown = [slot for slot, home in homes.slots.items() if not home.disk]
+    may_have = [*unknown, *away]
     for queue, queue_id in queues.items():
         if known.get(queue):
             homes = homes.without_queue(queue)
         homes = homes.with_queue(queue, queue_id)
-        homes = homes.with_made(queue, range(slots) if known.get(queue) else away)
+        homes = homes.with_made(queue, range(slots) if known.get(queue) else may_have)
     return homes
 
 

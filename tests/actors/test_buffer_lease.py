@@ -256,9 +256,9 @@ def test_who_is_closed_is_woken_by_its_coordinator_alone(tmp_path: Path) -> None
         await buffer.close()
         with pytest.raises(LeaseOver):
             await buffer.ping()
-        assert buffer.closed
+        assert buffer.life.is_closed
         woken = await buffer.ping(BufferGrant(1, 1, LONG_MS, info.monotonic_ms, info.incarnation))
-        assert woken.incarnation != info.incarnation and not buffer.closed
+        assert woken.incarnation != info.incarnation and not buffer.life.is_closed
         assert is_over((await buffer.append("q", [frame(1)], 0))[0]), "the lease was another life's"
         await buffer.open(SPEC, {0: 1}, make=False)
         await let_serve(buffer)

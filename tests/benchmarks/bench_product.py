@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ PXRS = (sys.executable, "-m", "pxrs_ray")
 PARTITIONS = 1_024
 FRAMES = 20
 REPORTS = 10
+WELL_WAIT_S = 60.0
 
 
 def _run(*arguments: str) -> float:
@@ -109,3 +112,65 @@ def top_cpu_percent(found: Any) -> float:
         rates.note(time.monotonic(), status)
         screen.print(frame(status, rates))
     return (time.process_time() - before_s) / FRAMES * 100
+
+
+@figure("product.status_fault_ms", unit="ms", runs=2, setup=topology)
+def status_fault_ms(found: Any) -> float:
+    """The longest `pxrs status` while the coordinator, or a buffer, does not answer."""
+    status = found.status()
+    slowest = 0.0
+    for pid in (status.coordinator_pid, _pid_of_a_buffer()):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            began_s = time.perf_counter()
+            subprocess.run([*PXRS, "status"], capture_output=True, timeout=120)
+            slowest = max(slowest, (time.perf_counter() - began_s) * 1_000)
+        finally:
+            with suppress(ProcessLookupError):  # who watches over it may have ended it
+                os.kill(pid, signal.SIGCONT)
+        _until_well(found)
+    return slowest
+
+
+def _pid_of_a_buffer() -> int:
+    import ray
+
+    from pxrs_ray.actors import names
+
+    info = ray.get(ray.get_actor(names.buffer("bench", 0), "pxrs").ping.remote(), timeout=30)
+    return int(info.pid)
+
+
+def _until_well(found: Any) -> None:
+    from pxrs_ray.status.problem import Severity
+
+    end_s = time.monotonic() + WELL_WAIT_S
+    while any(p.severity is Severity.PROBLEM for p in found.status().problems):
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"still {found.status().problems}")
+        time.sleep(0.2)
+
+
+@figure("product.page_first_picture_ms", unit="ms", runs=5, setup=topology)
+def page_first_picture_ms(found: Any) -> float:
+    """From the page's first request to its first picture, over HTTP, of a server that has begun."""
+    return asyncio.run(_first_picture_ms(found))
+
+
+async def _first_picture_ms(found: Any) -> float:
+    from aiohttp.test_utils import TestClient, TestServer
+
+    from pxrs_ray.cli._page_source import RaySource
+    from pxrs_ray.dashboard.server import Server
+
+    async with TestClient(TestServer(Server(RaySource(found), "token", 1.0).app())) as client:
+        began_s = time.perf_counter()
+        page = await client.get("/", params={"token": "token"})
+        for name in ("app.js", "charts.js", "messages.js", "style.css"):
+            assert name in await page.text() or (await client.get(f"/{name}")).status == 200
+        stream = await client.get("/events")
+        while not (await stream.content.readline()).startswith(b"event: picture"):
+            pass
+        while (await stream.content.readany())[-2:] != b"\n\n":
+            pass
+        return (time.perf_counter() - began_s) * 1_000

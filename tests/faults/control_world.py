@@ -145,7 +145,7 @@ class Handle:
         if name in QUIET:
             if not self._life.alive:
                 raise Killed(what)
-            if name == "ping" and self._buffer().closed:
+            if name == "ping" and self._buffer().life.is_closed:
                 self._renew()  # its process ends, and Ray makes it anew
             return await getattr(self._buffer(), name)(*arguments)
         befalls = self._life.step(what)

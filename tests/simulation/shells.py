@@ -42,6 +42,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/call_failure.py": ("data/call_tries.py",),
     "buffer/partition_client.py": ("data/call_tries.py",),
     "buffer/server_end.py": ("data/link_room.py",),
+    "buffer/serving_state.py": ("log/buffer_life.py",),
     "buffer/socket_client.py": ("data/link_plan.py",),
     "client/producer.py": ("producer/sender.py",),
     "client/producer_start.py": ("producer/life_start.py",),
@@ -94,18 +95,18 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
 }
 
 DECIDE: Mapping[str, str] = {
-    "buffer/serving_state.py": "whether the disk is the right one",
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
     "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 6
+DECIDE_MAX = 5
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
     "buffer/shared_answers.py",
+    "consumer/call_gate.py",  # whose limits `group/call_budget.py` judges
     "coordinator/buffer_calls.py",
     "coordinator/metrics.py",
 )

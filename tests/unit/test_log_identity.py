@@ -16,7 +16,7 @@ from pxrs_ray.topology.home_rounds import HomeRounds
 from pxrs_ray.topology.homes import Home, Homes, SlotSeen, leaving, settle
 from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.older_registry import above_terms
-from pxrs_ray.topology.openings import with_ids
+from pxrs_ray.topology.openings import out_of_sight, with_ids
 from pxrs_ray.topology.slot_table import SlotTable
 
 FILES = Files()
@@ -147,7 +147,10 @@ def test_logs_that_are_nowhere_are_waited_for_when_the_registry_was_lost() -> No
 
 def test_a_queue_that_nobody_knows_is_made_nowhere_where_its_logs_may_be() -> None:
     homes = Homes(slots={0: HOME, 1: Home("", "", "", away_since_ms=0)})
-    assert with_ids(homes, {"q": "new"}, {}, 2).queues["q"].made == (1,)
+    away = out_of_sight(homes, {"d1"})
+    assert with_ids(homes, {"q": "new"}, {}, 2, away).queues["q"].made == (1,)
+    assert with_ids(homes, {"q": "new"}, {}, 2, out_of_sight(homes, {})).queues["q"].made == (0, 1)
+    assert with_ids(homes, {"q": "new"}, {}, 2).queues["q"].made == (1,), "it may come from there"
     assert with_ids(homes, {"q": "known"}, {"q": "known"}, 2).queues["q"].made == (0, 1)
 
 

@@ -108,6 +108,8 @@ def test_notes_of_logs_that_left_tell_that_a_lost_registry_had_some() -> None:
     noted = replace(OTHER, terms={1: Terms(0, 2)})
     assert "registry that knew it was lost" in settle(Homes(), {1: SlotSeen()}, [noted], 0).waits[1]
     assert settle(Homes(), {1: SlotSeen()}, [OTHER], 0).starts == (1,)
+    lost = settle(Homes(), {1: SlotSeen()}, [OTHER], 0, lost=True)
+    assert "registry that knew it was lost" in lost.waits[1], "no host that has logs may be here"
 
 
 def carried(rounds: HomeRounds, nodes: list[NodeSeen], looks: list[LookAtDisks]) -> None:

@@ -37,6 +37,7 @@ class Judge:
         # them served there though their newest logs can be seen.
         self._forgotten: dict[Slot, str] = {}
         self._older_since_ms: dict[Slot, int] = {}
+        self._acked_from: dict[Slot, str] = {}
         self.begun: set[tuple[int, str]] = set()
         self._disk_of_term: dict[tuple[int, Slot, int], str] = {}
         self._acked_slots: set[Slot] = set()
@@ -62,6 +63,7 @@ class Judge:
         if disk != life.here and not self.a_disk_is_older:
             self.breaks(f"slot {slot} serves under term {term[2]} from {disk} and {life.here}")
         self._from_forgotten(by, life.here)
+        self._acked_from[slot] = life.here
         for other in by.machines.every:
             if other is not by and other.slot == slot and other.holds():
                 self.breaks(f"slot {slot} is served by {by.name} and {other.name} at once")
@@ -85,7 +87,8 @@ class Judge:
     def forgets_homes(self, older: Homes) -> None:
         """The registry comes back as it was when it knew these homes."""
         for slot, home in self.homes.slots.items():
-            if slot not in older.slots or older.slots[slot].disk != home.disk:
+            same = slot in older.slots and older.slots[slot].disk == home.disk
+            if not same and self._acked_from.get(slot) == home.disk:
                 self._forgotten.setdefault(slot, home.disk)
 
     def accepts(self) -> None:

@@ -47,6 +47,7 @@ from pxrs_ray.topology.openings import (
     ids_on_disks,
     newest_on_disks,
     open_on,
+    out_of_sight,
     queues_to_name,
     with_ids,
 )
@@ -165,6 +166,7 @@ class Leader(LeaderHomes):
             lambda slot: self.table.seen_at(slot, self.monotonic_ms(), in_memory=in_memory),
             lambda: self.now().wall_ms,
             lambda: self.cluster.replace_after_ms,
+            lost=self.accepts_loss,
         )
         if self.accepts_loss and homes.slots:
             seen = yield LookAtDisks(tuple((yield LivingNodes())))
@@ -232,17 +234,19 @@ class Leader(LeaderHomes):
     def _open_queues(self) -> Steps[None]:
         homes = self.homes.homes
         known: dict[str, str] = {}
+        away: list[Slot] = []
         if self.accepts_loss:
             places = self.cluster.machines.survey()
             if places is None:
                 raise DeadlineExceeded("a host does not tell")
             known = ids_on_disks(places)
+            away = out_of_sight(homes, {place.looked.disk for place in places})
         to_name = queues_to_name([QUEUE], homes, known)
         if to_name:
             wanted = {q: known.get(q) or f"q-{self.world.number()}" for q in to_name}
-            yield KeepHomes(lambda homes: with_ids(homes, wanted, known, SLOTS))
-            for slot, home in homes.slots.items():
-                if not home.disk and not known:  # it is told as lost when it is back
+            yield KeepHomes(lambda homes: with_ids(homes, wanted, known, SLOTS, away))
+            for slot in away:
+                if not known:  # it is told as lost when it is back
                     self.cluster.machines.judge.harmed.setdefault(slot, "its queue was begun anew")
         yield from open_on(self.homes.homes, self.table.hosted(), [self._spec()])
 

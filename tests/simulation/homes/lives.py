@@ -29,14 +29,19 @@ class Life:
         self.process = process
         self.incarnation = incarnation
         self.tenure = LeaseTerm(incarnation)
-        self.closed = False
         self.manager: LogManager | None = None
         self.fence: ReadFence | None = None
         self.here = process.at.disk.disk_id
-        if self.here == process.disk_id:
+        if process.lives.sees_disk(self.here):
+            process.lives.opened()
             part = process.part
             self.manager = LogManager(DATA, process.slot, SLOTS, process.now().wall_ms, files=part)
             self.fence = ReadFence(self.manager.folder / "fence.jsonl", part)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has stopped for a move."""
+        return self.process.lives.is_closed
 
     def info(self) -> BufferInfo:
         process = self.process
@@ -52,7 +57,7 @@ class Life:
             term=self.tenure.term,
             monotonic_ms=process.monotonic_ms(),
             ends=self.manager.known_ends() if self.manager is not None else {},
-            problem="" if self.manager is not None else "another disk is here",
+            problem=process.lives.problem,
         )
 
     def texts(self) -> dict[PartitionId, dict[Offset, str]]:

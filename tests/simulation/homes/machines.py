@@ -13,6 +13,7 @@ from typing import Any
 from pxrs_ray.data.frame import pack_header
 from pxrs_ray.data.protocol import Appended, BufferGrant, QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, LogAway, PxrsError
+from pxrs_ray.log.buffer_life import BufferLife, Woken
 from pxrs_ray.log.identity import (
     Identity,
     belong,
@@ -220,10 +221,11 @@ class BufferProcess(Process):
 
     def __init__(self, machines: Machines, slot: Slot, at: Node, disk_id: str) -> None:
         super().__init__(machines.world, f"buffer-{slot}-{machines.world.number()}")
-        self.machines, self.slot, self.at, self.disk_id = machines, slot, at, disk_id
+        self.machines, self.slot, self.at, self._disk_id = machines, slot, at, disk_id
         self.ended = False
         self.life: Life | None = None
-        self._lives = 0
+        self.lives = BufferLife(slot, "here", disk_id)
+        self._processes = 0
         at.processes.append(self)
         if at.cut:
             self.cut_from = {"leader", "arrival"}
@@ -249,17 +251,23 @@ class BufferProcess(Process):
         """Its process dies; Ray starts another one on the same node."""
         if self.alive and self.at.alive and not self.ended:
             self._die()
-            self.world.at(RESTART_MS, partial(self._begin, self._lives), self)
+            self.world.at(RESTART_MS, partial(self._begin, self._processes), self)
 
     def _die(self) -> None:
         if self.life is not None:
             self.part.end_processes()
         self.life = None
-        self._lives += 1
+        self._processes += 1
 
     def _begin(self, number: int) -> None:
-        if number == self._lives:
-            self.life = Life(self, f"{self.name}/{number}")
+        if number == self._processes:
+            self.lives = BufferLife(self.slot, "here", self._disk_id)
+            self._live()
+
+    def _live(self) -> Life:
+        self.lives.begins()
+        self.life = Life(self, f"{self.name}/{self.machines.world.number()}")
+        return self.life
 
     def holds(self) -> bool:
         """Whether it would acknowledge something now."""
@@ -273,11 +281,12 @@ class BufferProcess(Process):
         life = self.life
         if life is None:
             return
-        if life.closed:  # its coordinator goes on with it
-            self._die()
-            self._begin(self._lives)
-            life = self.life
-            assert life is not None
+        match self.lives.asked(by_coordinator=True):
+            case Woken.BEGIN_ANEW:
+                life = self._live()
+            case Woken.END_PROCESS:
+                self.restart()
+                return
         life.tenure.take(grant, self.monotonic_ms())
         respond(life.info())
 
@@ -314,12 +323,20 @@ class BufferProcess(Process):
         life = self.life
         if life is None:
             return
-        if not life.closed:
-            life.closed = True
-            life.tenure.give_back()
-            if life.manager is not None:
-                life.manager.close()
-            self.part.end_processes()
+        if not self.lives.closes():
+            respond(None)
+            return
+        life.tenure.give_back()
+        self.world.at(1 + int(self.world.roll() * 20), partial(self._rest, life, respond), self)
+
+    def _rest(self, life: Life, respond: Respond) -> None:
+        """What it had to close is closed."""
+        if life is not self.life:
+            return
+        if life.manager is not None:
+            life.manager.close()
+        self.part.end_processes()
+        self.lives.is_at_rest()
         respond(None)
 
     def append(self, partition: PartitionId, text: str) -> None:

@@ -178,7 +178,7 @@ HOMES = (
         (
             Change(
                 "topology/older_registry.py",
-                "        if newest >= home.term:\n",
+                "        if last.disk != home.disk or newest >= home.term:\n",
                 "        if False:\n",
             ),
         ),
@@ -222,7 +222,7 @@ HOMES = (
         (
             Change(
                 "topology/openings.py",
-                "range(slots) if known.get(queue) else away)",
+                "range(slots) if known.get(queue) else may_have)",
                 "range(slots) if known.get(queue) else ())",
             ),
         ),
@@ -337,8 +337,8 @@ HOMES = (
         (
             Change(
                 "topology/older_registry.py",
-                "        home = last if last.disk != home.disk else home\n",
-                "",
+                "replace(last if last.disk != home.disk else home, ",
+                "replace(home, ",
             ),
         ),
         tests=(FORGOT,),
@@ -359,8 +359,8 @@ HOMES = (
         (
             Change(
                 "topology/homes.py",
-                "any(node.slots or node.terms for node in nodes)",
-                "any(node.slots for node in nodes)",
+                "any(node.slots or node.terms for node in nodes))",
+                "any(node.slots for node in nodes))",
             ),
         ),
         tests=(BEGUN,),

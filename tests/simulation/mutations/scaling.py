@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.simulation.mutations.base import Change, Mutation
 
 _SCALING = "tests/simulation/test_scaling.py::test_"
+_ASKING = "tests/unit/test_retry_after.py::test_"
+_LIMITS = "tests/unit/test_call_budget.py::test_"
 
 SCALING = (
     Mutation(
@@ -30,5 +32,50 @@ SCALING = (
             ),
         ),
         tests=(f"{_SCALING}what_the_load_said_before_does_not_undo_a_number_set_by_hand",),
+    ),
+    Mutation(
+        "a message whose handler asks for time has not failed",
+        (
+            Change(
+                "processing/key_ordered.py",
+                "            self._pause(lane, now_ms + error.delay_ms)\n            return\n",
+                "            item.attempts += 1\n"
+                "            self._pause(lane, now_ms + error.delay_ms)\n            return\n",
+            ),
+        ),
+        tests=(f"{_ASKING}other_keys_go_on_and_the_key_keeps_its_order",),
+    ),
+    Mutation(
+        "in order too, what asks for time is not given up",
+        (
+            Change(
+                "processing/in_order.py",
+                "            self._pause_s = now_s + error.delay_ms / 1_000\n            return\n",
+                "            self._pause_s = now_s + error.delay_ms / 1_000\n",
+            ),
+        ),
+        tests=(f"{_ASKING}a_run_begins_again_at_the_message_that_waits",),
+    ),
+    Mutation(
+        "no minute has more calls than the limit",
+        (
+            Change(
+                "group/call_budget.py",
+                "calls.per_ms = (calls_per_minute - calls.holds + 1) / MINUTE_MS",
+                "calls.per_ms = (calls_per_minute + calls.holds) / MINUTE_MS",
+            ),
+        ),
+        tests=(f"{_LIMITS}no_minute_has_more_calls_and_nearly_as_many_are_made",),
+    ),
+    Mutation(
+        "what a dear call owes is paid before the next one",
+        (
+            Change(
+                "group/call_budget.py",
+                "            cost.level -= each\n",
+                "            cost.level = max(0.0, cost.level - each)\n",
+            ),
+        ),
+        tests=(f"{_LIMITS}what_a_minute_costs_is_bounded",),
     ),
 )

@@ -102,9 +102,9 @@ TENURE = (
     ),
     _one(
         "a buffer serves on its own disk alone",
-        "actors/buffer/serving_state.py",
-        "if not wanted or self._here == wanted:",
-        "if True:",
+        "log/buffer_life.py",
+        "return self.here == self.disk_id and not self.is_open",
+        "return not self.is_open",
         f"{_BUFFER}test_a_buffer_on_another_disk_serves_nothing_and_leaves_it_as_it_is",
     ),
     _one(
