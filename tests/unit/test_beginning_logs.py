@@ -137,15 +137,18 @@ def test_whatever_ends_a_beginning_in_its_middle_it_is_done_or_was_never_begun(h
 
 def test_what_it_began_with_is_no_snapshot_of_less_than_that() -> None:
     """A segment may end, or the log be closed, before it is as long as the snapshot tells of."""
-    it = Joining(5)
-    it.begins()
-    ship(it.leader, it.log, 1, 1)
-    assert it.log.end_offset < it.leader.end_offset
-    it.log.begin_epoch(9, NOW_MS)
-    it.log.close()
-    it.open()
-    it.log.cut(it.log.end_offset, NOW_MS)
-    it.judge()
+    shorter = 0
+    for seed in range(12):
+        it = Joining(seed)
+        it.begins()
+        ship(it.leader, it.log, 1, 1)
+        shorter += it.log.end_offset < it.log._covered
+        it.log.begin_epoch(9, NOW_MS)
+        it.log.close()
+        it.open()
+        it.log.cut(it.log.end_offset, NOW_MS)
+        it.judge()
+    assert shorter
 
 
 def test_an_old_snapshot_is_good_enough_where_what_is_newer_may_be_cut() -> None:

@@ -190,13 +190,6 @@ REPLICA_LOGS = (
         f"{_WHOLE}[kill]",
     ),
     _one(
-        "every old segment is gone for good before the note of that is",
-        _BEGIN,
-        "    files.sync_folder(folder)\n    files.unlink(folder / BEGIN)\n",
-        "    files.unlink(folder / BEGIN)\n",
-        f"{_WHOLE}[power]",
-    ),
-    _one(
         "a log that began anew is known to have come as far as that",
         _BEGIN,
         'return replace(manifest, start_offset=at, known_end=at, gaps=[], stopped="")',
