@@ -69,7 +69,8 @@ def test_it_takes_what_the_request_brings_and_gives_its_answer(kind: type[Reques
     brought = [each.name for each in fields(kind)]  # type: ignore[arg-type]
     assert taken == brought[issubclass(kind, GroupRequest) :]
     [answer] = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
-    told = getattr(answer, "__forward_arg__", getattr(answer, "__name__", str(answer)))
+    name = str(answer) if get_args(answer) else getattr(answer, "__name__", str(answer))
+    told = getattr(answer, "__forward_arg__", name)
     assert signature.return_annotation == told.replace("NoneType", "None")
     assert kind.wait_s > 0 and isinstance(kind.while_away, WhileAway)
 

@@ -178,7 +178,7 @@ def test_an_option_that_a_mode_does_not_have_is_told_with_the_modes_that_do() ->
             '.mode: is missing; write mode = "by_key" or mode = "packs" beside it',
         ),
         ({"mode": "by_key", "paralelism": 3}, ".paralelism: unknown option; did you mean 'parall"),
-        ({"mode": "by_key", "parallelism": 65}, ".parallelism = 65: must be a whole number from 1"),
+        ({"mode": "by_key", "parallelism": 1_025}, ".parallelism = 1025: must be a whole number"),
         ({"mode": "packs", "retries": "3"}, ".retries = '3': must be a whole number of at least 0"),
         (
             {"mode": "packs", "submit_strategy": "x"},
