@@ -100,6 +100,18 @@ def pauses(pause_ms: int) -> Callable[[Scene], None]:
     return see
 
 
+def cost_of(_: Delivery) -> float:
+    """What a message costs, where a group's calls have a cost."""
+    return 1.0
+
+
+def slowly(scene: Scene) -> None:
+    """One call a second, of all consumers together."""
+    began_s = time.monotonic()
+    scene.done("m", 3)
+    assert time.monotonic() - began_s >= 1.5
+
+
 def letters(scene: Scene) -> None:
     before = queued(scene, "letters")
     scene.done("bad")

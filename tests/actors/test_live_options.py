@@ -24,6 +24,7 @@ from tests.actors.live_scene import (
     owners,
     pauses,
     scene_on,
+    slowly,
     three,
     together,
     tried,
@@ -57,6 +58,7 @@ GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {
     "commit_interval_ms": (LATE, uncommitted),
     "commit_records": ({**LATE, "commit_records": 1}, Scene.done),
     "processing": ({"processing": "by_key"}, together),
+    "calls_per_minute": ({"calls_per_minute": 60}, slowly),
     "attempts_max": ({**SKIP, "attempts_max": 3, "backoff_ms": 1}, tried(3)),
     "failure_policy": (SKIP, tried(1)),
     "backoff_ms": ({**SKIP, "attempts_max": 2, "backoff_ms": 400}, pauses(400)),
@@ -68,6 +70,12 @@ GROUP: dict[str, tuple[dict[str, Any], Shows | None]] = {
     "pull_bytes_max": ({"pull_bytes_max": 1}, Scene.done),
     "scaling": ({"scaling": {"consumers_min": 3}}, three),
     "consumers": ({"consumers": 3}, three),
+}
+
+# These are of use together with one that is not live.
+COSTLY = {"cost": "tests.actors.live_scene:cost_of", "cost_per_minute": 600_000.0}
+LIMITS: dict[str, tuple[dict[str, Any], Shows]] = {
+    "cost_per_minute": ({**COSTLY, "cost_per_minute": 60.0}, slowly),
 }
 
 # These move partitions, so that consumers hear of it.
@@ -97,7 +105,8 @@ TOPOLOGY: dict[str, Any] = {
 
 
 def test_each_live_option_of_a_group_is_taken_over_and_replaces_nobody(stage: Stage) -> None:
-    assert set(GROUP) == live(GroupConfig), "every option that is declared as live is tried here"
+    tried_here = {*GROUP, *LIMITS}
+    assert tried_here == live(GroupConfig), "every option that is declared as live is tried here"
     with scene_on(stage) as scene:
         before = scene.who()
         for name, (options, see) in GROUP.items():
@@ -118,6 +127,17 @@ def test_each_live_option_of_a_group_is_taken_over_and_replaces_nobody(stage: St
             scene.apply()
             scene.done()
         assert before.items() <= scene.who().items()
+
+
+def test_each_limit_of_calls_is_taken_over_and_replaces_nobody(stage: Stage) -> None:
+    with scene_on(stage, **COSTLY) as scene:
+        before = scene.who()
+        for options, see in LIMITS.values():
+            scene.apply(groups={"g": options})
+            see(scene)
+            scene.apply()
+            scene.done()
+        assert scene.who() == before
 
 
 def test_each_live_option_of_a_queue_is_set_on_logs_that_are_open(stage: Stage) -> None:
