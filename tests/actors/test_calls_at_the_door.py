@@ -213,9 +213,16 @@ def test_a_scale_whose_group_stops_before_its_turn_pins_nothing() -> None:
 def test_a_scale_is_pinned_when_its_turn_has_come() -> None:
     async def scene() -> None:
         door = Door()
-        door.replica_set.supervisor = SimpleNamespace(replicas={})  # type: ignore[assignment]
+        await door.thread.open()
+        door.store.create()
+        await door.host.start(door.store.lead("g", PARTITIONS, "x"), group_settings())
+        door.replica_set.supervisor = SimpleNamespace(  # type: ignore[assignment]
+            replicas={}, handler=None
+        )
         await door.handlers.answer(ScaleGroup("g", 0))
         assert door.pinned == [0]
+        await door.host.close()
+        await door.thread.close()
 
     asyncio.run(scene())
 

@@ -19,6 +19,7 @@ import pytest
 from pxrs_ray.actors.buffer import maintenance
 from pxrs_ray.actors.client import tenants
 from pxrs_ray.actors.cluster import watchdog
+from pxrs_ray.actors.consumer import call_gate
 from pxrs_ray.actors.coordinator import (
     autoscaler,
     buffer_pool,
@@ -62,6 +63,7 @@ PLACES = {
     ("actors/consumer/consumer_actor.py", "its hand-over"): (
         f"{THREADS}test_a_hand_over_that_fails_ends_the_process"
     ),
+    ("actors/consumer/call_gate.py", "its limits"): LOOPS,
     ("actors/consumer/consumer_actor.py", "looking"): (
         f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
     ),
@@ -338,6 +340,17 @@ async def _page(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     return lambda: looking.aclose()
 
 
+async def _limits(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
+    gate = call_gate.CallGate(None)
+    gate._waiting.append(call_gate._Waiting(0.0))
+
+    async def ask(costs: tuple[float, ...]) -> tuple[int, int]:
+        await answers(fails)()
+        return 0, 10
+
+    return Supervisor("a consumer").keep("its limits", partial(gate.let_pass, ask)).cancel
+
+
 MADE = {
     **loops_of_homes.MADE,
     "scaling": _autoscale,
@@ -355,6 +368,7 @@ MADE = {
     "telling the logs": _telling,
     "beat": _beat,
     "looking of the page": _page,
+    "limits of calls": _limits,
 }
 
 
