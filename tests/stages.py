@@ -77,7 +77,12 @@ STAGES = (
             ("mypy",),
             ("mypy", "examples"),
         ),
-        tests=("tests/test_tidy.py", "tests/test_rooms.py"),
+        tests=(
+            "tests/test_tidy.py",
+            "tests/test_rooms.py",
+            "tests/test_one_place.py",
+            "tests/test_reached.py",
+        ),
     ),
     # Some wait for processes that they kill: a third of what they take.
     Stage("unit", tests=("tests/unit", "tests/fuzz"), workers=3, dist="worksteal"),

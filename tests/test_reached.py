@@ -27,10 +27,6 @@ TESTING = ROOT / "pxrs_ray" / "testing"
 
 # What nobody in the product calls, and why it is there all the same.
 REASONS = {
-    "Producer.send_async": "for who sends from an event loop",
-    "Producer.flush_async": "for who sends from an event loop",
-    "Producer.latest_offset": "the producer of the documents reads back by offset",
-    "Group.trigger_rebalance": "the coordinator of the documents is asked to rebalance",
     "PartitionChangeEvent.gained": "beside `lost`, for who listens",
     "Batch.from_wire": "the inverse of `to_wire`: what judges a frame in every test of frames",
     "hash_column": "the hashes of a whole column, for who partitions elsewhere as we do",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import stages
-from tests.stages import COMPUTING, WAITING, Outcome, Stage, main, run_all
+from tests.stages import COMPUTING, STAGES, WAITING, Outcome, Stage, main, run_all
 
 MIXED = """
 import pytest
@@ -263,3 +263,11 @@ def test_a_lane_that_is_done_takes_over_from_the_others_end(tmp_path: Path) -> N
     assert [outcome.stage.name for outcome in outcomes] == ["sound", *names]
     assert all(outcome.sound for outcome in outcomes)
     assert {outcome.stage.name for outcome in outcomes if outcome.nice} >= {"sound", "last"}
+
+
+def test_every_file_of_tests_is_of_a_stage() -> None:
+    asked = [Path(asked) for stage in STAGES for asked in stage.tests]
+    root = Path(stages.__file__).parent.parent
+    files = [file.relative_to(root) for file in root.joinpath("tests").rglob("test_*.py")]
+    left = [str(f) for f in files if not any(f == one or one in f.parents for one in asked)]
+    assert files and not left
