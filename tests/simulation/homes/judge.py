@@ -37,7 +37,7 @@ class Judge:
         # them served there though their newest logs can be seen.
         self._forgotten: dict[Slot, str] = {}
         self._older_since_ms: dict[Slot, int] = {}
-        self._acked_from: dict[Slot, str] = {}
+        self._acked_from: set[tuple[Slot, str]] = set()
         self.begun: set[tuple[int, str]] = set()
         self._disk_of_term: dict[tuple[int, Slot, int], str] = {}
         self._acked_slots: set[Slot] = set()
@@ -60,10 +60,10 @@ class Judge:
             self.breaks(f"offset {offset} of partition {partition} is {before} and {text}")
         term = (self.era, slot, life.tenure.term)
         disk = self._disk_of_term.setdefault(term, life.here)
-        if disk != life.here and not self.a_disk_is_older:
+        if disk != life.here and not self.a_disk_is_older and slot not in self._forgotten:
             self.breaks(f"slot {slot} serves under term {term[2]} from {disk} and {life.here}")
         self._from_forgotten(by, life.here)
-        self._acked_from[slot] = life.here
+        self._acked_from.add((slot, life.here))
         for other in by.machines.every:
             if other is not by and other.slot == slot and other.holds():
                 self.breaks(f"slot {slot} is served by {by.name} and {other.name} at once")
@@ -73,7 +73,7 @@ class Judge:
         """An older copy may be served only while the host of the newest one is away; from then on
         there are two that differ."""
         newest = self._forgotten.get(by.slot, disk)
-        if newest == disk:
+        if newest == disk or (by.slot, newest) not in self._acked_from:
             return
         self.harmed.setdefault(by.slot, "its home was forgotten, and an older copy served")
         if not any(n.disk.disk_id == newest and n.told for n in by.machines.here()):
@@ -87,8 +87,7 @@ class Judge:
     def forgets_homes(self, older: Homes) -> None:
         """The registry comes back as it was when it knew these homes."""
         for slot, home in self.homes.slots.items():
-            same = slot in older.slots and older.slots[slot].disk == home.disk
-            if not same and self._acked_from.get(slot) == home.disk:
+            if slot not in older.slots or older.slots[slot].disk != home.disk:
                 self._forgotten.setdefault(slot, home.disk)
 
     def accepts(self) -> None:

@@ -158,7 +158,7 @@ class Chaos:
         self.dice = random.Random(f"homes chaos {seed}")
         self.counts: Counter[str] = Counter()
         self._names, self._weights = list(weights), list(weights.values())
-        self.over = False
+        self.over = self._restores = False
         self._interval_ms = self.dice.choice((150, 350, 800))
         self.world.at(900, self._next)
 
@@ -265,9 +265,13 @@ class Chaos:
         homes = homes_from(self.cluster.store().documents(TOPOLOGY).get(DOCUMENT, ""))
         if not all(homes.is_made(QUEUE, slot) for slot in range(SLOTS)):
             return
+        if self._restores:
+            return  # not while one is being restored: it could undo that
+        self._restores = True
         kept = copy.deepcopy(_content(self.cluster.store()))
 
         def back() -> None:
+            self._restores = False
             if not self.over:
                 self.cluster.store()._registry.groups = kept
                 self.cluster.machines.judge.forgets_homes(homes)
