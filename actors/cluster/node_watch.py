@@ -105,8 +105,8 @@ class NodeWatch:
 
     def __init__(self, asked: Asked) -> None:
         self.problem = ""
-        # Whose terms the disks are asked for; of every topology's while it is ''.
-        self.topology_id = ""
+        # Whose terms the disks are asked for; while `minds_all`, those of every topology as well.
+        self.topology_id, self.minds_all = "", True
         self._asked = asked
         self._looked: dict[str, Looked] = {}
         self._looking: dict[str, tuple[asyncio.Future[Looked | None], float]] = {}
@@ -208,7 +208,8 @@ class NodeWatch:
             disk=looked.disk,
             boot=looked.boot,
             slots=slots,
-            terms=looked.terms(self.topology_id),
+            terms=looked.terms("" if self.minds_all else self.topology_id),
+            own_terms=looked.terms(self.topology_id),
             unknown=False,
             free_bytes=looked.free_bytes,
         )

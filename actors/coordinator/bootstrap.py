@@ -139,7 +139,7 @@ class Bootstrap(GroupCreation):
         self._moving = BufferMoves(self._homing, self._pool, str(self._config.topology_dir))
         await self._note_registry_home()
         # A registry that is begun again, or has lost writes, minds all that the disks tell.
-        self._nodes.topology_id = "" if self.accepts_loss else self.topology_id
+        self._nodes.topology_id, self._nodes.minds_all = self.topology_id, self.accepts_loss
         if self.accepts_loss and self._homing.homes.slots:
             seen = await self._nodes.looked(await self._living())
             await self._homing.keep(lambda homes: above_terms(homes, seen))

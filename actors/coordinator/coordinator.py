@@ -171,7 +171,7 @@ class Coordinator(TopologyDocuments, Questions):
         await self._try_to_finish()
         await self._settle_acceptance()
         self.accepts_loss = config.store_url.startswith("memory:")
-        self._nodes.topology_id = self.topology_id
+        self._nodes.minds_all = False
         self._keep_watch()
 
     async def _open_registry(self) -> None:

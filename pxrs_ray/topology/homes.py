@@ -34,7 +34,7 @@ class Home:
     has accepted the loss of its logs. `moves` is how many times they were moved to another disk, or
     nearly; while `leaving` they are being moved. A `disk` of '' is not known: the registry was
     lost, and no disk that is here has these logs. `since` is the first term of its stay on this
-    disk.
+    disk; 0 is not known.
     """
 
     disk: str
@@ -46,7 +46,7 @@ class Home:
     given_up: bool = False
     moves: int = 0
     leaving: bool = False
-    since: int = 1
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)

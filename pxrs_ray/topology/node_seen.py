@@ -15,7 +15,7 @@ NO_COPY: Age = (-1, 0)
 class NodeSeen:
     """A living node of the cluster. `disk` is '' where there is none, or while nobody has looked
     (`unknown`); `slots` are those whose logs lie there, each with the age of that copy, and
-    `terms` are what it tells of those of this topology's logs.
+    `terms` are what it tells of those logs, and `own_terms` of this topology's own.
     `free_bytes` is what its disk had left when somebody looked."""
 
     node: str
@@ -28,6 +28,7 @@ class NodeSeen:
     unknown: bool = False
     free_bytes: int | None = None
     terms: Mapping[Slot, Terms] = field(default_factory=dict)
+    own_terms: Mapping[Slot, Terms] = field(default_factory=dict)
 
 
 def told_term(slot: Slot, nodes: Iterable[NodeSeen]) -> int:

@@ -33,13 +33,13 @@ def later_homes(homes: Homes, nodes: Sequence[NodeSeen]) -> dict[Slot, Home]:
 
 
 def _tells_of_later(home: Home, node: NodeSeen, slot: Slot) -> bool:
-    terms = node.terms.get(slot, Terms())
+    terms, since = node.own_terms.get(slot, Terms()), home.since or home.term
     if not home.disk:
         return False
     # A move notes the next term on the disks before the registry has it; nobody serves by that.
     newer = terms.served > home.term or terms.told > home.term + home.leaving
     # Logs are removed when the registry has their next home.
-    stay_over = terms.left > home.since if node.disk == home.disk else terms.served >= home.since
+    stay_over = terms.left > since if node.disk == home.disk else terms.served >= since
     return newer or stay_over
 
 

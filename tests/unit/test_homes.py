@@ -82,7 +82,7 @@ def test_a_disk_that_appears_on_another_node_is_home_under_a_new_term() -> None:
     back = replace(nodes(1)[0], node="n9", boot="b9")
     found = settle(waits, {0: AWAY}, [back], 2)
     assert found.starts == (0,)
-    assert found.homes.slots[0] == Home("d1", "n9", "10.0.0.1", 2, "b9")
+    assert found.homes.slots[0] == Home("d1", "n9", "10.0.0.1", 2, "b9", since=1)
 
 
 def test_a_new_node_of_its_host_is_tried_before_anybody_has_looked() -> None:
@@ -91,7 +91,7 @@ def test_a_new_node_of_its_host_is_tried_before_anybody_has_looked() -> None:
     new = [NodeSeen("n9", "10.0.0.1", unknown=True), NodeSeen("n8", "10.0.0.2", unknown=True)]
     found = settle(waits, {0: AWAY}, new, 2)
     assert found.starts == (0,)
-    assert found.homes.slots[0] == Home("d1", "n9", "10.0.0.1", 2)
+    assert found.homes.slots[0] == Home("d1", "n9", "10.0.0.1", 2, since=1)
     # It is not there: the buffer has said so, and then somebody has looked.
     missed = [replace(new[0], unknown=False, disk="another"), new[1]]
     seen = {0: SlotSeen(answers=True, runs=True)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,16 @@ from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.older_registry import above_terms, later_homes
 from pxrs_ray.topology.slot_table import SlotTable
 
+
+def told(terms: Terms) -> Any:
+    """What a disk tells of slot 1, of this topology and of all."""
+    return {"terms": {1: terms}, "own_terms": {1: terms}}
+
+
 HOME = Home("d1", "n1", "h1", term=4, since=3)
 OURS = Identity("t", 4, "me", term=4, disk="d1")
 HOMES = Homes(slots={1: HOME})
-FIRST = NodeSeen("n1", "h1", "d1", slots={1: (4, 7)}, terms={1: Terms(4, 4)})
+FIRST = NodeSeen("n1", "h1", "d1", slots={1: (4, 7)}, **told(Terms(4, 4)))
 OTHER = NodeSeen("n2", "h2", "d2")
 
 
@@ -35,7 +42,7 @@ OTHER = NodeSeen("n2", "h2", "d2")
 def test_a_later_home_that_a_disk_tells_of_is_noticed(
     copy: dict[int, tuple[int, int]], terms: Terms
 ) -> None:
-    found = later_homes(HOMES, [FIRST, replace(OTHER, slots=copy, terms={1: terms})])
+    found = later_homes(HOMES, [FIRST, replace(OTHER, slots=copy, **told(terms))])
     assert (found[1].node, found[1].host, found[1].disk) == ("n2", "h2", "d2" if copy else "")
 
 
@@ -48,35 +55,42 @@ def test_a_later_home_that_a_disk_tells_of_is_noticed(
     ],
 )
 def test_what_is_left_of_earlier_homes_is_no_evidence(terms: Terms) -> None:
-    assert later_homes(HOMES, [FIRST, replace(OTHER, slots={1: (2, 2)}, terms={1: terms})]) == {}
+    assert later_homes(HOMES, [FIRST, replace(OTHER, slots={1: (2, 2)}, **told(terms))]) == {}
 
 
 def test_logs_that_were_removed_from_their_home_have_left_it() -> None:
     """They are, once the registry has their next home; it has settled since, above that term."""
     home = replace(HOME, term=9)
-    removed = replace(FIRST, slots={}, terms={1: Terms(4, 5, left=5)})
+    removed = replace(FIRST, slots={}, **told(Terms(4, 5, left=5)))
     assert later_homes(Homes(slots={1: home}), [removed])[1].disk == ""
-    before = replace(FIRST, terms={1: Terms(4, 4, left=2)})
+    before = replace(FIRST, **told(Terms(4, 4, left=2)))
     assert later_homes(Homes(slots={1: home}), [before]) == {}, "they came back since"
+
+
+def test_logs_of_a_former_topology_of_this_name_are_no_evidence() -> None:
+    """It was deleted while their host was away."""
+    foreign = replace(OTHER, slots={1: (9, 9)}, terms={1: Terms(9, 9)})
+    accepted = above_terms(HOMES, [FIRST, foreign]).slots[1]
+    assert (accepted.disk, accepted.term) == ("d1", 10)
 
 
 def test_a_move_notes_its_term_before_the_registry_and_nobody_serves_by_it() -> None:
     moving = leaving(HOMES, 1)
-    copy = replace(OTHER, slots={1: (4, 7)}, terms={1: Terms(0, 5)})
-    assert later_homes(moving, [replace(FIRST, terms={1: Terms(4, 5)}), copy]) == {}
-    served = replace(OTHER, slots={1: (5, 7)}, terms={1: Terms(5, 5)})
+    copy = replace(OTHER, slots={1: (4, 7)}, **told(Terms(0, 5)))
+    assert later_homes(moving, [replace(FIRST, **told(Terms(4, 5))), copy]) == {}
+    served = replace(OTHER, slots={1: (5, 7)}, **told(Terms(5, 5)))
     assert later_homes(moving, [FIRST, served])[1].disk == "d2"
 
 
 def test_who_goes_on_with_it_has_the_last_home_that_is_told_of() -> None:
-    served = replace(OTHER, slots={1: (5, 7)}, terms={1: Terms(5, 5)})
+    served = replace(OTHER, slots={1: (5, 7)}, **told(Terms(5, 5)))
     home = above_terms(HOMES, [FIRST, served]).slots[1]
     assert (home.disk, home.node, home.host) == ("d2", "n2", "h2")
     assert home.term == home.since == 6
 
 
 def test_what_was_noticed_is_known_when_that_host_is_away_again() -> None:
-    served = replace(OTHER, slots={1: (5, 7)}, terms={1: Terms(5, 5)})
+    served = replace(OTHER, slots={1: (5, 7)}, **told(Terms(5, 5)))
     behind = HOMES.with_behind(later_homes(HOMES, [FIRST, served]))
     kept = homes_from(CODEC.encode_text(behind))
     accepted = above_terms(kept, [FIRST])
@@ -100,13 +114,13 @@ def test_a_lost_registry_waits_for_the_newest_logs() -> None:
     """A copy that has left for another home is served only when its target is here too, unserved,
     or when somebody says that it is enough."""
     lost = Homes(slots={1: Home("", "", "", away_since_ms=0)})
-    left = replace(FIRST, terms={1: Terms(4, 5)})
+    left = replace(FIRST, **told(Terms(4, 5)))
     seen = {1: SlotSeen(lease_over=True)}
     waits = settle(lost, seen, [left, OTHER], 1_000)
     assert "registry that knew it was lost" in waits.waits[1]
-    unserved = replace(OTHER, slots={1: (4, 7)}, terms={1: Terms(0, 5)})
+    unserved = replace(OTHER, slots={1: (4, 7)}, **told(Terms(0, 5)))
     assert settle(lost, seen, [left, unserved], 1_000).homes.slots[1].term == 6
-    served = replace(OTHER, slots={1: (5, 7)}, terms={1: Terms(5, 5)})
+    served = replace(OTHER, slots={1: (5, 7)}, **told(Terms(5, 5)))
     assert settle(lost, seen, [left, served], 1_000).homes.slots[1].disk == "d2"
     given_up = lost.with_given_up(1)
     assert settle(given_up, seen, [left, OTHER], 1_000).homes.slots[1].disk == "d1"
@@ -114,7 +128,7 @@ def test_a_lost_registry_waits_for_the_newest_logs() -> None:
 
 
 def test_notes_of_logs_that_left_tell_that_a_lost_registry_had_some() -> None:
-    noted = replace(OTHER, terms={1: Terms(0, 2)})
+    noted = replace(OTHER, **told(Terms(0, 2)))
     assert "registry that knew it was lost" in settle(Homes(), {1: SlotSeen()}, [noted], 0).waits[1]
     assert settle(Homes(), {1: SlotSeen()}, [OTHER], 0).starts == (1,)
     lost = settle(Homes(), {1: SlotSeen()}, [OTHER], 0, lost=True)
@@ -153,7 +167,7 @@ def test_a_host_that_comes_later_tells_too_and_its_word_stands() -> None:
     carried(rounds, [FIRST, replace(OTHER, unknown=True)], looks)
     assert [look.wait for look in looks] == [True, False]
     assert table.is_claimed(1)
-    later = replace(OTHER, slots={1: (5, 7)}, terms={1: Terms(5, 5)})
+    later = replace(OTHER, slots={1: (5, 7)}, **told(Terms(5, 5)))
     carried(rounds, [FIRST, later], looks)
     for nodes in ([FIRST, later], [FIRST]):
         carried(rounds, nodes, looks)

@@ -131,6 +131,7 @@ class LeaderHomes(LeaderCalls):
                     boot=looked.boot,
                     slots={trace.slot: trace.identity.age for trace in looked.traces},
                     terms=looked.terms("" if self.accepts_loss else self.topology_id),
+                    own_terms=looked.terms(self.topology_id),
                     unknown=False,
                 )
             known = self._looked.get(node.node, node)
