@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pxrs_ray.errors import StoreSchemaError
+
 T = TypeVar("T")
 
 CODECS: dict[str, Codec[Any]] = {}
@@ -56,6 +58,15 @@ def register(codec: Codec[T]) -> Codec[T]:
         raise ValueError(f"two codecs are called {codec.name!r}")
     CODECS[codec.name] = codec
     return codec
+
+
+def check_form(document: str, form: int, known: int) -> None:
+    """Refuse a document of the registry that newer code has written. Raises StoreSchemaError."""
+    if form > known:
+        raise StoreSchemaError(
+            f"the registry's document {document!r} has form {form}, this code knows up to "
+            f"{known}: use the newer version of pxrs-ray that wrote it"
+        )
 
 
 # A dataclass with bytes in it sets `__pydantic_config__ = AS_JSON`: JSON itself has no bytes.

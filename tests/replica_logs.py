@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from pxrs_ray.data.log_limits import Durability, LogLimits
@@ -90,3 +91,37 @@ class DyingDisk(SimulatedDisk):
     def unlink(self, path: Path) -> None:
         self._step()
         super().unlink(path)
+
+
+class TwoLogs:
+    """A log that lives and dies, and `other`, which is on the same machine."""
+
+    def __init__(self, seed: int, folder: str, limits: LogLimits = TINY) -> None:
+        self.dice = Random(seed)
+        self.disk = DyingDisk(seed)
+        self._folder, self._limits = Path(folder), limits
+        self._open_other()
+        self.open()
+
+    def open(self) -> None:
+        self.log = opened(Path("/log"), TINY, files=self.disk, boot=self.disk.boot_id())
+
+    def _open_other(self) -> None:
+        boot = self.disk.boot_id()
+        self.other = opened(self._folder, self._limits, files=self.disk, boot=boot)
+
+    def restarts(self) -> None:
+        how = self.dice.choice(("close", "abandon", "power"))
+        (self.log.close if how == "close" else self.log.abandon)()
+        if how == "power":
+            self.dies(power=True)
+        self.open()
+
+    def dies(self, *, power: bool) -> None:
+        """All processes of the machine; the other log had everything synced."""
+        self.other.close()
+        if power:
+            self.disk.cut_power()
+        else:
+            self.disk.end_processes()
+        self._open_other()

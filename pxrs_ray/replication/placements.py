@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pxrs_ray.codec import json_codec
-from pxrs_ray.errors import StoreSchemaError, UsageError
+from pxrs_ray.codec import check_form, json_codec
+from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import (
     Disk,
@@ -54,11 +54,7 @@ def placements_from(text: str) -> Placements:
     if not text:
         return Placements()
     found: Placements = PLACEMENTS.decode_text(text)
-    if found.form > FORM:
-        raise StoreSchemaError(
-            f"the registry's document {DOCUMENT!r} has form {found.form}, this code knows up to "
-            f"{FORM}: use the newer version of pxrs-ray that wrote it"
-        )
+    check_form(DOCUMENT, found.form, FORM)
     return found
 
 

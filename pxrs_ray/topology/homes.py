@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pxrs_ray.codec import json_codec
-from pxrs_ray.errors import NotFound, StoreSchemaError, UsageError
+from pxrs_ray.codec import check_form, json_codec
+from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Slot
 from pxrs_ray.topology.node_seen import NodeSeen, has_newest, told_term
 
@@ -125,11 +125,7 @@ def homes_from(text: str) -> Homes:
     if not text:
         return Homes()
     found: Homes = HOMES.decode_text(text)
-    if found.form > FORM:
-        raise StoreSchemaError(
-            f"the registry's document {DOCUMENT!r} has form {found.form}, this code knows up to "
-            f"{FORM}: use the newer version of pxrs-ray that wrote it"
-        )
+    check_form(DOCUMENT, found.form, FORM)
     return found
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pxrs_ray.data.protocol import BufferStats
+from pxrs_ray.errors import NotFound
 from pxrs_ray.status.answers import (
     ConsumerStatus,
     GroupStatus,
@@ -89,3 +93,27 @@ def buffer_stats(messages: int = 10) -> BufferStats:
     """A buffer that has done a little."""
     names = dict.fromkeys(BufferStats.__dataclass_fields__, 0)
     return BufferStats(**{**names, "messages": messages, "rss_bytes": 70_000_000})  # type: ignore[arg-type]
+
+
+class DrawnPage:
+    """What a page asks of a topology beside its state: always the same, and noted is what is to be
+    done."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, str, Any]] = []
+        self.is_away = False
+
+    def check(self) -> None:
+        if self.is_away:
+            raise NotFound("no topology 'shop' runs")
+
+    def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        if asked.get("partition") == "P9":
+            raise NotFound(f"queue {queue!r} has no partition 9")
+        text = {"key": "account-7", "payload": "<b>3</b>", "headers": {"trace": "7"}}
+        return [{"partition": 3, "offset": 17, "at_ms": 1_000, **text}]
+
+    def aside(self, group: str) -> Mapping[str, Any]:
+        letter = {"place": "P1@4", "from": "P3@17", "error": "ValueError('no')", "attempts": 5}
+        text = {"key": "account-7", "payload": "bad", "headers": {}, "at_ms": 1_000}
+        return {"policy": "dead_letter", "letters": [{**letter, **text}], "keys": []}

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from aiohttp import web
 
 from pxrs_ray.dashboard.page_state import PageState
 from pxrs_ray.dashboard.server import PageSource, Server
-from pxrs_ray.errors import NotFound
 from pxrs_ray.status.places import WAITING, SpreadStep
 from tests.cli.browser import chromium
-from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
+from tests.cli.pictures import DrawnPage, buffer_place, buffer_stats, group_status, topology_status
 
 WAIT_S = 40
 
@@ -52,36 +51,20 @@ def served(source: PageSource) -> Iterator[str]:
         loop.close()
 
 
-class Drawn:
+class Drawn(DrawnPage):
     """A topology drawn by hand."""
 
     def __init__(self, partitions: int, consumers: int) -> None:
+        super().__init__()
         away = buffer_place(1, state=WAITING, told="waits for host 10.0.0.2, away for 40 s")
         self.status = topology_status(
             group_status(partitions, consumers, lag=3),
             places=(buffer_place(0), away),
             uneven=(SpreadStep(0, "10.0.0.1", "10.0.0.3"),),
         )
-        self.done: list[tuple[str, str, Any]] = []
-        self.is_away = False
 
     def look(self) -> PageState:
         return PageState(self.status, {0: buffer_stats()})
-
-    def check(self) -> None:
-        if self.is_away:
-            raise NotFound("no topology 'shop' runs")
-
-    def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        if asked.get("partition") == "P9":
-            raise NotFound(f"queue {queue!r} has no partition 9")
-        text = {"key": "account-7", "payload": "<b>3</b>", "headers": {"trace": "7"}}
-        return [{"partition": 3, "offset": 17, "at_ms": 1_000, **text}]
-
-    def aside(self, group: str) -> Mapping[str, Any]:
-        letter = {"place": "P1@4", "from": "P3@17", "error": "ValueError('no')", "attempts": 5}
-        text = {"key": "account-7", "payload": "bad", "headers": {}, "at_ms": 1_000}
-        return {"policy": "dead_letter", "letters": [{**letter, **text}], "keys": []}
 
     def act(self, action: str, group: str, value: Any) -> str:
         self.done.append((action, group, value))

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from pxrs_ray.errors import LogCorrupted, LogError, OffsetOutOfRange
 from pxrs_ray.log.replica_log import ReplicaLog
 from tests.logs import NOW_MS, put, wire
-from tests.replica_logs import ALL, TINY, DyingDisk, Ended, everything, opened, ship
+from tests.replica_logs import ALL, Ended, TwoLogs, everything, opened, ship
 
 NAMES = [bytes([65 + n]) * 16 for n in range(3)]
 
 
-class Joining:
+class Joining(TwoLogs):
     """A log whose oldest part was dropped, and another one that is to follow it."""
 
     def __init__(self, seed: int, old: int = 3) -> None:
-        self.dice = Random(seed)
-        self.disk = DyingDisk(seed)
-        self.leader = opened(Path("/leader"), TINY, files=self.disk, boot=self.disk.boot_id())
-        self.open()
+        super().__init__(seed, "/leader")
         self.leader.passed("g", 0)
         for number in range(old):
             self.appends()
@@ -33,8 +29,9 @@ class Joining:
             self.appends()
         self.drops(self.leader.end_offset - self.dice.randint(0, 6))
 
-    def open(self) -> None:
-        self.log = opened(Path("/log"), TINY, files=self.disk, boot=self.disk.boot_id())
+    @property
+    def leader(self) -> ReplicaLog:
+        return self.other
 
     def appends(self) -> None:
         for _ in range(3):
@@ -51,21 +48,6 @@ class Joining:
 
     def begins(self) -> None:
         self.log.begin_at(*self.leader.beginning(), NOW_MS)
-
-    def restarts(self) -> None:
-        how = self.dice.choice(("close", "abandon", "power"))
-        (self.log.close if how == "close" else self.log.abandon)()
-        if how == "power":
-            self.dies(power=True)
-        self.open()
-
-    def dies(self, *, power: bool) -> None:
-        self.leader.close()
-        if power:
-            self.disk.cut_power()
-        else:
-            self.disk.end_processes()
-        self.leader = opened(Path("/leader"), TINY, files=self.disk, boot=self.disk.boot_id())
 
     def judge(self) -> None:
         ship(self.leader, self.log)

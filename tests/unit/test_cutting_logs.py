@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from pxrs_ray.errors import LogError
 from pxrs_ray.log.replica_log import ReplicaLog
 from tests.logs import NOW_MS, SMALL, put, wire
-from tests.replica_logs import ALL, TINY, DyingDisk, Ended, everything, opened, ship
+from tests.replica_logs import ALL, TINY, DyingDisk, Ended, TwoLogs, everything, opened, ship
 
 
 def test_what_is_before_a_gap_outlives_a_power_cut_wherever_that_is() -> None:
@@ -76,19 +75,17 @@ def test_a_torn_tail_stays_cut_though_the_first_sync_of_that_failed(seed: int) -
     assert at > 3
 
 
-class Twins:
+class Twins(TwoLogs):
     """A log that is cut now and then, and one that took only what was never cut."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = Random(seed)
-        self.disk = DyingDisk(seed)
-        self.twin = opened(Path("/twin"), replace(TINY, retention_passed=False), files=self.disk)
+        super().__init__(seed, "/twin", replace(TINY, retention_passed=False))
         self.epochs = {bytes([65 + n]) * 16: 0 for n in range(3)}
-        self.open()
         self.log.passed("g", 0)
 
-    def open(self) -> None:
-        self.log = opened(Path("/log"), TINY, files=self.disk, boot=self.disk.boot_id())
+    @property
+    def twin(self) -> ReplicaLog:
+        return self.other
 
     def appends(self) -> None:
         for _ in range(self.dice.randint(1, 4)):
@@ -115,23 +112,6 @@ class Twins:
 
     def ages(self) -> None:
         self.epochs[self.dice.choice(list(self.epochs))] += 1
-
-    def restarts(self) -> None:
-        how = self.dice.choice(("close", "abandon", "power"))
-        (self.log.close if how == "close" else self.log.abandon)()
-        if how == "power":
-            self.dies(power=True)
-        self.open()
-
-    def dies(self, *, power: bool) -> None:
-        """All processes of the machine; the twin had everything synced."""
-        self.twin.close()
-        if power:
-            self.disk.cut_power()
-        else:
-            self.disk.end_processes()
-        boot = self.disk.boot_id()
-        self.twin = opened(Path("/twin"), self.twin.limits, files=self.disk, boot=boot)
 
     def judge(self) -> None:
         self.log.sync()

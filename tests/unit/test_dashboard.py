@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -18,19 +18,18 @@ from pxrs_ray.dashboard.server import ACTIONS, OWN_HEADER, Server
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Change
 from pxrs_ray.status.places import WAITING, SpreadStep
-from tests.cli.pictures import buffer_place, buffer_stats, group_status, topology_status
+from tests.cli.pictures import DrawnPage, buffer_place, buffer_stats, group_status, topology_status
 
 TOKEN = "s3cret"
 OURS = {OWN_HEADER: "1"}
 
 
-class Source:
+class Source(DrawnPage):
     """A topology that is always the same, and notes what it is asked to do."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.looks = 0
-        self.done: list[tuple[str, str, Any]] = []
-        self.is_away = False
 
     def look(self) -> PageState:
         self.looks += 1
@@ -43,21 +42,6 @@ class Source:
             uneven=(SpreadStep(1, "10.0.0.2", "10.0.0.3"),),
         )
         return PageState(status, {0: buffer_stats()})
-
-    def check(self) -> None:
-        if self.is_away:
-            raise NotFound("no topology 'shop' runs")
-
-    def messages(self, queue: str, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        if asked.get("partition") == "P9":
-            raise NotFound(f"queue {queue!r} has no partition 9")
-        text = {"key": "account-7", "payload": "<b>3</b>", "headers": {"trace": "7"}}
-        return [{"partition": 3, "offset": 17, "at_ms": 1_000, **text}]
-
-    def aside(self, group: str) -> Mapping[str, Any]:
-        letter = {"place": "P1@4", "from": "P3@17", "error": "ValueError('no')", "attempts": 5}
-        text = {"key": "account-7", "payload": "bad", "headers": {}, "at_ms": 1_000}
-        return {"policy": "dead_letter", "letters": [{**letter, **text}], "keys": []}
 
     def act(self, action: str, group: str, value: Any) -> str:
         if group != "billing":
