@@ -160,10 +160,11 @@ class HomeRounds:
         good."""
         found = later_homes(self.homes, nodes)
         new = {s: home for s, home in found.items() if s not in self._moving | self._placing}
+        # Before that is durable: the registry may be away.
+        for slot, home in {**new, **self.homes.behind}.items():
+            self._table.was_elsewhere(slot, home.host)
         if new.keys() - self.homes.behind.keys():
             yield KeepHomes(lambda homes: homes.with_behind(new))
-        for slot, home in self.homes.behind.items():
-            self._table.was_elsewhere(slot, home.host)
 
     def _settled(self, nodes: Iterable[NodeSeen]) -> Settled:
         slots = range(self._table.count)

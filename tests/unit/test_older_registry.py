@@ -168,6 +168,11 @@ def test_a_host_that_comes_later_tells_too_and_its_word_stands() -> None:
     assert [look.wait for look in looks] == [True, False]
     assert table.is_claimed(1)
     later = replace(OTHER, slots={1: (5, 7)}, **told(Terms(5, 5)))
+    waiting = rounds.round()
+    assert isinstance(next(waiting), LivingNodes)
+    assert isinstance(waiting.send([FIRST, later]), KeepHomes)
+    assert table.is_foreign(1), "it is served by nobody, however long the registry is away"
+    waiting.close()
     carried(rounds, [FIRST, later], looks)
     for nodes in ([FIRST, later], [FIRST]):
         carried(rounds, nodes, looks)
