@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import ray
 
@@ -50,6 +51,24 @@ def went_elsewhere(index: int, host: str) -> str:
     )
 
 
+class Replicas(Protocol):
+    """What of `ReplicaController` the pool calls."""
+
+    async def open_on(self, slot: int, spec: QueueSpec, *, make: bool) -> None: ...
+
+    async def drop_queue(self, queue: str) -> None: ...
+
+    async def drop_group(self, queue: str, group: str) -> None: ...
+
+    async def forget(self, queues: Iterable[str]) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def actor_names(self) -> list[str]: ...
+
+    def reports(self) -> list[Report]: ...
+
+
 class BufferPool(BufferCalls):
     """All buffers of one topology. Partition p lives on buffer p % count."""
 
@@ -66,6 +85,8 @@ class BufferPool(BufferCalls):
         self._ends_heard: dict[int, tuple[str, int]] = {}
         self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
+        # Of the slots that have more than one, those that do not lead.
+        self.replicas: Replicas | None = None
         self._external: set[str] = set()
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]
@@ -145,12 +166,16 @@ class BufferPool(BufferCalls):
     async def close(self) -> None:
         """Sync and close every log."""
         self.stop_watching()
+        if self.replicas is not None:
+            await self.replicas.stop()
         await asyncio.gather(
             *(self._ask(i, BufferClient.stop) for i in range(self.count)), return_exceptions=True
         )
 
     def actor_names(self) -> list[str]:
         """What the buffers are called."""
+        if self.replicas is not None:
+            return self.replicas.actor_names()
         return [names.buffer(self._topology, index) for index in range(self.count)]
 
     def reports(self) -> list[Report]:
@@ -172,6 +197,7 @@ class BufferPool(BufferCalls):
             found += [
                 Report(Kind.WORK_FAILED, f"{self.told(index)}: {why}", index) for why in troubles
             ]
+        found += self.replicas.reports() if self.replicas is not None else []
         for index, host in sorted(self._later_on.items()):
             found.append(Report(Kind.LOGS_FOREIGN, went_elsewhere(index, host), index))
         for index in sorted(self._foreign - self._later_on.keys()):
@@ -189,6 +215,8 @@ class BufferPool(BufferCalls):
             self._external.add(spec.queue)
             return
         try:
+            if self.replicas is not None:
+                await self.replicas.open_on(index, spec, make=make)
             await self._ask(index, lambda to: to.open(spec, dict(ends), make))
         except BaseException as error:
             self.not_open(index, spec.queue, told(error, TOLD_CHARS))
@@ -342,14 +370,20 @@ class BufferPool(BufferCalls):
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group. Where one cannot now, its buffer is looked at anew."""
         await self._all(lambda to: to.drop_group(queue, group), again=True)
+        if self.replicas is not None:
+            await self.replicas.drop_group(queue, group)
 
     async def forget(self, queues: Sequence[str]) -> None:
         """Delete everything that the buffers keep."""
         await self._all(lambda to: to.forget(queues))
+        if self.replicas is not None:
+            await self.replicas.forget(queues)
 
     async def drop_queue(self, queue: str) -> None:
         """Delete every log of a queue. Where one cannot be now, its buffer is looked at anew."""
         await self._all(lambda to: to.drop_queue(queue), again=True)
+        if self.replicas is not None:
+            await self.replicas.drop_queue(queue)
         self._external.discard(queue)
         self.not_wanted(queue)
 

@@ -29,6 +29,7 @@ from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.config.replication import replication_problems
 from pxrs_ray.data.link_ports import ANY, OFF, PATTERN, link_ports
 from pxrs_ray.data.log_limits import MIB
 from pxrs_ray.errors import NotFound
@@ -99,6 +100,22 @@ class PxrsConfig(QueueOptions, GroupOptions):
         Effect.COORDINATOR,
         ge=10,
         le=10 * 366 * 24 * 3_600,
+    )
+    replicas: int = option(
+        1,
+        "How many hosts keep each log. With 2 or 3 a host that is lost loses nothing: another one "
+        "that is in sync goes on in its place. Each replica needs a host of its own.",
+        Effect.FIXED,
+        ge=1,
+        le=3,
+    )
+    min_isr: int = option(
+        1,
+        "How many replicas must be in sync for an append to be acknowledged. Below that, appends "
+        "wait.",
+        Effect.FIXED,
+        ge=1,
+        le=3,
     )
     link_ports: str = option(
         ANY,
@@ -221,6 +238,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
         problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]
+        problems += replication_problems(self)
         if problems:
             raise ValueError("\n  ".join(problems))
         return self
