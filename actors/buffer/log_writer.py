@@ -74,9 +74,7 @@ class LogWriter:
         await self._give(job)
         return job.answer, job.unsynced
 
-    def soon(
-        self, run: Callable[[], Any], logs: Collection[PartitionLog], size_bytes: int
-    ) -> None:
+    def soon(self, run: Callable[[], Any], logs: Collection[PartitionLog], size_bytes: int) -> None:
         """Have a job run: now where `at_once` can, else in its turn. Nobody hears of its end: what
         it raises is its own."""
         if not self.at_once(run, logs, size_bytes):

@@ -1,5 +1,5 @@
-"""`ReplicaHost`: one process's replica of a slot, hosted: the product's `SlotReplica` on the logs of
-a buffer, its messages on their way, and its clock.
+"""`ReplicaHost`: one process's replica of a slot, hosted: `SlotReplica` on the logs of a buffer,
+its messages on their way, and its clock.
 
 Rules of this file. `SlotReplica` decides. Whatever it does to logs is a job of the buffer's writer,
 one at a time, in order; what it wants said goes out from the event loop. A log or disk that fails,
@@ -359,8 +359,9 @@ class ReplicaHost:
     def _tick(self) -> None:
         now_ms = monotonic_ms()
         found = self._logs.whole()
-        for key in [key for key in self.replica.logs if found.get(key) is not self.replica.logs[key]]:
-            self.replica.closed(key)
+        for key, log in list(self.replica.logs.items()):
+            if found.get(key) is not log:
+                self.replica.closed(key)
         for key in found.keys() - self.replica.logs.keys():
             self.replica.opened(key, found[key], now_ms)
         leader = self.replica.leader

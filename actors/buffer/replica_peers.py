@@ -106,7 +106,7 @@ class ReplicaPeers:
                     if peer is None:
                         raise LeaseOver("it is away")
                     await within(TEACH_WAIT_S, peer.handle.learn.remote(part))
-                except Exception as error:  # noqa: BLE001 - the caller tries again, whatever it is
+                except Exception as error:
                     raise LeaseOver(
                         f"replica {disk[:8]} does not know of a producer yet: {told(error)}"
                     ) from error

@@ -23,7 +23,8 @@ from pxrs_ray.actors.coordinator.buffer_moves import BufferMoves
 from pxrs_ray.actors.coordinator.group_creation import GroupCreation
 from pxrs_ray.actors.coordinator.home_controller import MEET_WAIT_S, HomeController
 from pxrs_ray.actors.coordinator.move_planner import MovePlanner
-from pxrs_ray.actors.coordinator.replica_controller import ReplicaController, Replicated
+from pxrs_ray.actors.coordinator.replica_controller import ReplicaController
+from pxrs_ray.actors.coordinator.replica_followers import Replicated
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.topology_requests import (
     AcceptBufferLoss,

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import ray
 
@@ -19,6 +18,7 @@ from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
 from pxrs_ray.actors.coordinator.known_ends import KnownEnds
+from pxrs_ray.actors.coordinator.replica_followers import ReplicaFollowers
 from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.log.identity import Identity
@@ -51,24 +51,6 @@ def went_elsewhere(index: int, host: str) -> str:
     )
 
 
-class Replicas(Protocol):
-    """What of `ReplicaController` the pool calls."""
-
-    async def open_on(self, slot: int, spec: QueueSpec, *, make: bool) -> None: ...
-
-    async def drop_queue(self, queue: str) -> None: ...
-
-    async def drop_group(self, queue: str, group: str) -> None: ...
-
-    async def forget(self, queues: Iterable[str]) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def actor_names(self) -> list[str]: ...
-
-    def reports(self) -> list[Report]: ...
-
-
 class BufferPool(BufferCalls):
     """All buffers of one topology. Partition p lives on buffer p % count."""
 
@@ -85,8 +67,7 @@ class BufferPool(BufferCalls):
         self._ends_heard: dict[int, tuple[str, int]] = {}
         self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
-        # Of the slots that have more than one, those that do not lead.
-        self.replicas: Replicas | None = None
+        self.replicas: ReplicaFollowers | None = None
         self._external: set[str] = set()
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]
@@ -174,13 +155,13 @@ class BufferPool(BufferCalls):
 
     def actor_names(self) -> list[str]:
         """What the buffers are called."""
-        if self.replicas is not None:
-            return self.replicas.actor_names()
-        return [names.buffer(self._topology, index) for index in range(self.count)]
+        of_replicas = self.replicas.actor_names() if self.replicas is not None else None
+        return of_replicas or [names.buffer(self._topology, i) for i in range(self.count)]
 
     def reports(self) -> list[Report]:
         """Which buffers are away, and why, and what else is wrong with them."""
-        found = [
+        found = self.replicas.reports() if self.replicas is not None else []
+        found += [
             Report(Kind.BUFFER_WAITS, f"buffer {index} {why}", index)
             for index, why in sorted(self._waits.items())
         ]
@@ -197,7 +178,6 @@ class BufferPool(BufferCalls):
             found += [
                 Report(Kind.WORK_FAILED, f"{self.told(index)}: {why}", index) for why in troubles
             ]
-        found += self.replicas.reports() if self.replicas is not None else []
         for index, host in sorted(self._later_on.items()):
             found.append(Report(Kind.LOGS_FOREIGN, went_elsewhere(index, host), index))
         for index in sorted(self._foreign - self._later_on.keys()):

@@ -4,31 +4,30 @@ looks at them, and has who leads and who is in sync in the registry.
 Rules of this file. `SlotPlacements` decides; its decision is durable before a replica hears of it.
 The home of a slot is the disk of its leader, under the leader epoch as its term, and whoever leads
 is served from once all that it had is on every replica in sync. A leader that is silent when
-another one is elected is ended by Ray's GCS: so its callers look for the other. A replica is started
-again where its disk is, and nowhere else.
+another one is elected is ended by Ray's GCS: so its callers look for the other. A replica is
+started again where its disk is, and nowhere else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from ray.exceptions import RayError
 
-from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.replica_client import ReplicaClient, make_replica
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.ray_errors import is_away, is_gone
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.known_ends import PutDocument
+from pxrs_ray.actors.coordinator.replica_followers import Place, ReplicaFollowers, Replicated
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import BufferAway, DeadlineExceeded, PxrsError, UsageError
+from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
 from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import Disk, LeaderEpoch, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import (
@@ -40,10 +39,9 @@ from pxrs_ray.replication.placements import (
     TellReplicas,
     placements_from,
 )
-from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
+from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaTold
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.topology.homes import SHOWN, Home
 from pxrs_ray.topology.node_seen import NodeSeen
 from pxrs_ray.topology.replica_spread import spread_replicas
@@ -57,24 +55,9 @@ PAUSE_S = 0.1
 TABLE_PAUSE_S = 0.05
 BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
-CALL_WAIT_S = 30.0
-
-Place = tuple[Slot, Disk]
 
 
-@dataclass(frozen=True, slots=True)
-class Replicated:
-    """How a topology is replicated, and where its data are."""
-
-    topology: str
-    count: int
-    folder: str
-    lease_s: float
-    replicas: int
-    rules: ReplicaRules
-
-
-class ReplicaController:
+class ReplicaController(ReplicaFollowers):
     """See the rules at the head of this file. For one coordinator incarnation; close it.
 
     `document` is what the registry has, `spec_of` answers a queue by its full name, and `returned`
@@ -92,13 +75,11 @@ class ReplicaController:
         returned: Callable[[], Awaitable[None]],
         make: Callable[..., Any] = make_replica,
     ) -> None:
-        self._how = how
-        self._pool, self._homing, self._put = pool, homing, put
-        self._spec_of, self._returned, self._make = spec_of, returned, make
         heard_ms = round(how.lease_s * 1_000)
         rules = PlacementRules(heard_ms, how.rules.synced_only)
-        self._table = SlotPlacements(placements_from(document), rules, monotonic_ms())
-        self._clients: dict[Place, ReplicaClient] = {}
+        super().__init__(how, SlotPlacements(placements_from(document), rules, monotonic_ms()))
+        self._pool, self._homing, self._put = pool, homing, put
+        self._spec_of, self._returned, self._make = spec_of, returned, make
         self._lives: dict[Place, int] = {}
         self._watched: set[Place] = set()
         self._opening: set[Place] = set()
@@ -106,7 +87,6 @@ class ReplicaController:
         self._served: dict[Slot, LeaderEpoch] = {}
         self._settled: dict[Slot, LeaderEpoch] = {}
         self._serving: dict[Slot, asyncio.Lock] = {}
-        self._supervisor = Supervisor(f"replicas of {how.topology}")
 
     # --- the beginning ----------------------------------------------------------------------------
 
@@ -124,10 +104,6 @@ class ReplicaController:
         if not self._placed:
             await self._place_first(chosen)
         await self._until(lambda: len(self._served) == len(chosen), SERVE_WAIT_S)
-
-    @property
-    def _placed(self) -> dict[Slot, Placement]:
-        return self._table.placements.slots
 
     async def _chosen(self) -> dict[Slot, tuple[Disk, ...]]:
         nodes = await self._homing.looked()
@@ -272,9 +248,9 @@ class ReplicaController:
     def _tell(self, slot: Slot, placement: Placement) -> None:
         """It stands in the registry: every replica of the slot hears of it."""
         home = self._homing.homes.slots.get(slot)
-        if home is not None and home.disk not in ("", placement.leader):
-            if home.disk not in self._table.living(slot, monotonic_ms()):
-                self._end(slot, home.disk)
+        living = self._table.living(slot, monotonic_ms())
+        if home is not None and home.disk not in ("", placement.leader, *living):
+            self._end(slot, home.disk)
         for disk in placement.replicas:
             self._tell_one(slot, disk)
 
@@ -342,84 +318,6 @@ class ReplicaController:
         finally:
             self._opening.discard((slot, disk))
         self._tell_one(slot, disk)
-
-    @staticmethod
-    async def _open(client: ReplicaClient, spec: QueueSpec, *, make: bool) -> None:
-        if make:
-            await client.open(spec, {}, make=True, wait_s=CALL_WAIT_S)
-        await client.open(spec, {}, make=False, wait_s=CALL_WAIT_S)
-
-    async def open_on(self, slot: Slot, spec: QueueSpec, *, make: bool) -> None:
-        """Have a queue's logs on the followers of a slot. To be made, they must be on all that are
-        in sync, or this raises BufferAway: each of those may lead next."""
-        placement = self._placed.get(slot)
-        if placement is None:
-            raise BufferAway(f"slot {slot} is not placed yet")
-        for disk in placement.replicas:
-            if disk == placement.leader:
-                continue
-            client = self._clients.get((slot, disk))
-            must = make and placement.in_sync(disk) is not None
-            try:
-                if client is None:
-                    raise BufferAway("it is away")
-                await client.open(spec, {}, make=make, wait_s=CALL_WAIT_S)
-            except (RayError, PxrsError, TimeoutError) as error:
-                if must:
-                    raise BufferAway(
-                        f"queue {spec.queue} cannot be made while replica {slot} on disk "
-                        f"{disk[:SHOWN]} does not answer: {told(error)}"
-                    ) from error
-
-    async def of_followers(self, what: str, call: Callable[[ReplicaClient], Any]) -> None:
-        """Make a call to each replica that leads nothing. Raises BufferAway where one is away."""
-        for slot, placement in self._placed.items():
-            for disk in placement.replicas:
-                client = self._clients.get((slot, disk))
-                if disk == placement.leader:
-                    continue
-                try:
-                    if client is None:
-                        raise BufferAway("it is away")
-                    await call(client)
-                except (RayError, TimeoutError, BufferAway) as error:
-                    raise BufferAway(
-                        f"replica {slot} on disk {disk[:SHOWN]} does not {what} now: {told(error)}"
-                    ) from error
-
-    async def drop_queue(self, queue: str) -> None:
-        """Delete every log of a queue at the followers."""
-        await self.of_followers("drop the queue", lambda to: to.drop_queue(queue, CALL_WAIT_S))
-
-    async def drop_group(self, queue: str, group: str) -> None:
-        """Let the followers' logs forget a group."""
-        await self.of_followers(
-            "forget the group", lambda to: to.drop_group(queue, group, CALL_WAIT_S)
-        )
-
-    async def forget(self, queues: Iterable[str]) -> None:
-        """Delete everything that the followers keep."""
-        kept = list(queues)
-        await self.of_followers("drop its logs", lambda to: to.forget(kept, CALL_WAIT_S))
-
-    async def stop(self) -> None:
-        """Sync and close every log of the followers, and look at nobody any more."""
-        followers = [
-            client
-            for (slot, disk), client in self._clients.items()
-            if slot not in self._placed or disk != self._placed[slot].leader
-        ]
-        await self._supervisor.close()
-        stops = (client.stop(CALL_WAIT_S) for client in followers)
-        await asyncio.gather(*stops, return_exceptions=True)
-
-    def actor_names(self) -> list[str]:
-        """What the replicas are called."""
-        return [
-            names.replica(self._how.topology, slot, disk)
-            for slot, placement in sorted(self._placed.items())
-            for disk in placement.replicas
-        ]
 
     # --- what people are told, and do -------------------------------------------------------------
 

@@ -49,9 +49,11 @@ class ReplicaLogs(LogManager):
         for queue, queue_id in sorted(queues.items()):
             spec = self._specs.get(queue)
             known = spec is not None and spec.queue_id == queue_id
-            if spec is None or not known:
-                lacks.append(queue)
-            elif any((queue_id, p) not in found for p in self._partitions(spec)):
+            if (
+                spec is None
+                or not known
+                or any((queue_id, p) not in found for p in self._partitions(spec))
+            ):
                 lacks.append(queue)
         return tuple(lacks)
 

@@ -107,9 +107,7 @@ class SlotPlacements:
 
     # --- who lives --------------------------------------------------------------------------------
 
-    def heard(
-        self, slot: Slot, disk: Disk, asked_ms: int, seen: ReplicaSeen, now_ms: int
-    ) -> None:
+    def heard(self, slot: Slot, disk: Disk, asked_ms: int, seen: ReplicaSeen, now_ms: int) -> None:
         """The process of a slot on this disk has answered what it was asked then.
 
         A later process there is not forgotten for what an earlier one has answered.
