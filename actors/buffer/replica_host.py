@@ -163,7 +163,7 @@ class ReplicaHost:
             self._do(lambda: self.replica.placed(placement, monotonic_ms()), UNKNOWN_BYTES)
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, monotonic_ms()))
-        if told.settled != self._settled:
+        if told.settled > self._settled:
             self._settled = told.settled
             self._changed()
 

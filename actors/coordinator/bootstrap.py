@@ -62,6 +62,8 @@ from pxrs_ray.topology.registry_witness import ShownRegistry, may_begin_again, n
 logger = logging.getLogger(__name__)
 
 LOOKS_MAX = 20
+# A replica that is away for so long has another one in its place, where no option says otherwise.
+REPLACE_AFTER_MS = 600_000
 IN_MEMORY = "memory:"
 FILE = "sqlite:"
 
@@ -162,6 +164,7 @@ class Bootstrap(GroupCreation):
             str(config.topology_dir),
             config.lease_ttl_seconds,
             config.replicas,
+            config.replace_host_after_ms or REPLACE_AFTER_MS,
             ReplicaRules(config.min_isr, synced_only=always),
         )
         self._replicating = self._pool.replicas = ReplicaController(

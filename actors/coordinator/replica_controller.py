@@ -44,7 +44,7 @@ from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.topology.homes import SHOWN, Home
 from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import spread_replicas
+from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,9 @@ class ReplicaController(ReplicaFollowers):
         self._lives: dict[Place, int] = {}
         self._watched: set[Place] = set()
         self._opening: set[Place] = set()
+        self._away_since_ms: dict[Place, int] = {}
+        # The disk that is about to have a replica in the place of one that is away.
+        self._coming: dict[Slot, Disk] = {}
         # The epoch under which each slot is served from its leader, and is settled.
         self._served: dict[Slot, LeaderEpoch] = {}
         self._settled: dict[Slot, LeaderEpoch] = {}
@@ -145,7 +148,7 @@ class ReplicaController(ReplicaFollowers):
 
     async def _watch_for_ever(self, slot: Slot, disk: Disk) -> None:
         how = self._how
-        while True:
+        while self._is_wanted(slot, disk):
             node = self._node_of(disk)
             if node is None:
                 await asyncio.sleep(PAUSE_S)
@@ -163,10 +166,15 @@ class ReplicaController(ReplicaFollowers):
                 await self._look_while_there(slot, disk, client)
             finally:
                 self._clients.pop((slot, disk), None)
+        self._watched.discard((slot, disk))
+
+    def _is_wanted(self, slot: Slot, disk: Disk) -> bool:
+        placement = self._placed.get(slot)
+        return placement is None or disk in (*placement.replicas, self._coming.get(slot))
 
     async def _look_while_there(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:
         hold_ms = min(HOLD_MS, round(self._how.lease_s * 1_000 / 5))
-        while True:
+        while self._is_wanted(slot, disk):
             try:
                 await self._look(slot, disk, client, hold_ms)
             except (RayError, PxrsError, TimeoutError) as error:
@@ -228,7 +236,29 @@ class ReplicaController(ReplicaFollowers):
         while True:
             await asyncio.sleep(TABLE_PAUSE_S)
             self._table.look(monotonic_ms())
+            for slot, placement in list(self._placed.items()):
+                self._replace_lost(slot, placement)
             self._carry()
+
+    def _replace_lost(self, slot: Slot, placement: Placement) -> None:
+        """Have another disk in the place of one that does not come back."""
+        now_ms = monotonic_ms()
+        absent = self._table.absent(slot, now_ms)
+        for disk in placement.replicas:
+            if absent is None or disk not in absent or self._node_of(disk) is not None:
+                self._away_since_ms.pop((slot, disk), None)
+                continue
+            since_ms = self._away_since_ms.setdefault((slot, disk), now_ms)
+            if now_ms - since_ms < self._how.replace_after_ms:
+                continue
+            placed = {each: one.replicas for each, one in self._placed.items()}
+            new = another_disk(slot, placed, disk, self._homing.nodes)
+            if new is not None:
+                self._coming[slot] = new
+                self._watch(slot, new)
+            if new in self._table.living(slot, now_ms):
+                logger.warning("replica %d on disk %s is replaced: it is away", slot, disk[:SHOWN])
+                self._table.replace_disk(slot, disk, new, now_ms)
 
     def _carry(self) -> None:
         while (effect := self._table.take_effect()) is not None:
@@ -339,7 +369,7 @@ class ReplicaController(ReplicaFollowers):
                 where = ", ".join(f"{hosts.get(d, 'away')} (disk {d[:SHOWN]})" for d in behind)
                 count = f"{len(placement.isr)} of {len(placement.replicas)}"
                 text = f"buffer {slot} has {count} replicas in sync: not on host {where}"
-                found.append(Report(Kind.BUFFER_AWAY, text, slot))
+                found.append(Report(Kind.REPLICAS_BEHIND, text, slot))
         return found
 
     def check_loss(self, slot: Slot) -> Disk:

@@ -40,6 +40,7 @@ class Replicated:
     folder: str
     lease_s: float
     replicas: int
+    replace_after_ms: int
     rules: ReplicaRules
 
 

@@ -9,7 +9,7 @@ Rules of this file. All of it is one document, written under the coordinator's g
 was replaced changes nothing. One write at a time, made of what stands by then: changes that come
 meanwhile go into the next one. What is written is durable before any replica hears of it. What a
 replica answered counts from when it was asked. Who began a moment ago has heard of nobody yet: it
-elects nobody, and calls nobody absent, until all that live could have answered.
+elects nobody, and calls nobody absent, until all that live could have answered, or all have.
 """
 
 from __future__ import annotations
@@ -133,10 +133,15 @@ class SlotPlacements:
             if of == slot and at_ms >= since_ms
         }
 
+    def _has_heard(self, slot: Slot, placement: Placement, now_ms: int) -> bool:
+        """Whether every replica that lives could have answered; or all of them have."""
+        late = now_ms - self._began_ms > self._rules.heard_ms
+        return late or self.living(slot, now_ms).keys() >= set(placement.replicas)
+
     def absent(self, slot: Slot, now_ms: int) -> frozenset[Disk] | None:
         """The replicas of a slot that are away; None while that is not known."""
         placement = self.placements.slots.get(slot)
-        if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:
+        if placement is None or not self._has_heard(slot, placement, now_ms):
             return None
         return frozenset(placement.replicas) - self.living(slot, now_ms).keys()
 
@@ -159,8 +164,8 @@ class SlotPlacements:
             made = change(slots.get(slot), self.living(slot, now_ms))
             if made is not None:
                 slots[slot] = made
-        if now_ms - self._began_ms > self._rules.heard_ms:
-            for slot, placement in slots.items():
+        for slot, placement in slots.items():
+            if self._has_heard(slot, placement, now_ms):
                 elected = elect(placement, self.living(slot, now_ms), self._rules.synced_only)
                 slots[slot] = elected or placement
         if slots != self.placements.slots:

@@ -34,45 +34,82 @@ def test_a_topology_with_replicas_works(cluster: Cluster) -> None:
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 
 
-def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
+def in_sync(world: World) -> bool:
+    """Whether no replica lacks anything."""
+    return not [one for one in world.status()["reports"] if one["kind"] == "replicas_behind"]
+
+
+def goes_on(world: World, since_s: float) -> float:
+    """Wait until every partition acknowledges again; how long that took, since then."""
+    every = set(range(world.partitions))
+    world.until(
+        lambda: every <= {a.partition for a in world.acknowledged() if a.at_s > since_s},
+        GOES_ON_S,
+        "every partition goes on",
+    )
+    return time.monotonic() - since_s
+
+
+def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
     world = cluster.world(replicas=2)
     world.start()
     world.settled()
-    every = set(range(world.partitions))
     with world.load(0, 1):
         world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
         for slot in range(COUNT):
-            before = leaders(world)
-            disk = next(p["disk"] for p in world.status()["places"] if p["buffer"] == slot)
+            before = world.status()["places"][slot]
+            world.until(lambda: in_sync(world), GOES_ON_S, "all are in sync")
             killed_s = time.monotonic()
-            world.kill_actor(f"buffer/{slot}/{disk}")
-            world.until(
-                lambda: every <= {a.partition for a in world.acknowledged() if a.at_s > killed_s},  # noqa: B023
-                GOES_ON_S,
-                "every partition goes on",
-            )
-            print("killed", slot, time.monotonic() - killed_s, before, leaders(world))
+            world.kill_actor(f"buffer/{slot}/{before['disk']}")
+            print("killed", slot, goes_on(world, killed_s))
+            assert world.status()["places"][slot]["disk"] != before["disk"]
+        world.until(lambda: in_sync(world), GOES_ON_S, "those that were killed are in sync again")
+        _, pid = world.kill_actor("coordinator")
+        killed_s = time.monotonic()
+        world.wait_back("coordinator", pid)
+        print("coordinator killed", goes_on(world, killed_s))
+        world.until(lambda: in_sync(world), GOES_ON_S, "all are in sync")
     verdict = world.verdict()
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 
 
-def test_a_host_that_is_lost_with_its_disk_loses_nothing(cluster: Cluster) -> None:
+def test_a_whole_clusters_restart_keeps_what_was_acknowledged(cluster: Cluster) -> None:
     world, hosts = cluster.world(replicas=2), cluster.hosts
     world.start()
-    world.settled()
-    every = set(range(world.partitions))
-    with world.load(0):
-        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
-        lost = one_that_leads(world)
-        lost_s = time.monotonic()
-        hosts.power_off(lost)
-        world.until(
-            lambda: every <= {a.partition for a in world.acknowledged() if a.at_s > lost_s},
-            GOES_ON_S,
-            "every partition goes on",
-        )
-        print("lost", time.monotonic() - lost_s, leaders(world), world.told())
-        assert lost not in leaders(world).values()
+    world.send(0, 120)
+    for host in hosts:
+        hosts.power_off(host.index)
+    for host in hosts:
+        hosts.power_on(host.index)
+    hosts.ray_where_missing()
+    world.desk = cluster.desk
+    world.deploy()
+    world.start()
+    world.send(1, 120)
+    world.shutdown()
+    world.deploy()
+    world.start()
+    world.send(2, 120)
     verdict = world.verdict()
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
-    hosts.power_on(lost, empty_disk=True)
+
+
+def test_hosts_are_lost_with_their_disks_one_after_the_other_and_nothing_acknowledged_is(
+    cluster: Cluster,
+) -> None:
+    world, hosts = cluster.world(replicas=2, replace_host_after_s=10), cluster.hosts
+    world.start()
+    world.settled()
+    with world.load(0):
+        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
+        for _ in range(2):
+            lost, lost_s = one_that_leads(world), time.monotonic()
+            hosts.power_off(lost)
+            print("lost", lost, goes_on(world, lost_s), leaders(world))
+            assert lost not in leaders(world).values()
+            # A host that lives takes its place, and then it comes back, with nothing.
+            world.until(lambda: in_sync(world), 60, "two replicas of all again")
+            hosts.power_on(lost, empty_disk=True)
+            hosts.ray_where_missing()
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"

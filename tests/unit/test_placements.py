@@ -16,7 +16,7 @@ from pxrs_ray.replication.placements import (
     placements_from,
 )
 from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import spread_replicas
+from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
 
 BOOT = "boot 1"
 A, B, C = (InSync(disk, BOOT) for disk in "abc")
@@ -229,3 +229,28 @@ def test_a_disk_has_a_process_for_each_slot() -> None:
     assert effect.placements.slots[0] == BOTH, "the one of slot 0 lives"
     assert effect.placements.slots[1].leader == "b"
     assert table.absent(0, LATE_MS) == {"c"} and table.absent(1, LATE_MS) == {"a", "c"}
+
+
+def test_who_began_a_moment_ago_elects_once_every_replica_has_answered() -> None:
+    table = SlotPlacements(Placements(slots={0: BOTH}), RULES, 0)
+    for disk in ("b", "c"):
+        table.heard(0, disk, 10, ReplicaSeen(1, BOOT), 20)
+    assert effects(table) == [], "the one that led may be about to answer"
+    table.heard(0, "a", 11, ReplicaSeen(2, BOOT), 21)
+    assert kept(table).leader == "b"
+    assert table.absent(0, 21) == frozenset()
+
+
+def test_a_disk_that_is_lost_is_replaced_on_a_host_that_has_no_replica_of_the_slot() -> None:
+    placed = {0: ("a", "b"), 1: ("b", "c"), 2: ("c", "a")}
+    nodes = [node("1", "a"), node("2", "b"), node("3", "c"), node("4", "d"), node("3", "e")]
+    assert another_disk(0, placed, "a", nodes) == "e", "it has none, as has d"
+    assert another_disk(0, placed, "a", [one for one in nodes if one.disk != "e"]) == "d"
+    assert another_disk(2, placed, "a", [node("2", "b"), node("3", "e")]) == "b"
+    assert another_disk(2, placed, "a", [node("3", "e"), node("3", "c")]) is None
+    drained = [NodeSeen("n4", "4", "d", draining=True), NodeSeen("n5", "5", "")]
+    assert another_disk(0, placed, "a", drained) is None
+
+
+def node(host: str, disk: str) -> NodeSeen:
+    return NodeSeen(f"n{disk}", host, disk)

@@ -310,13 +310,13 @@ REPLICATING = (
     ),
     _placed(
         "who began a moment ago elects nobody",
-        "        if now_ms - self._began_ms > self._rules.heard_ms:\n",
-        "        if True:\n",
+        "            if self._has_heard(slot, placement, now_ms):\n",
+        "            if True:\n",
         "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
     ),
     _placed(
         "who began a moment ago calls nobody absent",
-        "if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:",
+        "if placement is None or not self._has_heard(slot, placement, now_ms):",
         "if placement is None:",
         "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
     ),
