@@ -246,7 +246,7 @@ def test_a_disk_that_is_lost_is_replaced_on_a_host_that_has_no_replica_of_the_sl
     nodes = [node("1", "a"), node("2", "b"), node("3", "c"), node("4", "d"), node("3", "e")]
     assert another_disk(0, placed, "a", nodes) == "e", "it has none, as has d"
     assert another_disk(0, placed, "a", [one for one in nodes if one.disk != "e"]) == "d"
-    assert another_disk(2, placed, "a", [node("2", "b"), node("3", "e")]) == "b"
+    assert another_disk(2, placed, "a", [one for one in nodes if one.disk in "bce"]) == "b"
     assert another_disk(2, placed, "a", [node("3", "e"), node("3", "c")]) is None
     drained = [NodeSeen("n4", "4", "d", draining=True), NodeSeen("n5", "5", "")]
     assert another_disk(0, placed, "a", drained) is None
