@@ -7,15 +7,16 @@ appended is acknowledged once it is on every replica in sync. `ReplicaHost` host
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S, Buffer
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
-from pxrs_ray.actors.buffer.replica_host import ReplicaHost
+from pxrs_ray.actors.buffer.replica_host import ReplicaHost, end_process
 from pxrs_ray.clock import lease_clock_ms, wall_ms
+from pxrs_ray.data.log_limits import LossPolicy
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo, LogEnds, QueueSpec
 from pxrs_ray.errors import UsageError
 from pxrs_ray.files import Files
@@ -93,7 +94,7 @@ class ReplicaBuffer(Buffer):
         """Take in what the coordinator tells, and answer; see `ReplicaHost.look`. Raises LeaseOver
         while its disk is not here."""
         if self.life.is_closed:
-            os._exit(1)
+            end_process()
         self._heir.heard()
         if self._parts is None:
             self._look_for_disk()
@@ -117,7 +118,7 @@ class ReplicaBuffer(Buffer):
     async def ping(self, grant: BufferGrant | None = None) -> BufferInfo:
         """As `Buffer.ping`; one that has closed begins anew as another process."""
         if self.life.is_closed and grant is not None:
-            os._exit(1)
+            end_process()
         return await super().ping(grant)
 
     async def open(
@@ -129,8 +130,10 @@ class ReplicaBuffer(Buffer):
                 f"{spec.queue} is kept beside the queues, for exactly-once feeds, and cannot have "
                 "replicas yet: feed a topology with replicas = 1, or send with a Producer"
             )
-        found = await super().open(spec, expected_ends, make)
-        self._replica.begin()
+        # What none of the replicas has was accepted to be lost when one of them was let to lead.
+        limits = replace(spec.limits, lost_log_policy=LossPolicy.CONTINUE)
+        found = await super().open(replace(spec, limits=limits), expected_ends, make)
+        await self._replica.adopt()
         return found
 
     async def begin_producer(

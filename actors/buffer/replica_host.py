@@ -53,7 +53,8 @@ FRAMES_BYTES = 512 << 10
 END_PAUSE_S = 0.5
 
 
-def _end_process() -> None:
+def end_process() -> None:
+    """Ray starts another one."""
     os._exit(1)
 
 
@@ -73,7 +74,6 @@ class ReplicaHost:
         rules: ReplicaRules,
         waiting: Waiting,
         changed: Callable[[], None],
-        end: Callable[[], None] = _end_process,
     ) -> None:
         settings = ReplicationSettings(
             rules.min_isr, rules.synced_only, rules.lag_max_ms, SHIPS_MAX, AGAIN_MS
@@ -83,7 +83,7 @@ class ReplicaHost:
         self.replica = SlotReplica(who, {}, settings, FRAMES_BYTES, wall_ms)
         self._what = what
         self._logs, self._writer, self._waiting = logs, writer, waiting
-        self._changed, self._end = changed, end
+        self._changed = changed
         self._peers = ReplicaPeers()
         self._generation = 0
         self._settled: LeaderEpoch = 0
@@ -168,10 +168,8 @@ class ReplicaHost:
             self._changed()
 
     def _answer(self) -> ReplicaAnswer:
-        missing = self._logs.missing(self._queues)
-        known = all(key in self.replica.logs for key in self._logs.whole())
-        whole = not self.over and not missing and known
-        seen = ReplicaSeen(self.who.life, self.who.boot, whole)
+        missing = self._logs.missing(self._queues, self.replica.logs)
+        seen = ReplicaSeen(self.who.life, self.who.boot, not self.over and not missing)
         asks, self._asks = self._asks, None
         return ReplicaAnswer(seen, self.leads if self.is_ready else 0, missing, asks)
 
@@ -266,7 +264,7 @@ class ReplicaHost:
 
     def _is_over(self) -> None:
         wake_all(self._waiting)
-        asyncio.get_running_loop().call_later(END_PAUSE_S, self._end)
+        asyncio.get_running_loop().call_later(END_PAUSE_S, end_process)
 
     # --- what it wants said -----------------------------------------------------------------------
 
@@ -356,14 +354,22 @@ class ReplicaHost:
             await asyncio.sleep(TICK_S)
             self._do(self._tick)
 
-    def _tick(self) -> None:
-        now_ms = monotonic_ms()
-        found = self._logs.whole()
+    async def adopt(self) -> None:
+        """Return once the replica knows of the logs that there are."""
+        self.begin()
+        await self._writer.do(partial(self._in_job, self._adopt), ())
+
+    def _adopt(self) -> None:
+        now_ms, found = monotonic_ms(), self._logs.whole()
         for key, log in list(self.replica.logs.items()):
             if found.get(key) is not log:
                 self.replica.closed(key)
         for key in found.keys() - self.replica.logs.keys():
             self.replica.opened(key, found[key], now_ms)
+
+    def _tick(self) -> None:
+        self._adopt()
+        now_ms = monotonic_ms()
         leader = self.replica.leader
         for key, log in self.replica.logs.items() if leader is not None else ():
             if leader is not None and _differs(log, leader.logs[key]):

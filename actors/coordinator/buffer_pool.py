@@ -155,7 +155,7 @@ class BufferPool(BufferCalls):
 
     def actor_names(self) -> list[str]:
         """What the buffers are called."""
-        of_replicas = self.replicas.actor_names() if self.replicas is not None else None
+        of_replicas = self.replicas.actor_names() if self.replicas else None
         return of_replicas or [names.buffer(self._topology, i) for i in range(self.count)]
 
     def reports(self) -> list[Report]:
@@ -270,8 +270,7 @@ class BufferPool(BufferCalls):
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
     ) -> None:
-        """Report to the logs how far a group has come; those that are away get it when they are
-        back."""
+        """Tell the logs how far a group has come; who is away gets it when it is back."""
         if queue in self._external:
             return
         # Also who is to be looked at anew: only because a queue could not be opened there.

@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 HOLD_MS = 500
 LOOK_WAIT_S = 2.0
 PAUSE_S = 0.1
+OPEN_PAUSE_S = 0.3
 TABLE_PAUSE_S = 0.05
 BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
@@ -342,12 +343,13 @@ class ReplicaController(ReplicaFollowers):
                     placement = self._placed[slot]
                     make = placement.in_sync(disk) is None
                     await self._open(client, spec, make=make)
+            self._tell_one(slot, disk)
         except (RayError, PxrsError, TimeoutError) as error:
             logger.info("replica %d on disk %s opens later: %s", slot, disk[:SHOWN], told(error))
-            await asyncio.sleep(PAUSE_S)
         finally:
+            # What it lacks now it may lack until it is in sync no longer.
+            await asyncio.sleep(OPEN_PAUSE_S)
             self._opening.discard((slot, disk))
-        self._tell_one(slot, disk)
 
     # --- what people are told, and do -------------------------------------------------------------
 

@@ -103,8 +103,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
     )
     replicas: int = option(
         1,
-        "How many hosts keep each log. With 2 or 3 a host that is lost loses nothing: another one "
-        "that is in sync goes on in its place. Each replica needs a host of its own.",
+        "How many hosts keep each log. With 2 or 3 another one goes on where a host is lost.",
         Effect.FIXED,
         ge=1,
         le=3,

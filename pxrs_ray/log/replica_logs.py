@@ -42,9 +42,10 @@ class ReplicaLogs(LogManager):
         """The same, with the names of their queues."""
         return {(log.log_id, place[1]): place for place, log in list(self._logs.items())}
 
-    def missing(self, queues: Mapping[str, str]) -> tuple[str, ...]:
-        """Of these queues, with their ids, those of which a log is not open here."""
-        found = self.whole()
+    def missing(
+        self, queues: Mapping[str, str], found: Mapping[tuple[str, PartitionId], ReplicaLog]
+    ) -> tuple[str, ...]:
+        """Of these queues, with their ids, those of which a log is not in `found`."""
         lacks = []
         for queue, queue_id in sorted(queues.items()):
             spec = self._specs.get(queue)

@@ -139,11 +139,12 @@ class SlotPlacements:
         return late or self.living(slot, now_ms).keys() >= set(placement.replicas)
 
     def absent(self, slot: Slot, now_ms: int) -> frozenset[Disk] | None:
-        """The replicas of a slot that are away; None while that is not known."""
+        """The replicas of a slot that are away, or lack a log; None while that is not known."""
         placement = self.placements.slots.get(slot)
         if placement is None or not self._has_heard(slot, placement, now_ms):
             return None
-        return frozenset(placement.replicas) - self.living(slot, now_ms).keys()
+        living = self.living(slot, now_ms)
+        return frozenset(placement.replicas) - {d for d, seen in living.items() if seen.whole}
 
     def waits(self, slot: Slot, now_ms: int) -> dict[Disk, str]:
         """Why nobody may lead a slot, by the disks in sync; empty while somebody does, or could."""
