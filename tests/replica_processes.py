@@ -113,7 +113,8 @@ class Group:
         traceback.print_stack()
 
     async def _kill(self, handle: Handle) -> None:
-        await self.kill(handle._disk)
+        if handle.buffer is not None:
+            await self.kill(handle._disk)
 
     def _is_placed(self, _: int, home: Home, handle: Handle) -> None:
         self.serves = handle
@@ -199,7 +200,8 @@ class Group:
         """As SIGKILL does; it stays dead."""
         handle = self.handles[disk]
         buffer, handle.buffer = handle.buffer, None
-        self.ended.append(disk)
+        if disk not in self.ended:
+            self.ended.append(disk)
         if buffer is not None:
             assert buffer._host is not None
             await buffer._host.close()
@@ -212,7 +214,7 @@ class Group:
         self.ended.remove(disk)
         self.start(disk)
 
-    async def append(self, number: int, wait_ms: int = 5_000) -> Appended | Refused:
+    async def append(self, number: int, wait_ms: int = 15_000) -> Appended | Refused:
         """Append message `number` to the log of whoever serves."""
         assert self.serves is not None and self.serves.buffer is not None
         frame = Batch.of([b"k"], [b"%d" % number], timestamp_ms=1).to_wire(

@@ -111,6 +111,13 @@ class ReplicaController(ReplicaFollowers):
 
     async def _chosen(self) -> dict[Slot, tuple[Disk, ...]]:
         nodes = await self._homing.looked()
+        has = sorted({node.host for node in nodes if node.slots})
+        if has:
+            raise UsageError(
+                f"host {', '.join(has)} has logs of {self._how.topology}, and this registry does "
+                "not know which replicas of them are in sync: restore the registry that does. They "
+                "cannot be begun again from the disks alone"
+            )
         return spread_replicas(range(self._how.count), nodes, self._how.replicas)
 
     async def _place_first(self, chosen: dict[Slot, tuple[Disk, ...]]) -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LogLost
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.replica_log import ReplicaLog
-from pxrs_ray.model import PartitionId, QueuePartition
+from pxrs_ray.model import Offset, PartitionId, QueuePartition
 
 
 def _nobody(_: str) -> None: ...
@@ -57,6 +58,21 @@ class ReplicaLogs(LogManager):
             ):
                 lacks.append(queue)
         return tuple(lacks)
+
+    def open(
+        self,
+        spec: QueueSpec,
+        expected_ends: Mapping[PartitionId, Offset],
+        now_ms: int,
+        *,
+        make: bool,
+    ) -> None:
+        """As any logs; one that was lost here may be made, also after it was asked for."""
+        for place in self._expected.keys() & self._logs.keys() if make else ():
+            log = self._logs[place]
+            if isinstance(log, ReplicaLog) and log.is_absent:
+                del self._expected[place]
+        super().open(spec, expected_ends, now_ms, make=make)
 
     def to_retain(self, now_ms: int) -> list[PartitionLog]:
         """As any logs, where this replica leads."""
