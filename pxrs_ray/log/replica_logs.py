@@ -68,18 +68,22 @@ class ReplicaLogs(LogManager):
         make: bool,
     ) -> None:
         """As any logs; one that was lost here may be made, also after it was asked for."""
-        for place in self._expected.keys() & self._logs.keys() if make else ():
-            log = self._logs[place]
-            if isinstance(log, ReplicaLog) and log.is_absent:
-                del self._expected[place]
+        places = [place for place in self._logs if place[0] == spec.queue]
+        if make and any(self._is_absent(self._logs[place]) for place in places):
+            for place in places:
+                self._expected.pop(place, None)
         super().open(spec, expected_ends, now_ms, make=make)
 
     def to_retain(self, now_ms: int) -> list[PartitionLog]:
         """As any logs, where this replica leads."""
         return super().to_retain(now_ms) if self.may_retain() else []
 
+    @staticmethod
+    def _is_absent(log: PartitionLog) -> bool:
+        return isinstance(log, ReplicaLog) and log.is_absent
+
     def _confirm(self, log: PartitionLog, place: QueuePartition, now_ms: int) -> None:
-        absent = isinstance(log, ReplicaLog) and log.is_absent
+        absent = self._is_absent(log)
         if absent and place in self._expected and place not in self._to_make:
             raise LogLost(f"{log.folder}: this replica had a log here, and it is gone")
         super()._confirm(log, place, now_ms)

@@ -318,7 +318,7 @@ class SlotLeader:
             return True
         if now_ms - self._began_ms <= lag_max_ms:
             return False
-        # Who was never heard lacks all that there is: nothing, while there are no logs.
+        # Who was never heard lacks all that there is: nothing, without logs.
         return any(
             self._stored(member, key) < log.due(now_ms, lag_max_ms)
             for key, log in self.logs.items()

@@ -11,6 +11,7 @@ from tests.hosts.conftest import COUNT, Cluster
 from tests.hosts.world import World
 
 GOES_ON_S = 30
+SYNC_S = 60
 
 
 def leaders(world: World) -> dict[int, int]:
@@ -25,18 +26,16 @@ def one_that_leads(world: World) -> int:
     return next(host for host in leaders(world).values() if host not in others)
 
 
-def test_a_topology_with_replicas_works(cluster: Cluster) -> None:
-    world = cluster.world(replicas=2)
-    world.start()
-    with world.load(0, 1):
-        world.until(lambda: len(world.acknowledged()) > 100, GOES_ON_S, "acknowledged")
-    verdict = world.verdict()
-    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+def until_in_sync(world: World, seconds: float = SYNC_S) -> None:
+    """Wait until no replica lacks anything."""
 
+    def in_sync() -> bool:
+        return "replicas_behind" not in [one["kind"] for one in world.status()["reports"]]
 
-def in_sync(world: World) -> bool:
-    """Whether no replica lacks anything."""
-    return not [one for one in world.status()["reports"] if one["kind"] == "replicas_behind"]
+    try:
+        world.until(in_sync, seconds, "all replicas are in sync")
+    except TimeoutError as error:
+        raise AssertionError(world.told()) from error
 
 
 def goes_on(world: World, since_s: float) -> float:
@@ -58,19 +57,19 @@ def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(cluster: C
         world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
         for slot in range(COUNT):
             before = world.status()["places"][slot]
-            world.until(lambda: in_sync(world), GOES_ON_S, "all are in sync")
+            until_in_sync(world)
             killed_s = time.monotonic()
             world.kill_actor(f"buffer/{slot}/{before['disk']}")
             gone = before["disk"]
             led_by_another = lambda: world.status()["places"][slot]["disk"] != gone  # noqa: B023,E731
             world.until(led_by_another, GOES_ON_S, "another one leads")
             print("killed", slot, goes_on(world, killed_s))
-        world.until(lambda: in_sync(world), GOES_ON_S, "those that were killed are in sync again")
+        until_in_sync(world)
         _, pid = world.kill_actor("coordinator")
         killed_s = time.monotonic()
         world.wait_back("coordinator", pid)
         print("coordinator killed", goes_on(world, killed_s))
-        world.until(lambda: in_sync(world), GOES_ON_S, "all are in sync")
+        until_in_sync(world)
     verdict = world.verdict()
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 
@@ -96,6 +95,15 @@ def test_a_whole_clusters_restart_keeps_what_was_acknowledged(cluster: Cluster) 
     assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
 
 
+def test_a_topology_with_replicas_works(cluster: Cluster) -> None:
+    world = cluster.world(replicas=2)
+    world.start()
+    with world.load(0, 1):
+        world.until(lambda: len(world.acknowledged()) > 100, GOES_ON_S, "acknowledged")
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
 def test_hosts_are_lost_with_their_disks_one_after_the_other_and_nothing_acknowledged_is(
     cluster: Cluster,
 ) -> None:
@@ -111,7 +119,7 @@ def test_hosts_are_lost_with_their_disks_one_after_the_other_and_nothing_acknowl
             world.until(away, GOES_ON_S, "others lead")
             print("lost", lost, goes_on(world, lost_s), leaders(world))
             # A host that lives takes its place, and then it comes back, with nothing.
-            world.until(lambda: in_sync(world), 60, "two replicas of all again")
+            until_in_sync(world)
             hosts.power_on(lost, empty_disk=True)
             hosts.ray_where_missing()
     verdict = world.verdict()

@@ -351,7 +351,7 @@ REPLICATING = (
     _one(
         "who was never heard stays in sync while there is nothing to have",
         _LEADER,
-        "        # Who was never heard lacks all that there is: nothing, while there are no logs.\n",
+        "        # Who was never heard lacks all that there is: nothing, without logs.\n",
         "        if heard is None:\n            return True\n",
         "who_was_never_heard_stays_in_sync_while_there_is_nothing_to_have",
     ),
