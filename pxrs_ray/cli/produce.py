@@ -42,6 +42,14 @@ ScopeOption = Annotated[
 ScopeColumn = Annotated[
     str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label column.")
 ]
+Delay = Annotated[
+    float | None,
+    typer.Option(help="Deliver them so many seconds from now.", show_default=False),
+]
+DeliverAt = Annotated[
+    str | None,
+    typer.Option(help="Deliver them at that time, like 2026-05-01T12:00.", show_default=False),
+]
 ProducerName = Annotated[
     str | None, typer.Option(help="Send as the producer of this name; fences an earlier one.")
 ]
@@ -70,6 +78,8 @@ def command(
     scope_column: ScopeColumn = None,
     header: Header = None,
     timestamp: Timestamp = None,
+    delay: Delay = None,
+    deliver_at: DeliverAt = None,
     producer_id: ProducerName = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
@@ -99,7 +109,8 @@ def command(
     at_ms = moment_ms(timestamp) if timestamp is not None else None
     began_s = time.perf_counter()
     with running(topology).producer(queue, producer_id=producer_id) as producer:
-        sent, size_bytes = _send(producer, columns, scope, at_ms, common)
+        due = (delay, moment_ms(deliver_at) if deliver_at is not None else None)
+        sent, size_bytes = _send(producer, columns, scope, at_ms, common, due)
     seconds = time.perf_counter() - began_s
     sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
     answer(sum_up, as_json, lambda: f"{sent:,} message{'s are' if sent != 1 else ' is'} in {queue}")
@@ -111,8 +122,11 @@ def _send(
     scope: str | None,
     at_ms: int | None,
     common: HeaderPairs,
+    due: tuple[float | None, int | None],
 ) -> tuple[int, int]:
     """Send all and wait until it is stored; answers how many messages and bytes that were."""
+    if due != (None, None):
+        return _send_later(producer, columns, at_ms, common, due)
     sent, size_bytes, receipts = 0, 0, []
     for some in columns:
         headers = [common + each for each in some.headers]
@@ -131,6 +145,31 @@ def _send(
     for receipt in receipts:
         receipt.result(0)
     return sent, size_bytes
+
+
+def _send_later(
+    producer: Producer,
+    columns: Iterable[Columns],
+    at_ms: int | None,
+    common: HeaderPairs,
+    due: tuple[float | None, int | None],
+) -> tuple[int, int]:
+    """As `_send`, one by one: each with its delay."""
+    size_bytes, receipts = 0, []
+    for some in columns:
+        rows = zip(
+            some.keys, some.payloads, some.headers, some.timestamps_ms, some.ids, strict=True
+        )
+        for key, payload, headers, own_ms, message_id in rows:
+            dated_ms = at_ms if own_ms is None else own_ms
+            more = (common + headers, dated_ms, message_id)
+            sent = producer.send(key, payload, *more, delay_s=due[0], deliver_at_ms=due[1])
+            receipts.append(sent)
+            size_bytes += len(payload)
+    producer.flush()
+    for receipt in receipts:
+        receipt.result(0)
+    return len(receipts), size_bytes
 
 
 def _given(column: list[Any]) -> list[Any] | None:
