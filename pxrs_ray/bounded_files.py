@@ -89,12 +89,6 @@ class BoundedFiles(Files):
         for name in _AS_THEY_ARE:
             setattr(self, name, getattr(self._inner, name))
 
-    @property
-    def open_count(self) -> int:
-        """How many of the files are open now."""
-        with self._guard:
-            return sum(held.fd >= 0 for held in self._held.values())
-
     # ---- files
 
     def open(self, path: Path, *, create: bool = False) -> int:
