@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -97,12 +98,20 @@ def command(
         columns = _sources.rows(path, kind, key, separator, names)
     common = tuple(_sources.header(each) for each in header or ())
     at_ms = moment_ms(timestamp) if timestamp is not None else None
+    columns = _begun(columns)
     began_s = time.perf_counter()
     with running(topology).producer(queue, producer_id=producer_id) as producer:
         sent, size_bytes = _send(producer, columns, scope, at_ms, common)
     seconds = time.perf_counter() - began_s
     sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
     answer(sum_up, as_json, lambda: f"{sent:,} message{'s are' if sent != 1 else ' is'} in {queue}")
+
+
+def _begun(columns: Iterable[Columns]) -> Iterator[Columns]:
+    """The same; what is wrong with the first of them is told now, before anybody is asked."""
+    columns = iter(columns)
+    first = list(islice(columns, 1))
+    return chain(first, columns)
 
 
 def _send(
@@ -113,8 +122,18 @@ def _send(
     common: HeaderPairs,
 ) -> tuple[int, int]:
     """Send all and wait until it is stored; answers how many messages and bytes that were."""
-    sent, size_bytes, receipts = 0, 0, []
-    for some in columns:
+    from pxrs_ray.errors import UsageError
+
+    sent, size_bytes, receipts, wrong = 0, 0, [], None
+    columns = iter(columns)
+    while True:
+        try:
+            some = next(columns, None)
+        except UsageError as error:
+            wrong = error
+            break
+        if some is None:
+            break
         headers = [common + each for each in some.headers]
         receipt = producer.send_batch(
             some.keys,
@@ -130,6 +149,8 @@ def _send(
     producer.flush()
     for receipt in receipts:
         receipt.result(0)
+    if wrong is not None:
+        raise UsageError(f"{wrong}; the {sent:,} messages before it are sent") from wrong
     return sent, size_bytes
 
 

@@ -52,4 +52,6 @@ def _committed(file: Path, kept: Path) -> int:
     """
     with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as backup:
         source.backup(backup)
-        return int(backup.execute("SELECT sum(checkpoint_offset) FROM pxrs_partition").fetchone()[0])
+        return int(
+            backup.execute("SELECT sum(checkpoint_offset) FROM pxrs_partition").fetchone()[0]
+        )
