@@ -23,6 +23,8 @@ def accept_losses(
     """
     spec, _, buffers = topology.queue_spec(queue)
     found = QueueReader.of(topology, queue).ends()
+    if unknown := sorted(set(partitions) - found.keys()):
+        raise NotFound(f"queue {queue} has partitions 0 to {max(found)}, not {unknown[0]}")
     lost = {p for p, end in found.items() if end.state == LOST}
     sound = set(partitions) - lost
     if sound:

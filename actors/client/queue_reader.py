@@ -63,7 +63,10 @@ class QueueReader:
         """Read these partitions from these offsets on. Raises NotFound."""
         for partition in partitions:
             if partition not in self.positions:
-                raise NotFound(f"queue {self.queue!r} has no partition {partition}")
+                raise NotFound(
+                    f"queue {self.queue} has partitions 0 to {len(self.positions) - 1}, not "
+                    f"{partition}"
+                )
         self.positions = dict(partitions)
 
     def newest(self, count: int) -> None:

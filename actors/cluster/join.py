@@ -16,16 +16,14 @@ from typing import Any
 
 import ray
 from ray._private.authentication import authentication_token_setup
-from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError, RayError
 
+from pxrs_ray.actors.cluster.knock import CLIENT_SERVER, GCS, Heard, knock
 from pxrs_ray.errors import UsageError
 from pxrs_ray.supervision.restart_rules import first_sentence
 
-LISTEN_WAIT_S = 3.0
-# The preface of HTTP/2 and an empty frame of settings; the answer's frame begins with 9 bytes.
-HTTP2_BEGINS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-HTTP2_HEAD_BYTES, HTTP2_KIND_AT, HTTP2_SETTINGS = 9, 3, 4
+LISTEN_WAIT_S = 2.0
 TOKEN_REMEDY = (
     "copy ~/.ray/auth_token of its head node to the same place here, or name it with "
     "RAY_AUTH_TOKEN_PATH; `export RAY_AUTH_MODE=token` where it was set to something else"
@@ -98,39 +96,51 @@ def _check_let_in(address: str) -> None:
         return
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         _check_answers(address, place)
-    if address.startswith(CLIENT):
-        return  # what answers there is no GCS: Ray's client says whether it lets us in
-    try:
-        GcsClient(address)
-    except AuthenticationError as error:
-        raise _not_let_in(address, error) from error
-    except (RayError, RuntimeError):
-        return  # joining says what it is
 
 
 def _check_answers(address: str, place: tuple[str, int]) -> None:
-    """What Ray's head speaks is gRPC, so it answers the beginning of HTTP/2 with its settings."""
+    """Raise UsageError unless the service that `address` means answers there."""
+    by_client = address.startswith(CLIENT)
     try:
-        with socket.create_connection(place, LISTEN_WAIT_S) as connection:
-            connection.settimeout(LISTEN_WAIT_S)
-            connection.sendall(HTTP2_BEGINS)
-            answer = connection.recv(HTTP2_HEAD_BYTES)
+        service = CLIENT_SERVER if by_client else GCS
+        heard = knock(place, service, LISTEN_WAIT_S, _token())
     except OSError as error:
+        raise UsageError(f"no Ray cluster runs at {address} ({error}): {START_ONE}") from error
+    if heard is Heard.NOTHING:
         raise UsageError(
-            f"something listens at {address} and says nothing for {LISTEN_WAIT_S:g} s ({error}): "
-            "is that the head of a Ray cluster, and does it run?"
-        ) from error
-    if len(answer) < HTTP2_HEAD_BYTES or answer[HTTP2_KIND_AT] != HTTP2_SETTINGS:
+            f"something listens at {address} and says nothing for {LISTEN_WAIT_S:g} s: is that the "
+            "head of a Ray cluster, and does it run?"
+        )
+    if heard is Heard.NOT_LET_IN:
+        raise _not_let_in(address)
+    if heard is Heard.OTHER_SERVICE:
+        meant = (
+            f"the head's own port is written without {CLIENT}"
+            if by_client
+            else f"where it is the port for Ray's clients, write {CLIENT}{address}"
+        )
+        raise UsageError(f"what answers at {address} is not what was asked for: {meant}")
+    if heard is Heard.NO_RAY:
         raise UsageError(
             f"what answers at {address} is not the head of a Ray cluster: its port is the one "
-            "that `ray start --head` tells (6379 where none was given), not the dashboard's"
+            "that `ray start --head` tells (6379 where none was given), not the dashboard's; "
+            "a proxy answers so for a host that is not there"
         )
 
 
-def _not_let_in(address: str, error: BaseException) -> UsageError:
+def _token() -> dict[str, str]:
+    """The header with the token that is here; none where there is none."""
+    try:
+        found: dict[str, str] = AuthenticationTokenLoader.instance().get_token_for_http_header()
+    except (RayError, RuntimeError, OSError):
+        return {}
+    return found
+
+
+def _not_let_in(address: str, error: BaseException | None = None) -> UsageError:
+    why = f" ({first_sentence(error)})" if error is not None else ""
     return UsageError(
-        f"the Ray cluster at {address} does not take the token that is here: {TOKEN_REMEDY} "
-        f"({first_sentence(error)})"
+        f"the Ray cluster at {address} does not take the token that is here: {TOKEN_REMEDY}{why}"
     )
 
 

@@ -312,10 +312,9 @@ class Coordinator(TopologyDocuments, Questions):
         fixed = [str(difference) for difference in found if not difference.allowed]
         if fixed:
             raise UsageError(
-                f"topology {self._config.name} runs with another configuration, and these "
-                "options cannot change while it holds messages:\n  "
-                + "\n  ".join(fixed)
-                + "\nDeploy under another name, or with the options it has"
+                f"topology {self._config.name} runs with another configuration, and this cannot "
+                f"change while it holds messages: {'; '.join(fixed)}. Deploy under another name, "
+                "or with the options it has"
             )
         for group in wanted.groups.values():
             check_assignor(group.assignor)

@@ -42,8 +42,10 @@ def check(
     """
     from pxrs_ray.cli._show import answer
     from pxrs_ray.config import PxrsConfig
+    from pxrs_ray.store import check_url
 
     config = PxrsConfig.from_toml(file)
+    check_url(config.store_url)
     if handlers:
         _import_handlers(config)
     told = {
@@ -64,16 +66,20 @@ def _import_handlers(config: PxrsConfig) -> None:
         import_handler,
         wants_batches,
     )
+    from pxrs_ray.errors import HandlerError
 
     if "" not in sys.path:
         sys.path.insert(0, "")  # as consumers do, whose working directory is the job's
     for name in config.groups:
         group = config.resolved_group(name)
         if group.handler is not None:
-            found = import_handler(group.handler)
-            check_shape(found)
-            check_settings(found, group.settings, group.handler)
-            check_fits(group.handler, wants_batches(found), group.processing.mode, name)
+            try:
+                found = import_handler(group.handler)
+                check_shape(found)
+                check_settings(found, group.settings, group.handler)
+                check_fits(group.handler, wants_batches(found), group.processing.mode, name)
+            except HandlerError as error:
+                raise HandlerError(f"groups.{name}.handler: {error}") from error
 
 
 def _view(config: PxrsConfig, file: str) -> View:

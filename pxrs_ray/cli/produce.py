@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from pxrs_ray.cli._options import AsJson, QueueName, TopologyName, moment_ms
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.producer import Producer
     from pxrs_ray.cli._sources import Columns, HeaderPairs
+    from pxrs_ray.producer.receipt import BatchReceipt, Receipt
 
 Header = Annotated[
     list[str] | None,
@@ -53,6 +55,8 @@ DeliverAt = Annotated[
 ProducerName = Annotated[
     str | None, typer.Option(help="Send as the producer of this name; fences an earlier one.")
 ]
+
+_Due = tuple[float | None, int | None]
 
 
 def command(
@@ -107,13 +111,20 @@ def command(
         columns = _sources.rows(path, kind, key, separator, names)
     common = tuple(_sources.header(each) for each in header or ())
     at_ms = moment_ms(timestamp) if timestamp is not None else None
+    due, columns = _due(delay, deliver_at), _begun(columns)
     began_s = time.perf_counter()
     with running(topology).producer(queue, producer_id=producer_id) as producer:
-        due = (delay, moment_ms(deliver_at) if deliver_at is not None else None)
         sent, size_bytes = _send(producer, columns, scope, at_ms, common, due)
     seconds = time.perf_counter() - began_s
     sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
     answer(sum_up, as_json, lambda: f"{sent:,} message{'s are' if sent != 1 else ' is'} in {queue}")
+
+
+def _begun(columns: Iterable[Columns]) -> Iterator[Columns]:
+    """The same; what is wrong with the first of them is told now, before anybody is asked."""
+    columns = iter(columns)
+    first = list(islice(columns, 1))
+    return chain(first, columns)
 
 
 def _send(
@@ -122,54 +133,67 @@ def _send(
     scope: str | None,
     at_ms: int | None,
     common: HeaderPairs,
-    due: tuple[float | None, int | None],
+    due: _Due,
 ) -> tuple[int, int]:
     """Send all and wait until it is stored; answers how many messages and bytes that were."""
-    if due != (None, None):
-        return _send_later(producer, columns, at_ms, common, due)
-    sent, size_bytes, receipts = 0, 0, []
-    for some in columns:
-        headers = [common + each for each in some.headers]
-        receipt = producer.send_batch(
-            some.keys,
-            some.payloads,
-            scopes=_given([scope if each is None else each for each in some.scopes]),
-            timestamps=_given([at_ms if each is None else each for each in some.timestamps_ms]),
-            headers=headers if any(headers) else None,
-            ids=_given(some.ids),
-        )
-        receipts.append(receipt)
+    from pxrs_ray.errors import UsageError
+
+    receipts: list[Receipt | BatchReceipt] = []
+    sent, size_bytes, wrong = 0, 0, None
+    columns = iter(columns)
+    while True:
+        try:
+            some = next(columns, None)
+        except UsageError as error:
+            wrong = error
+            break
+        if some is None:
+            break
+        receipts += _sent(producer, some, scope, at_ms, common, due)
         sent += len(some.payloads)
         size_bytes += sum(map(len, some.payloads))
     producer.flush()
     for receipt in receipts:
         receipt.result(0)
+    if wrong is not None:
+        raise UsageError(f"{wrong}; the {sent:,} messages before it are sent") from wrong
     return sent, size_bytes
 
 
-def _send_later(
+def _sent(
     producer: Producer,
-    columns: Iterable[Columns],
+    some: Columns,
+    scope: str | None,
     at_ms: int | None,
     common: HeaderPairs,
-    due: tuple[float | None, int | None],
-) -> tuple[int, int]:
-    """As `_send`, one by one: each with its delay."""
-    size_bytes, receipts = 0, []
-    for some in columns:
-        rows = zip(
-            some.keys, some.payloads, some.headers, some.timestamps_ms, some.ids, strict=True
+    due: _Due,
+) -> list[Receipt | BatchReceipt]:
+    """Send some; with a delay one by one."""
+    headers = [common + each for each in some.headers]
+    dated_ms = [at_ms if each is None else each for each in some.timestamps_ms]
+    if due == (None, None):
+        batch = producer.send_batch(
+            some.keys,
+            some.payloads,
+            scopes=_given([scope if each is None else each for each in some.scopes]),
+            timestamps=_given(dated_ms),
+            headers=headers if any(headers) else None,
+            ids=_given(some.ids),
         )
-        for key, payload, headers, own_ms, message_id in rows:
-            dated_ms = at_ms if own_ms is None else own_ms
-            more = (common + headers, dated_ms, message_id)
-            sent = producer.send(key, payload, *more, delay_s=due[0], deliver_at_ms=due[1])
-            receipts.append(sent)
-            size_bytes += len(payload)
-    producer.flush()
-    for receipt in receipts:
-        receipt.result(0)
-    return len(receipts), size_bytes
+        return [batch]
+    rows = zip(some.keys, some.payloads, headers, dated_ms, some.ids, strict=True)
+    return [producer.send(*row, delay_s=due[0], deliver_at_ms=due[1]) for row in rows]
+
+
+def _due(delay: float | None, deliver_at: str | None) -> _Due:
+    """When they are due, as `Producer.send` takes it; what is wrong with it is told now."""
+    from pxrs_ray.clock import wall_ms
+    from pxrs_ray.data.delay import due_at
+
+    due = (delay, None if deliver_at is None else moment_ms(deliver_at))
+    if due != (None, None):
+        due_at(*due, wall_ms())
+    return due
 
 
 def _given(column: list[Any]) -> list[Any] | None:

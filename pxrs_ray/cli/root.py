@@ -27,6 +27,13 @@ INTERRUPTED = 130
 WIDTH_MAX = 100
 NOT_COMMANDS = frozenset({"root"})
 OF_ALL = frozenset({"--quiet", "--debug"})
+_PLAIN = {
+    "Input should be a valid integer, unable to parse string as an integer": (
+        "must be a whole number"
+    ),
+    "Input should be a valid number, unable to parse string as a number": "must be a number",
+    "Input should be": "must be",
+}
 
 
 def subcommands() -> dict[str, str]:
@@ -188,6 +195,8 @@ def _tell_usage(error: Any) -> None:
         say(context.get_help(), error=True)
         return
     told = " ".join(error.format_message().split()).rstrip(".")
+    for dry, plain in _PLAIN.items():
+        told = told.replace(dry, plain)
     where = context.command_path if context is not None else "pxrs"
     say(f"pxrs: {told} (`{where} --help` has more)", error=True)
 
@@ -195,6 +204,8 @@ def _tell_usage(error: Any) -> None:
 def _told(error: Exception) -> str:
     if isinstance(error, PxrsError):
         return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}: is that its place, and may this user use it?"
     lines = str(error).strip().splitlines()
     return (
         f"unexpected {type(error).__name__}: {lines[0] if lines else ''} "

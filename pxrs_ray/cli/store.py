@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pxrs_ray.status.rendering import Table, View
     from pxrs_ray.store import RegistryStore
 
+SHOW_DEADLINE_MS = 2_500
 CHECK_PREFIX = "/pxrs-check/"
 TIMED_CALLS = 50
 BATCH = 64
@@ -77,10 +78,12 @@ def show(
     from pxrs_ray.cli._show import answer
     from pxrs_ray.errors import NotFound
     from pxrs_ray.status.rendering import Table
-    from pxrs_ray.store import open_store
+    from pxrs_ray.store import open_store, parse_store_url
+    from pxrs_ray.store.reach import check_reach
 
     found: list[dict[str, Any]] = []
-    with open_store(url, prefix=prefix) as store:
+    check_reach(parse_store_url(url))
+    with open_store(url, prefix=prefix, deadline_ms=SHOW_DEADLINE_MS) as store:
         info = store.describe()
         for name in group or store.groups():
             snapshot = store.load(name)
@@ -123,9 +126,12 @@ def copy(
     """Copy a stopped topology's registry to another store, and read it back to verify."""
     from pxrs_ray.cli._show import answer
     from pxrs_ray.status.rendering import Table
-    from pxrs_ray.store import open_store
+    from pxrs_ray.store import open_store, parse_store_url
     from pxrs_ray.store.copy import copy_groups
+    from pxrs_ray.store.reach import check_reach
 
+    for each in (source, target):
+        check_reach(parse_store_url(each))
     with (
         open_store(source, prefix=prefix, deadline_ms=30_000) as old,
         open_store(target, prefix=prefix, deadline_ms=30_000) as new,
@@ -139,7 +145,9 @@ def copy(
 def _opener(url: str, deadline_ms: int) -> Callable[[], RegistryStore]:
     """What opens one more store on the registry at `url`, apart from the topologies' own."""
     from pxrs_ray.store import open_store, parse_store_url
+    from pxrs_ray.store.reach import check_reach
 
+    check_reach(parse_store_url(url))
     if parse_store_url(url).scheme == "memory":
         from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
 

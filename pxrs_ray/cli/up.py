@@ -33,8 +33,10 @@ def command(
     from pxrs_ray.cli._ray import connect
     from pxrs_ray.cli._show import console, print_json
     from pxrs_ray.config import PxrsConfig
+    from pxrs_ray.store import check_url
 
     config = PxrsConfig.from_toml(file)
+    check_url(config.store_url)
     connect(working_dir or folder_of_handlers(config))
     from pxrs_ray.actors.client.deployment import Deployment
 

@@ -6,11 +6,13 @@ without secrets, and what is allowed; an unknown option comes with the nearest k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.config.written_numbers import number_meant
 from pxrs_ray.errors import ConfigError
 from pxrs_ray.suggest import did_you_mean, nearest
 
@@ -55,14 +57,14 @@ def _told(
     where = f"{origin}: " if origin else ""
     if problem["type"] == "value_error":  # one of our own sentences, which names its options
         text = str(problem["ctx"]["error"])
-        return f"{where}{path}: {text}" if path else f"{where}{text}"
+        return f"{where}{path}: {text}" if path else _with_origins(text, origins)
     owner = _model_at(model, place[:-1])
     if problem["type"] == "extra_forbidden":
         name = str(place[-1])
         meant = owner.meant_by(name, unknown[place[:-1]], origin) if owner is not None else ""
         if meant:
             return f"{where}{path} = {_shown(problem['input'])}: {meant}"
-        return f"{where}{path}: unknown option; {_meant(owner, name)}"
+        return f"{where}{path}: unknown option; {_meant(model, owner, place, problem['input'])}"
     if kinds := kinds_of(_annotation_at(model, place)):
         return f"{where}{path}{_no_such_kind(problem, kinds)}"
     if problem["type"] == "model_type":
@@ -76,7 +78,25 @@ def _told(
     allowed = _allowed(owner, str(place[-1])) or _as_sentence(problem["msg"])
     if problem["type"] == "missing":
         return f"{where}{path}: is missing; {allowed}"
-    return f"{where}{path} = {_shown(problem['input'])}: {allowed}"
+    given = problem["input"]
+    wanted = (
+        number_meant(str(place[-1]), given)
+        if "number" in allowed and isinstance(given, str)
+        else ""
+    )
+    return f"{where}{path} = {_shown(given)}: {allowed}{wanted}"
+
+
+def _with_origins(text: str, origins: Mapping[OptionPath, str]) -> str:
+    """Our own sentences on several options, each of which begins with its option's path: with
+    where that, or the nearest table around it, was set."""
+    places = {".".join(map(str, place)): origin for place, origin in origins.items()}
+    told = []
+    for line in text.split("\n"):
+        begun = [path for path in places if re.match(rf"{re.escape(path)}(?![\w-])", line.strip())]
+        origin = places[max(begun, key=len)] if begun else ""
+        told.append(f"{origin}: {line.strip()}" if origin else line.strip())
+    return "\n  ".join(told)
 
 
 def _no_such_kind(problem: ErrorDetails, kinds: Mapping[str, type[Options]]) -> str:
@@ -94,13 +114,21 @@ def _no_such_kind(problem: ErrorDetails, kinds: Mapping[str, type[Options]]) -> 
     return ".mode: is missing; " + (f"write {lines} beside it" if lines else f"one of {names}")
 
 
-def _meant(owner: type[Options] | None, name: str) -> str:
+def _meant(
+    model: type[Options], owner: type[Options] | None, place: OptionPath, value: object
+) -> str:
+    """What to write instead of an option that is not known at `place`, among those of `owner`."""
+    name = str(place[-1])
     if owner is None:
         return "nothing is known here"
-    for table in owner.model_fields:
-        inner = _model_at(owner, (table, ""))
-        if inner is not None and name in inner.model_fields:
+    if isinstance(value, Mapping) and _model_at(owner, (f"{name}s", "")) is not None:
+        return f"did you mean [{name}s.NAME]?"
+    for table in model.model_fields:
+        inner = _model_at(model, (table, ""))
+        if inner is not None and inner is not owner and name in inner.model_fields:
             return f"it is an option of one of the {table}: write it under [{table}.NAME]"
+    if owner is not model and name in model.model_fields:
+        return "it is an option of the whole topology: write it above the first [table]"
     return did_you_mean(name, owner.model_fields)
 
 

@@ -43,12 +43,20 @@ def read_toml(path: str | Path) -> tuple[OptionTable, Origins]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: there is no such file: is that its place? `pxrs init NAME` writes one"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: cannot be read: it is no text in UTF-8 ({error})") from None
     try:
         table = tomllib.loads(text)
     except ValueError as error:  # also a number of too many digits
-        raise ConfigError(f"{path}: is not TOML: {error}") from None
+        raise ConfigError(
+            f"{path}: is not TOML: {error}; texts stand in quotes, numbers, true and false do not"
+        ) from None
     except RecursionError:
         raise ConfigError(f"{path}: cannot be read: its tables are nested too deeply") from None
     return table, {place: f"{path}:{line}" for place, line in _lines(text).items()}
@@ -96,7 +104,8 @@ def read_environment(
         field = fields.get(place[-1])
         if field is None and not (fields and place[0] == "groups" and place[-1] in OLD):
             if near := nearest(place[-1], fields, MISTYPED):
-                raise ConfigError(f"{variable}: names no option; did you mean {near!r}?")
+                meant = NESTED.join([*parts[:-1], near.upper()])
+                raise ConfigError(f"{variable}: names no option; did you mean {PREFIX}{meant}?")
             continue
         here = table
         for part in place[:-1]:

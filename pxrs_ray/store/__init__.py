@@ -6,17 +6,18 @@ imported only when its URL is opened.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import re
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pxrs_ray.errors import ConfigError
+from pxrs_ray.errors import ConfigError, DependencyMissing
 from pxrs_ray.extras import extra
 from pxrs_ray.store.registry import RegistryStore, StoreInfo
 from pxrs_ray.store.url import StoreUrl, parse_store_url
 
-__all__ = ["RegistryStore", "StoreInfo", "open_store", "parse_store_url"]
+__all__ = ["RegistryStore", "StoreInfo", "check_url", "open_store", "parse_store_url"]
 
 DEADLINE_MS_MIN = 100
 
@@ -32,6 +33,7 @@ _KEY_BACKENDS = {
 }
 # Scheme: the extra that its driver comes with.
 _EXTRAS = {"postgresql": "postgres", "oracle": "oracle", "redis": "redis", "etcd": "etcd"}
+_SECRET_PLACES = re.compile(r"(?:password_env|password_file|ca_file|cert_file|key_file)=[^&]*&?")
 
 
 def open_store(
@@ -64,6 +66,19 @@ def open_store(
     extra_name = _EXTRAS.get(parsed.scheme)
     with extra(extra_name, f"the store {parsed.shown}") if extra_name else nullcontext():
         return _made(parsed, prefix, deadline_ms)
+
+
+def check_url(url: str) -> None:
+    """Raise ConfigError for a URL that makes no sense wherever it is opened.
+
+    Nothing of the machine counts: no driver, password, folder or server has to be here.
+    """
+    plain = _SECRET_PLACES.sub("", url)
+    if (parsed := parse_store_url(plain)).scheme in _EXTRAS:
+        with suppress(DependencyMissing):
+            open_store(plain).close()
+    elif parsed.scheme == "memory":
+        parsed.check_options(())
 
 
 def _own_store(url: StoreUrl, prefix: str, deadline_ms: int) -> RegistryStore:

@@ -79,6 +79,7 @@ class Persistence:
 
 
 def words(error: BaseException) -> str:
-    """An error in one line; drivers raise some without any text."""
-    text = " ".join(str(error).split())
+    """An error in one line; drivers raise some without any text, and gRPC a page of it."""
+    details = getattr(error, "details", None)
+    text = " ".join(str(details() if callable(details) else error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -31,6 +31,8 @@ _ALIASES = {"postgres": "postgresql", "etcd3": "etcd", "sqlite3": "sqlite", "mem
 PASSWORD_REFERENCES = ("password_env", "password_file")
 _COMMON_OPTIONS = ("user", "password", *PASSWORD_REFERENCES)
 _TLS_OPTIONS = ("tls", "ca_file", "cert_file", "key_file")
+PORT_MAX = 65_535
+PORTS = {"etcd": 2_379, "postgresql": 5_432, "oracle": 1_521, "redis": 6_379}
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -153,6 +155,8 @@ def _host(place: str, scheme: str) -> tuple[str, int | None]:
         return place.strip("[]"), None
     if not port.isdecimal():
         raise ConfigError(f"store URL: {scheme} has a port that is not a number: {port!r}")
+    if not 1 <= int(port[:6]) <= PORT_MAX:
+        raise ConfigError(f"store URL: {scheme} has the port {port}, allowed: 1 to {PORT_MAX}")
     return host.strip("[]"), int(port)
 
 

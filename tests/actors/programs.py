@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 200
+SECONDS_MAX = 480
 
 
 def told_by(module: str) -> dict[str, Any]:

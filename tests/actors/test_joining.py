@@ -125,7 +125,7 @@ def test_a_client_port_where_nobody_listens_is_told_at_once(
 
 
 def test_a_head_that_is_frozen_is_told_at_once(listener: socket.socket) -> None:
-    with pytest.raises(UsageError, match=r"says nothing for 0\.2 s .*does it run"):
+    with pytest.raises(UsageError, match=r"says nothing for 0\.2 s.*does it run"):
         join()
 
 

@@ -109,7 +109,10 @@ def test_a_schema_without_a_way_up_is_refused() -> None:
 
 
 def test_a_registry_without_its_schema_is_told(backend: Backend) -> None:
-    with open_store(backend.url) as store, pytest.raises(StoreSchemaError, match="makes one"):
+    with (
+        open_store(backend.url) as store,
+        pytest.raises(StoreSchemaError, match=r"makes (one|a registry)"),
+    ):
         store.load(GROUP)
 
 

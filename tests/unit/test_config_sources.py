@@ -71,7 +71,7 @@ def test_a_missing_option_is_told_at_its_table(tmp_path: Path) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no\.toml: cannot be read: .*No such file"):
+    with pytest.raises(ConfigError, match=r"no\.toml: there is no such file.*pxrs init"):
         PxrsConfig.from_toml(tmp_path / "no.toml")
     path = tmp_path / "bad.toml"
     path.write_text("name = 'x'\nbuffers = = 3\n")
@@ -128,5 +128,5 @@ def test_variables_that_name_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PXRS_TEST_ORACLE_DSN", "somewhere")
     assert PxrsConfig() == PxrsConfig()
     monkeypatch.setenv("PXRS_NUM_PARTITONS", "8")
-    with pytest.raises(ConfigError, match=r"PXRS_NUM_PARTITONS: .*did you mean 'num_partitions'"):
+    with pytest.raises(ConfigError, match=r"PARTITONS: .*did you mean PXRS_NUM_PARTITIONS"):
         PxrsConfig()
