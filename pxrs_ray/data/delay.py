@@ -51,10 +51,12 @@ def due_at(delay_s: float | None, deliver_at_ms: int | None, now_ms: int) -> int
                 "deliver_at_ms is a whole number of milliseconds since 1970, at most "
                 f"{DELAY_MS_MAX // 86_400_000} days ahead, not {given!r:.50}"
             )
-        return given
+        due_ms: int = given
+        return due_ms
     if type(given) not in (int, float) or not 0 <= given <= DELAY_MS_MAX / 1_000:
         raise UsageError(f"delay_s is 0 to {DELAY_MS_MAX // 1_000} seconds, not {given!r:.50}")
-    return now_ms + round(given * 1_000)
+    seconds: float = given
+    return now_ms + round(seconds * 1_000)
 
 
 def refuse_delays(queue: str) -> UsageError:
