@@ -66,6 +66,8 @@ class _Held:
         # A data file that was just opened may hold what somebody else has not synced.
         self.unsynced = not is_lock
         self.error: OSError | None = None
+        # Of two syncs at once the system tells one alone that something was lost.
+        self.syncing = threading.Lock()
 
 
 class BoundedFiles(Files):
@@ -143,11 +145,11 @@ class BoundedFiles(Files):
             self._inner.sync(fd)
             return
         with self._guard:
+            if held.fd < 0 and not held.unsynced and held.error is None:
+                return  # it was synced before it was closed here
+        with self._using(fd) as real, held.syncing:
             if held.error is not None:
                 raise held.error
-            if held.fd < 0 and not held.unsynced:
-                return  # it was synced before it was closed here
-        with self._using(fd) as real:
             held.unsynced = False  # what is written from now on may be missed
             try:
                 self._inner.sync(real)
@@ -217,12 +219,7 @@ class BoundedFiles(Files):
         closed = 0
         while (found := self._spare(keep)) is not None:
             number, held = found
-            if held.unsynced and not held.is_lock:
-                held.unsynced = False
-                try:
-                    self._inner.sync(held.fd)
-                except OSError as error:
-                    held.error = error
+            self._sync_to_close(held)
             with self._guard:
                 held.users -= 1
                 again = held.users or held.fd < 0 or (held.unsynced and not held.is_lock)
@@ -233,6 +230,15 @@ class BoundedFiles(Files):
             self._inner.close(closing)
             closed += 1
         return closed
+
+    def _sync_to_close(self, held: _Held) -> None:
+        with held.syncing:
+            if held.unsynced and not held.is_lock:
+                held.unsynced = False
+                try:
+                    self._inner.sync(held.fd)
+                except OSError as error:
+                    held.error = error
 
     def _spare(self, keep: int) -> tuple[int, _Held] | None:
         """What to close next, with us as its user; None when few enough are open."""

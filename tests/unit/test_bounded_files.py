@@ -110,6 +110,43 @@ def test_a_sync_that_failed_when_a_file_was_closed_is_told_to_its_owner(tmp_path
     assert files.read_file(tmp_path / "one") == b"1"
 
 
+def test_an_owner_that_syncs_while_a_file_is_closed_hears_what_failed(tmp_path: Path) -> None:
+    """Of two syncs of one file the system tells the first one alone what is lost."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Watched):
+        def sync(self, fd: int) -> None:
+            if begun.is_set():
+                return
+            begun.set()
+            assert go_on.wait(10)
+            raise OSError(errno.EIO, "lost")
+
+    disk, heard = Watched(), []
+    files = bounded(tmp_path, 1, disk)
+    one, other = (files.open(tmp_path / name, create=True) for name in ("one", "other"))
+    files.sync(other)
+    files.write(one, [b"1"], 0)
+    files._inner = Slow()
+    closing = threading.Thread(target=lambda: files.read(other, 1, 0))
+
+    def sync() -> None:
+        try:
+            files.sync(one)
+        except OSError as error:
+            heard.append(str(error))
+
+    syncing = threading.Thread(target=sync)
+    closing.start()
+    assert begun.wait(10)
+    syncing.start()
+    syncing.join(0.1)
+    go_on.set()
+    for thread in (closing, syncing):
+        thread.join(10)
+    assert heard and "lost" in heard[0]
+
+
 def test_another_file_in_the_place_of_ours_is_not_taken_for_it(tmp_path: Path) -> None:
     files = bounded(tmp_path, 1)
     one = files.open(tmp_path / "one", create=True)
