@@ -1,16 +1,37 @@
-"""What a topology with several replicas of its logs must be like, checked before it is deployed."""
+"""The options of replicated logs, and what a topology with them must be like."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pxrs_ray.config.declare import Effect, Options, option
 from pxrs_ray.data.log_limits import Durability
 
 if TYPE_CHECKING:
     from pxrs_ray.config.topology import PxrsConfig
 
 MEMORY_STORE = "memory:"
+
+
+class ReplicationOptions(Options):
+    """On how many hosts a topology keeps its logs."""
+
+    replicas: int = option(
+        1,
+        "How many hosts keep each log. With 2 or 3 another one goes on where a host is lost.",
+        Effect.FIXED,
+        ge=1,
+        le=3,
+    )
+    min_isr: int = option(
+        1,
+        "How many replicas must be in sync for an append to be acknowledged. Below that, appends "
+        "wait.",
+        Effect.FIXED,
+        ge=1,
+        le=3,
+    )
 
 
 def replication_problems(config: PxrsConfig) -> Iterator[str]:
