@@ -29,7 +29,7 @@ from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
 from pxrs_ray.model import Slot
-from pxrs_ray.replication.placement import Disk, LeaderEpoch, Placement, ReplicaSeen
+from pxrs_ray.replication.placement import Disk, LeaderEpoch, Placement
 from pxrs_ray.replication.placements import (
     DOCUMENT,
     PLACEMENTS,
@@ -380,20 +380,6 @@ class ReplicaController(ReplicaFollowers):
                 text = f"buffer {slot} has {count} replicas in sync: not on host {where}"
                 found.append(Report(Kind.REPLICAS_BEHIND, text, slot))
         return found
-
-    def check_loss(self, slot: Slot) -> Disk:
-        """Whose logs a slot goes on with where its loss is accepted. Raises UsageError where there
-        is no loss to be accepted, or no replica that lives."""
-        now_ms = monotonic_ms()
-        living: dict[Disk, ReplicaSeen] = self._table.living(slot, now_ms)
-        placement = self._placed.get(slot)
-        if placement is None or not self._table.waits(slot, now_ms):
-            raise UsageError(f"buffer {slot} has a leader, and nothing of it is to be given up")
-        able = [disk for disk in placement.replicas if disk in living]
-        able.sort(key=lambda disk: placement.in_sync(disk) is None)
-        if not able:
-            raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
-        return able[0]
 
     def accept_loss(self, slot: Slot) -> None:
         """Go on with the replica that `check_loss` names, whatever it has lost."""

@@ -15,10 +15,11 @@ from ray.exceptions import RayError
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.replica_client import ReplicaClient
+from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import BufferAway, PxrsError
+from pxrs_ray.errors import BufferAway, PxrsError, UsageError
 from pxrs_ray.model import Slot
-from pxrs_ray.replication.placement import Disk, Placement
+from pxrs_ray.replication.placement import Disk, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import SlotPlacements
 from pxrs_ray.replication.replica_calls import ReplicaRules
 from pxrs_ray.status.problem import Report
@@ -130,6 +131,20 @@ class ReplicaFollowers:
     def reports(self) -> list[Report]:
         """What is wrong with replicas."""
         return []
+
+    def check_loss(self, slot: Slot) -> Disk:
+        """Whose logs a slot goes on with where its loss is accepted. Raises UsageError where there
+        is no loss to be accepted, or no replica that lives."""
+        now_ms = monotonic_ms()
+        living: dict[Disk, ReplicaSeen] = self._table.living(slot, now_ms)
+        placement = self._placed.get(slot)
+        if placement is None or not self._table.waits(slot, now_ms):
+            raise UsageError(f"buffer {slot} has a leader, and nothing of it is to be given up")
+        able = [disk for disk in placement.replicas if disk in living]
+        able.sort(key=lambda disk: placement.in_sync(disk) is None)
+        if not able:
+            raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
+        return able[0]
 
     def actor_names(self) -> list[str]:
         """What the replicas are called."""
