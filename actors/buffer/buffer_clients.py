@@ -16,12 +16,13 @@ from typing import Any
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
+from pxrs_ray.actors.buffer.call_failure import ours
 from pxrs_ray.actors.buffer.replica_client import leading_replica
 from pxrs_ray.actors.buffer.shared_answers import answers_here
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.actors.cluster.ray_errors import is_away
-from pxrs_ray.errors import BufferAway
+from pxrs_ray.errors import BufferAway, NotLeading
 
 # For how long a caller waits for its connections before the first call, and how often it looks.
 CONNECT_WAIT_S = 0.25
@@ -80,7 +81,8 @@ class BufferClients:
 
     def failed(self, index: int, error: BaseException) -> None:
         """A call to a buffer has failed: find it anew, if it may be another actor now."""
-        if is_away(error) or is_away(error.__cause__):
+        elsewhere = isinstance(error, Exception) and isinstance(ours(error), NotLeading)
+        if elsewhere or is_away(error) or is_away(error.__cause__):
             with self._lock:
                 client = self._clients.pop(index, None)
             if client is not None:

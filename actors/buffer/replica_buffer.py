@@ -11,21 +11,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S, Buffer
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
 from pxrs_ray.actors.buffer.replica_host import ReplicaHost, end_process
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.log_limits import LossPolicy
-from pxrs_ray.data.protocol import BufferGrant, BufferInfo, LogEnds, QueueSpec
-from pxrs_ray.errors import UsageError
+from pxrs_ray.data.protocol import (
+    BufferGrant,
+    BufferInfo,
+    ChangedEnds,
+    LogEnds,
+    QueueSpec,
+    Refused,
+)
+from pxrs_ray.errors import NotLeading, UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.buffer_calls import AppendCall
 from pxrs_ray.log.disk_life import DiskLife
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.replica_logs import ReplicaLogs
-from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.replication.peer_messages import Follower
 from pxrs_ray.replication.placement import LeaderEpoch
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
@@ -113,6 +121,16 @@ class ReplicaBuffer(Buffer):
         """The epoch under which it leads its slot; 0: another replica does, or none."""
         return self._host.leads if self._host is not None else 0
 
+    def _check_leads(self) -> None:
+        """Raise NotLeading where another replica is to be asked."""
+        if not self._replica.leads:
+            raise NotLeading(f"another replica of buffer {self._index} leads, or is about to")
+
+    def _check_knows(self) -> None:
+        """Raise NotLeading, also of a leader that does not know yet what is safe."""
+        if not self._replica.is_ready:
+            raise NotLeading(f"buffer {self._index} has no leader yet that knows all that is safe")
+
     # --- what a buffer does -----------------------------------------------------------------------
 
     async def ping(self, grant: BufferGrant | None = None) -> BufferInfo:
@@ -140,11 +158,56 @@ class ReplicaBuffer(Buffer):
         self, queue: str, producer: str, number: int, token: str
     ) -> ProducerLife | None:
         """As `Buffer.begin_producer`; every replica that may lead next knows of it as well."""
+        self._check_leads()
         found = await super().begin_producer(queue, producer, number, token)
         if found is not None:
             await self._replica.spread(found)
             self._gate.check()
         return found
+
+    def _appended(self, *arguments: Any) -> Any:
+        self._check_leads()
+        return super()._appended(*arguments)
+
+    def _fetched(self, *arguments: Any) -> Any:
+        self._check_leads()
+        return super()._fetched(*arguments)
+
+    async def truncate(
+        self, queue: str, offsets: Mapping[PartitionId, Offset], force: bool = False
+    ) -> dict[PartitionId, LogEnds | Refused]:
+        """As `Buffer.truncate`."""
+        self._check_leads()
+        return await super().truncate(queue, offsets, force)
+
+    async def ends(self, queue: str) -> dict[PartitionId, LogEnds]:
+        """As `Buffer.ends`, of what is on every replica in sync."""
+        self._check_knows()
+        return await super().ends(queue)
+
+    async def changed_ends(self, heard: tuple[str, int]) -> ChangedEnds:
+        """The same."""
+        self._check_knows()
+        return await super().changed_ends(heard)
+
+    async def offset_at(
+        self, queue: str, timestamp_ms: int, partitions: Sequence[PartitionId] | None = None
+    ) -> dict[PartitionId, Offset]:
+        """As `Buffer.offset_at`."""
+        self._check_knows()
+        return await super().offset_at(queue, timestamp_ms, partitions)
+
+    async def timestamps(
+        self, queue: str, offsets: Mapping[PartitionId, Offset]
+    ) -> dict[PartitionId, int]:
+        """As `Buffer.timestamps`."""
+        self._check_knows()
+        return await super().timestamps(queue, offsets)
+
+    async def get_message(self, queue: str, partition: PartitionId, offset: Offset) -> Message:
+        """As `Buffer.get_message`."""
+        self._check_knows()
+        return await super().get_message(queue, partition, offset)
 
     def _may_append(self) -> bool:
         return self._gate.is_open() and self._replica.takes

@@ -10,7 +10,7 @@ import pytest
 
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Refused
-from pxrs_ray.errors import LeaseOver, UsageError
+from pxrs_ray.errors import LeaseOver, NotLeading, UsageError
 from tests.replica_processes import QUEUE, Group, played
 from tests.settings import log_limits
 
@@ -27,8 +27,14 @@ def test_what_is_acknowledged_is_on_every_replica_in_sync(tmp_path: Path, limits
         [log] = follower._manager.all_logs()
         assert log.end_offset == 20
         assert await group.read() == list(range(20))
-        found = await follower.fetch(QUEUE, "g", {0: (1, 0)}, wait_ms=0)
-        assert [type(part.error) for part in found if isinstance(part, Refused)] == [LeaseOver]
+        for asked in (
+            follower.fetch(QUEUE, "g", {0: (1, 0)}, wait_ms=0),
+            follower.append(QUEUE, [], 0),
+            follower.ends(QUEUE),
+            follower.begin_producer(QUEUE, "shop", 1, "token"),
+        ):
+            with pytest.raises(NotLeading):
+                await asked
 
     given = {} if limits is None else {"limits": limits, "synced_only": True}
     played(scene, tmp_path, **given)
