@@ -169,7 +169,7 @@ class Judge:
             is_up = old.given_up or (
                 replace_after_ms is not None and waited_ms * FASTEST >= replace_after_ms
             )
-            if not is_up and old.away_since_ms is not None:
+            if old.disk and not is_up and old.away_since_ms is not None:
                 self.breaks(f"slot {slot} is given up after {waited_ms} ms")
             if not home.disk or (not old.disk and not is_up):
                 continue  # its logs are looked for, or were found
