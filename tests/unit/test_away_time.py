@@ -11,7 +11,7 @@ AWAY = Homes().with_slot(0, Home("d1", "n1", "10.0.0.1", away_since_ms=1_000))
 AFTER_MS = 60_000
 
 
-class Coordinator:
+class Counting:
     """Counts as a coordinator does, on a host whose steady clock begins anywhere."""
 
     def __init__(self, homes: Homes, clock_ms: int = 0, after_ms: int | None = AFTER_MS) -> None:
@@ -31,7 +31,7 @@ class Coordinator:
 
 
 def test_a_host_is_given_up_by_the_time_that_was_counted() -> None:
-    one = Coordinator(AWAY)
+    one = Counting(AWAY)
     for _ in range(59):
         one.round(1_000)
         assert not one.gives_up()
@@ -40,10 +40,10 @@ def test_a_host_is_given_up_by_the_time_that_was_counted() -> None:
 
 
 def test_another_coordinator_counts_on_and_not_the_time_between() -> None:
-    one = Coordinator(AWAY)
+    one = Counting(AWAY)
     one.round(31_000)
     # Its host's clock says anything, and nobody knows how long nobody was there.
-    two = Coordinator(one.homes, clock_ms=9_000_000)
+    two = Counting(one.homes, clock_ms=9_000_000)
     assert not two.gives_up()
     two.round(28_000)
     assert not two.gives_up()
@@ -52,7 +52,7 @@ def test_another_coordinator_counts_on_and_not_the_time_between() -> None:
 
 
 def test_what_is_noted_is_counted_once() -> None:
-    one = Coordinator(AWAY)
+    one = Counting(AWAY)
     for _ in range(5):
         one.round(7_000)
     assert one.homes.slots[0].away_ms == 35_000
@@ -60,19 +60,19 @@ def test_what_is_noted_is_counted_once() -> None:
 
 
 def test_little_is_written() -> None:
-    one, written = Coordinator(AWAY), 0
+    one, written = Counting(AWAY), 0
     for _ in range(550):
         before = one.homes
         one.round(100)
         written += one.homes is not before and one.homes != before
     assert written <= 10
-    never = Coordinator(AWAY, after_ms=None)
+    never = Counting(AWAY, after_ms=None)
     never.round(10**9)
     assert never.homes == AWAY and not never.gives_up()
 
 
 def test_a_host_that_was_back_begins_anew() -> None:
-    one = Coordinator(AWAY)
+    one = Counting(AWAY)
     one.round(50_000)
     home = replace(one.homes.slots[0], away_since_ms=None, away_ms=0)
     one.homes = one.homes.with_slot(0, home)

@@ -15,31 +15,8 @@ BEGUN = f"{_WORLD}a_lost_registry_is_begun_again_from_the_newest_logs"
 OLDER = "tests/unit/test_older_registry.py"
 LOST = f"{_WORLD}registries_that_come_back_older_or_empty"
 
-AWAY = "tests/unit/test_away_time.py"
 
 HOMES = (
-    Mutation(
-        "a host is given up by time that was counted, and only once",
-        (
-            Change(
-                "topology/away_time.py",
-                "            self._counted_from_ms[slot] += max(0, new.away_ms - old.away_ms)\n",
-                "            pass\n",
-            ),
-        ),
-        tests=(f"{AWAY}::test_what_is_noted_is_counted_once",),
-    ),
-    Mutation(
-        "another coordinator counts on how long a host has been away",
-        (
-            Change(
-                "topology/away_time.py",
-                "slot: homes.slots[slot].away_ms + now_ms - from_ms",
-                "slot: now_ms - from_ms",
-            ),
-        ),
-        tests=(f"{AWAY}::test_another_coordinator_counts_on_and_not_the_time_between",),
-    ),
     Mutation(
         "a buffer that stopped for a move that was given up goes on",
         (
