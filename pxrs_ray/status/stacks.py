@@ -11,6 +11,7 @@ import re
 import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 FRAMES_MAX = 60
 SOURCE_CHARS = 100
+# Where a node keeps the files of a job.
+_SHIPPED = re.compile(r"^.*/working_dir_files/_ray_pkg_[0-9a-f]+/")
 _FAULT_LINE = re.compile(r'^ +File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 COROUTINES_MAX = 50
 # Whose code is not the user's: Python's own, Ray's, and ours, wherever they are installed.
-_LIBRARY = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["platstdlib"])
+_PYTHON = tuple({sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib")})
 _PACKAGES = ("/site-packages/", "/dist-packages/")
-_OURS = ("/pxrs_ray/", "/actors/consumer/", "/actors/cluster/")
+_RAY = tuple(f"{packages}ray/" for packages in _PACKAGES)
+_OURS = str(Path(__file__).parent.parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +129,10 @@ def _stack(name: str, innermost_first: list[tuple[str, int, str]]) -> ThreadStac
 
 def _told(file: str, line: int, function: str) -> str:
     source = linecache.getline(file, line).strip()[:SOURCE_CHARS] if _of_the_user(file) else ""
-    return f"{file}:{line} in {function}" + (f": {source}" if source else "")
+    return f"{_SHIPPED.sub('', file)}:{line} in {function}" + (f": {source}" if source else "")
 
 
 def _of_the_user(file: str) -> bool:
-    if file.startswith(("<frozen", *_LIBRARY)) and not any(part in file for part in _PACKAGES):
+    if file.startswith(("<frozen", *_PYTHON)) and not any(part in file for part in _PACKAGES):
         return False
-    return "/ray/" not in file and not any(part in file for part in _OURS)
+    return not file.startswith(_OURS) and not any(part in file for part in _RAY)

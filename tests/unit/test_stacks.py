@@ -96,6 +96,22 @@ def test_people_see_the_threads_that_work_and_all_where_none_does() -> None:
     assert "pxrs-gcs-1" in stacks(idle).at_work().text()
 
 
+@pytest.mark.parametrize(
+    ("file", "working"),
+    [
+        ("/tmp/ray/session_1/runtime_resources/working_dir_files/_ray_pkg_1/handlers.py", True),
+        ("/venv/lib/python3.11/site-packages/requests/sessions.py", True),
+        ("/venv/lib/python3.11/site-packages/ray/_private/worker.py", False),
+        (threading.__file__, False),
+        (str(CallRecord.__init__.__code__.co_filename), False),
+    ],
+)
+def test_whose_code_a_thread_is_in(file: str, working: bool) -> None:
+    [found] = stacks_of_text(f'Thread 1 (most recent call first):\n  File "{file}", line 1 in f\n')
+    assert found.working is working
+    assert found.frames[0].startswith(f"{file}:1 in f" if "_ray_pkg" not in file else "handlers.py")
+
+
 # --- from outside ---------------------------------------------------------------------------------
 
 HOLDS_THE_INTERPRETER = """
