@@ -32,6 +32,7 @@ check: setup
 	@$(PYTHON_HERE) -m tests.stages check
 
 bench: setup
+	@$(if $(findstring peers,$(ONLY)),.ci/setup peers)
 	@$(PYTHON_HERE) -m tests.benchmarks $(ONLY)
 
 simulate: setup

@@ -47,6 +47,9 @@ EXCEPTIONS = {
     ("actors/consumer/dead_letter_sender.py", "actors.client"): (
         "a consumer sends dead letters as any client does"
     ),
+    ("actors/consumer/delay_mover.py", "actors.client"): (
+        "a consumer moves delayed messages as any client does"
+    ),
     ("actors/coordinator/tenant_router.py", "actors.client"): (
         "the router of tenants makes queues and groups as any client does"
     ),

@@ -23,6 +23,8 @@ PROVIDES = {
     "redis-server": "redis-server",
     "libhsqldb-java": "hsqldb.jar",
     "iproute2": "ip",
+    "rabbitmq-server": "rabbitmq-server",
+    "nats-server": "nats-server",
 }
 
 
@@ -74,9 +76,9 @@ class Machine:
         )
         return log
 
-    def setup(self) -> subprocess.CompletedProcess[str]:
+    def setup(self, *more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(self.bin / "bash"), str(self.checkout / ".ci/setup")],
+            [str(self.bin / "bash"), str(self.checkout / ".ci/setup"), *more],
             env={"PATH": str(self.bin)},
             capture_output=True,
             text=True,
@@ -132,6 +134,18 @@ def test_root_with_apt_gets_what_is_missing_and_nothing_else(machine: Machine) -
         "iproute2",
     }
     assert machine.setup().stderr == ""
+
+
+def test_what_we_are_compared_with_is_got_only_where_it_is_asked_for(machine: Machine) -> None:
+    for server in SERVERS:
+        machine.tool(server)
+    log = machine.with_apt()
+    assert machine.setup().stderr == "" and not log.exists()
+    ran = machine.setup("peers")
+    assert ran.returncode == 0 and "missing" not in ran.stderr
+    asked = log.read_text()
+    assert "rabbitmq-server" in asked and "nats-server" in asked and "etcd" not in asked
+    assert machine.setup("peers").stderr == ""
 
 
 def test_a_newer_java_is_taken_where_17_is_gone(machine: Machine) -> None:

@@ -97,14 +97,19 @@ class BlockingBufferClient:
 
     def append(self, queue: str, frame: OutFrame) -> Appended:
         """Append one frame; that a repeat adds nothing, its numbers see to. Raises a refusal."""
+        answer = self.offer(queue, frame)
+        if isinstance(answer, Refused):
+            raise answer.error
+        return answer
+
+    def offer(self, queue: str, frame: OutFrame) -> Appended | Refused:
+        """As `append`; a refusal is answered, with all that the log says of it."""
         partition = frame[0]
         [answer] = self._until_served(
             partition % self._buffers,
             f"appending to partition {partition} of {queue}",
             lambda to: to.append(queue, [frame], APPEND_WAIT_MS, size_bytes=len(frame[2])),
         )
-        if isinstance(answer, Refused):
-            raise answer.error
         return answer
 
     def truncate(

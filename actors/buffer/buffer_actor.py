@@ -24,6 +24,7 @@ from pxrs_ray.actors.buffer.start_notice import tell_started
 from pxrs_ray.actors.cluster.priority import be_as_nice_as
 from pxrs_ray.actors.cluster.process_memory import settle
 from pxrs_ray.actors.cluster.watchdog import watched
+from pxrs_ray.bounded_files import BoundedFiles
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.data.link_door import LinkOffer
 from pxrs_ray.data.link_ports import link_ports
@@ -38,6 +39,7 @@ from pxrs_ray.errors import PxrsError
 from pxrs_ray.files import Files
 from pxrs_ray.json_logging import start_journal
 from pxrs_ray.log.held_calls import wake, wake_all
+from pxrs_ray.log.log_copy import SLOTS
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.refusals import refused
@@ -45,6 +47,8 @@ from pxrs_ray.model import Offset, PartitionId
 
 # How long a buffer may be missed before its node has ended it and Ray has started it anew.
 LEASE_S = 10.0
+# The file of all locks of all buffers' logs of a topology on a disk.
+LOCKS = "locks"
 
 
 class Buffer(MessageCalls, LogOwnership, Inspection):
@@ -71,7 +75,9 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         be_as_nice_as()
         start_journal(topology=topology, actor=f"buffer {index}")
         self._lease_s = lease_s
-        super().__init__(topology, index, buffers, Path(folder), files or Files(), disk_id)
+        # A log keeps two files open, and there may be more logs than files that we may open.
+        files = files or BoundedFiles(Path(folder) / SLOTS / LOCKS)
+        super().__init__(topology, index, buffers, Path(folder), files, disk_id)
 
     def _begin(self) -> None:
         """See `ServingState._begin`."""

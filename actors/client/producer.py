@@ -23,12 +23,12 @@ from pxrs_ray.actors.buffer.answer_poll import AnswerPoll, AnswerSource
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
 from pxrs_ray.actors.buffer.call_failure import ours
+from pxrs_ray.actors.client.delayed_sends import DelayedSends
+from pxrs_ray.actors.client.queue_look import QueueLook
 from pxrs_ray.clock import Instant, SystemClock, monotonic_ms, wall_ms
-from pxrs_ray.closing import Closing
 from pxrs_ray.data.batch import Batch, Headers
 from pxrs_ray.data.tables import batch_of_table
 from pxrs_ray.errors import DeadlineExceeded, PartitionFull, ProducerError, ProducerFenced
-from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer.accumulator import Accumulator, ProducerLimits
 from pxrs_ray.producer.receipt import BatchReceipt, Receipt
@@ -43,7 +43,7 @@ _CLOCK = SystemClock()
 _NO_TIME = Instant(0, 0)
 
 
-class Producer(Closing):
+class Producer(QueueLook):
     """A producer of one queue. Close it (or use `with`): closing sends what was not sent yet.
 
     `producer_id` is the identity in its frames: that of a block that is sent again (see the
@@ -61,15 +61,16 @@ class Producer(Closing):
         *,
         producer_id: bytes | None = None,
         handles: Mapping[int, Any] | None = None,
+        delayed: DelayedSends | None = None,
     ) -> None:
-        self._queue = queue
+        self._buffers = BufferClients(topology, handles, answers := AnswerPoll())
+        super().__init__(queue, BlockingBufferClient(topology, buffers, LOOK_FOR_S, self._buffers))
+        self._delayed = delayed or DelayedSends(queue, None)
         self._limits = limits
         self._partitions = partitioner.partitions
         self._sender = Sender(buffers, self._limits.sender)
         self._accumulator = Accumulator(partitioner, self._sender, self._limits, producer_id)
-        self._answers = AnswerPoll()
-        self._buffers = BufferClients(topology, handles, self._answers)
-        self._logs = BlockingBufferClient(topology, buffers, LOOK_FOR_S, self._buffers)
+        self._answers = answers
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
         self._landed: deque[tuple[Call, Future[Any]]] = deque()
@@ -95,15 +96,23 @@ class Producer(Closing):
         *,
         scope: str | None = None,
         timeout_s: float | None = None,
+        delay_s: float | None = None,
+        deliver_at_ms: int | None = None,
     ) -> Receipt:
         """Send one message; the receipt tells where it is once that is known.
 
         `timestamp` is milliseconds since 1970 (now, when left out). `scope` is the tenant or label
-        of a queue whose strategy is one of these. Waits while too much is
-        unacknowledged, up to `timeout_s` (the limits' `block_ms` when left out); then raises
-        PartitionFull or DeadlineExceeded, naming the fullest partition. Raises MessageTooLarge
-        and UsageError at once, and ProducerFenced once a newer producer of this id took over.
+        of a queue whose strategy is one of these. With `delay_s`, or `deliver_at_ms` (milliseconds
+        since 1970), it takes its place in the queue no sooner: see docs/processing.md, 'Delayed
+        messages'. Waits while too much is unacknowledged, up to `timeout_s` (the limits' `block_ms`
+        when left out); then raises PartitionFull or DeadlineExceeded, naming the fullest partition.
+        Raises MessageTooLarge and UsageError at once, and ProducerFenced once a newer producer of
+        this id took over.
         """
+        if delay_s is not None or deliver_at_ms is not None:
+            later = (headers, timestamp, id, delay_s, deliver_at_ms, timeout_s)
+            if (waits := self._delayed.send(key, payload, *later)) is not None:
+                return waits
         accumulator = self._accumulator
         with self._lock:
             if headers is None and timestamp is None and id is None and scope is None:
@@ -198,11 +207,15 @@ class Producer(Closing):
         id: str | None = None,  # noqa: A002 - the name that users know
         *,
         scope: str | None = None,
+        delay_s: float | None = None,
+        deliver_at_ms: int | None = None,
     ) -> Receipt:
         """As `send`, for event loops: a wait for room does not hold up the loop."""
-        if self.pending_bytes >= self._limits.pending_bytes_max:
-            await off_loop(self._wait_for_room_unlocked)
-        return self.send(key, payload, headers, timestamp, id, scope=scope)
+        is_late = delay_s is not None or deliver_at_ms is not None
+        send = partial(self.send, key, payload, headers, timestamp, id, scope=scope)
+        if is_late or self.pending_bytes >= self._limits.pending_bytes_max:
+            return await off_loop(partial(send, delay_s=delay_s, deliver_at_ms=deliver_at_ms))
+        return send()
 
     # ---- waiting
 
@@ -217,6 +230,7 @@ class Producer(Closing):
         Whether it was given up, the receipts tell. Raises DeadlineExceeded.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._delayed.flush(timeout_s)
         with self._lock:
             calls = self._close_open(all_of_it=True)
         self._make(calls)
@@ -233,10 +247,6 @@ class Producer(Closing):
     async def flush_async(self, timeout_s: float | None = 30.0) -> None:
         """As `flush`, for event loops."""
         await off_loop(self.flush, timeout_s)
-
-    def _wait_for_room_unlocked(self) -> None:
-        with self._lock:
-            self._wait_for_room(None)
 
     def _refuse(self) -> NoReturn:
         if self._sender.fenced is not None:
@@ -259,16 +269,6 @@ class Producer(Closing):
             )
         if self._closed:
             raise ProducerError("the producer was closed while waiting for room")
-
-    # ---- looking
-
-    def get_message(self, partition: PartitionId, offset: Offset) -> Message:
-        """One message, for inspection. Raises OffsetOutOfRange, NotFound, LogCorrupted."""
-        return self._logs.message(self._queue, partition, offset)
-
-    def latest_offset(self, partition: PartitionId) -> Offset:
-        """The offset that the partition's next message gets."""
-        return self._logs.ends_of(self._queue, partition).end_offset
 
     # ---- the calls
 
@@ -392,3 +392,4 @@ class Producer(Closing):
             self._buffers.close()
             if not self._thread.is_alive():
                 self._answers.close()
+            self._delayed.close(timeout_s)

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors import names
@@ -143,15 +144,25 @@ class Topology:
 
     def producer_with(self, queue: str, identity: bytes | None, **limits: Any) -> Producer:
         """A producer whose frames bear this identity; see `producer`."""
+        from pxrs_ray.actors.client.delayed_sends import DelayedSends
         from pxrs_ray.actors.client.producer import Producer
         from pxrs_ray.config.limits import producer_limits
+        from pxrs_ray.data.delay import DELAYED_SUFFIX
 
         spec, config, buffers = self.queue_spec(queue)
         declared = config.resolved_queue(queue)
         given = replace(producer_limits(config, declared), **limits)
         partitioner = declared.spread().partitioner()
+        tiers = queue + DELAYED_SUFFIX
+        make = partial(self.producer_with, tiers, None, **limits) if declared.delays else None
         producer = Producer(
-            self.name, spec.queue, buffers, partitioner, given, producer_id=identity
+            self.name,
+            spec.queue,
+            buffers,
+            partitioner,
+            given,
+            producer_id=identity,
+            delayed=DelayedSends(queue, make),
         )
         producer.connect()
         return producer

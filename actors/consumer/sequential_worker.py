@@ -32,6 +32,7 @@ from pxrs_ray.consumer.delivery import (
 from pxrs_ray.data.batch import Batch, Cell
 from pxrs_ray.errors import RetryAfter
 from pxrs_ray.model import Grant, Offset, Progress
+from pxrs_ray.processing.delay_moves import NotDue
 from pxrs_ray.processing.in_order import (
     CallOne,
     CommitNow,
@@ -328,7 +329,7 @@ class SequentialWorker(Worker):
     def _tell_failed(self, offset: Offset, error: BaseException) -> None:
         """Log a failure that is followed by another attempt."""
         wait_s = self._order.paused_until_s - monotonic()
-        if wait_s > 0:
+        if wait_s > 0 and not isinstance(error, NotDue):
             context = context_at(self._shared, offset)
             level = logging.INFO if isinstance(error, RetryAfter) else logging.WARNING
             logger.log(level, "%s failed, again in %d ms: %s", context, wait_s * 1_000, told(error))

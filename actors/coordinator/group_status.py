@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pxrs_ray.actors.consumer.consumer_actor import ConsumerInfo
 from pxrs_ray.clock import monotonic_ms, wall_ms
+from pxrs_ray.data.delay import is_of_delays
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.group.transitions import PartitionPhase
@@ -166,6 +167,7 @@ def _stalls(
     """Which partitions are stalled while their lag grows."""
     core = controller.host.core
     works = not core.settings.paused and controller.registry_away_s is None
+    works = works and not is_of_delays(controller.spec.group, controller.spec.queue)
     seen: dict[PartitionId, tuple[Offset, int | None]] = {}
     for row in core.state.rows:
         if works and row.owner is not None:

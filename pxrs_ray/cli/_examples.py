@@ -38,6 +38,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "produce payments hello --key account-7 -H trace=abc",
         "produce payments --file payments.csv --key-column account",
         "produce payments -s : < lines.txt",
+        "produce reminders 'pay' --key customer-7 --delay 3600",
     ),
     "quarantine list": ("quarantine list billing",),
     "quarantine show": ("quarantine show billing account-7",),

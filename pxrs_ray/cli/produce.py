@@ -15,6 +15,7 @@ from pxrs_ray.cli._options import AsJson, QueueName, TopologyName, moment_ms
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.producer import Producer
     from pxrs_ray.cli._sources import Columns, HeaderPairs
+    from pxrs_ray.producer.receipt import BatchReceipt, Receipt
 
 Header = Annotated[
     list[str] | None,
@@ -43,9 +44,19 @@ ScopeOption = Annotated[
 ScopeColumn = Annotated[
     str | None, typer.Option(help="jsonl, csv, parquet: the tenant or label column.")
 ]
+Delay = Annotated[
+    float | None,
+    typer.Option(help="Deliver them so many seconds from now.", show_default=False),
+]
+DeliverAt = Annotated[
+    str | None,
+    typer.Option(help="Deliver them at that time, like 2026-05-01T12:00.", show_default=False),
+]
 ProducerName = Annotated[
     str | None, typer.Option(help="Send as the producer of this name; fences an earlier one.")
 ]
+
+_Due = tuple[float | None, int | None]
 
 
 def command(
@@ -71,6 +82,8 @@ def command(
     scope_column: ScopeColumn = None,
     header: Header = None,
     timestamp: Timestamp = None,
+    delay: Delay = None,
+    deliver_at: DeliverAt = None,
     producer_id: ProducerName = None,
     topology: TopologyName = None,
     as_json: AsJson = False,
@@ -98,10 +111,10 @@ def command(
         columns = _sources.rows(path, kind, key, separator, names)
     common = tuple(_sources.header(each) for each in header or ())
     at_ms = moment_ms(timestamp) if timestamp is not None else None
-    columns = _begun(columns)
+    due, columns = _due(delay, deliver_at), _begun(columns)
     began_s = time.perf_counter()
     with running(topology).producer(queue, producer_id=producer_id) as producer:
-        sent, size_bytes = _send(producer, columns, scope, at_ms, common)
+        sent, size_bytes = _send(producer, columns, scope, at_ms, common, due)
     seconds = time.perf_counter() - began_s
     sum_up = {"queue": queue, "messages": sent, "bytes": size_bytes, "seconds": round(seconds, 3)}
     answer(sum_up, as_json, lambda: f"{sent:,} message{'s are' if sent != 1 else ' is'} in {queue}")
@@ -120,11 +133,13 @@ def _send(
     scope: str | None,
     at_ms: int | None,
     common: HeaderPairs,
+    due: _Due,
 ) -> tuple[int, int]:
     """Send all and wait until it is stored; answers how many messages and bytes that were."""
     from pxrs_ray.errors import UsageError
 
-    sent, size_bytes, receipts, wrong = 0, 0, [], None
+    receipts: list[Receipt | BatchReceipt] = []
+    sent, size_bytes, wrong = 0, 0, None
     columns = iter(columns)
     while True:
         try:
@@ -134,16 +149,7 @@ def _send(
             break
         if some is None:
             break
-        headers = [common + each for each in some.headers]
-        receipt = producer.send_batch(
-            some.keys,
-            some.payloads,
-            scopes=_given([scope if each is None else each for each in some.scopes]),
-            timestamps=_given([at_ms if each is None else each for each in some.timestamps_ms]),
-            headers=headers if any(headers) else None,
-            ids=_given(some.ids),
-        )
-        receipts.append(receipt)
+        receipts += _sent(producer, some, scope, at_ms, common, due)
         sent += len(some.payloads)
         size_bytes += sum(map(len, some.payloads))
     producer.flush()
@@ -152,6 +158,42 @@ def _send(
     if wrong is not None:
         raise UsageError(f"{wrong}; the {sent:,} messages before it are sent") from wrong
     return sent, size_bytes
+
+
+def _sent(
+    producer: Producer,
+    some: Columns,
+    scope: str | None,
+    at_ms: int | None,
+    common: HeaderPairs,
+    due: _Due,
+) -> list[Receipt | BatchReceipt]:
+    """Send some; with a delay one by one."""
+    headers = [common + each for each in some.headers]
+    dated_ms = [at_ms if each is None else each for each in some.timestamps_ms]
+    if due == (None, None):
+        batch = producer.send_batch(
+            some.keys,
+            some.payloads,
+            scopes=_given([scope if each is None else each for each in some.scopes]),
+            timestamps=_given(dated_ms),
+            headers=headers if any(headers) else None,
+            ids=_given(some.ids),
+        )
+        return [batch]
+    rows = zip(some.keys, some.payloads, headers, dated_ms, some.ids, strict=True)
+    return [producer.send(*row, delay_s=due[0], deliver_at_ms=due[1]) for row in rows]
+
+
+def _due(delay: float | None, deliver_at: str | None) -> _Due:
+    """When they are due, as `Producer.send` takes it; what is wrong with it is told now."""
+    from pxrs_ray.clock import wall_ms
+    from pxrs_ray.data.delay import due_at
+
+    due = (delay, None if deliver_at is None else moment_ms(deliver_at))
+    if due != (None, None):
+        due_at(*due, wall_ms())
+    return due
 
 
 def _given(column: list[Any]) -> list[Any] | None:

@@ -26,7 +26,7 @@ from pxrs_ray.config.declare import (
 )
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.data.log_limits import GIB, IN_MEMORY_BYTES_MAX, MIB, ON_DISK_BYTES_MAX
-from pxrs_ray.model import PARTITIONS_MAX
+from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, PARTITIONS_MAX
 
 if TYPE_CHECKING:
     from pxrs_ray.data.log_limits import LogLimits
@@ -118,6 +118,13 @@ class QueueConfig(QueueOptions):
         examples=[{"gpu": 4, "cpu": 12}],
     )
 
+    delays: bool = option(
+        False,
+        "Messages may be sent with a delay: they wait in '<queue>.delayed', and a consumer of the "
+        "group of that name moves them here when they are due; see docs/processing.md.",
+        Effect.PRODUCERS,
+    )
+
     source: str | None = option(
         None,
         "The external queue that this queue reads: file:///path?key=field, "
@@ -170,6 +177,13 @@ class QueueConfig(QueueOptions):
             yield (
                 f"tenant_span = {self.tenant_span}: must be at most partitions, which is "
                 f"{self.partitions}"
+            )
+        if self.delays and self.source is not None:
+            yield "delays = true: not of use with a source, which decides itself what comes when"
+        elif self.delays and self.strategy in NOT_FOR_DEAD_LETTERS:
+            yield (
+                f"delays = true: not with strategy = {self.strategy!r}; a delayed message finds "
+                "its partition by its key alone"
             )
         sizes = list((self.labels or {}).values())
         if self.labels is not None and (sum(sizes) != self.partitions or min(sizes) < 1):

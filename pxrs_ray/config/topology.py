@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from pxrs_ray.config import sources
+from pxrs_ray.config import delays, sources
 from pxrs_ray.config.declare import (
     NAME_PATTERN,
     PARTITIONS,
@@ -29,6 +29,7 @@ from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.data.delay import DELAYED_SUFFIX
 from pxrs_ray.data.link_ports import ANY, OFF, PATTERN, link_ports
 from pxrs_ray.data.log_limits import MIB
 from pxrs_ray.errors import NotFound
@@ -209,15 +210,20 @@ class PxrsConfig(QueueOptions, GroupOptions):
                     # Dead letters have a key, and neither tenant nor label.
                     by_key = {"strategy": "modulo", "tenant_span": 1, "labels": None}
                     spread = by_key if queues[group.queue].strategy in NOT_FOR_DEAD_LETTERS else {}
-                    queues.setdefault(dead, _with(queues[group.queue], **spread))
+                    queue = _with(queues[group.queue], delays=False, **spread)
+                    queues.setdefault(dead, queue)
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
                 groups[name] = _with(group, quarantine_queue=aside)
                 if group.queue in queues:
                     # What is put aside stays until somebody decides.
-                    kept = {"retention_ms": None, "retention_bytes": None}
-                    queue = _with(queues[group.queue], retention_passed=False, **kept)
-                    queues.setdefault(aside, queue)
+                    kept: dict[str, Any] = {"retention_ms": None, "retention_bytes": None}
+                    kept |= {"delays": False, "retention_passed": False}
+                    queues.setdefault(aside, _with(queues[group.queue], **kept))
+        for name, queue in [each for each in queues.items() if each[1].delays]:
+            queues.setdefault(name + DELAYED_SUFFIX, _said(queue, **delays.tier_options(queue)))
+            moved = _resolved(delays.mover(self.name, name), self)
+            groups.setdefault(name + DELAYED_SUFFIX, moved)
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
         problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]
@@ -360,6 +366,13 @@ def _with(options: Resolved, **values: Any) -> Resolved:
     return type(options).model_construct(
         _fields_set=set(options.model_fields_set), **{**every, **values}
     )
+
+
+def _said(options: Resolved, **values: Any) -> Resolved:
+    """As `_with`, and the values count as said: no topology's option goes before them."""
+    made = _with(options, **values)
+    made.model_fields_set.update(values)
+    return made
 
 
 def _resolved(options: Resolved, topology: Options, **others: Any) -> Resolved:

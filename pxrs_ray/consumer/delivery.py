@@ -10,7 +10,6 @@ something that compares no tokens calls `context.holds()` right before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from sys import getrefcount
@@ -19,7 +18,13 @@ from typing import Any
 from pxrs_ray.data.batch import Batch, Fields
 from pxrs_ray.group.member_lease import UNBOUND, Title
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
-from pxrs_ray.sink.transaction import SinkCursor, SinkPlace, is_applied, transaction
+from pxrs_ray.sink.transaction import (
+    SinkPlace,
+    SinkTransaction,
+    is_applied,
+    is_applied_async,
+    transaction,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +126,11 @@ class Delivery:
         """Everything about this attempt."""
         return context_at(self._shared, self.offset)
 
-    def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
+    def transaction(self, connection: Any) -> SinkTransaction:
         """A block whose rows are in the database exactly once: see `pxrs_ray.sink`.
 
-        `connection` is one of sqlite3, psycopg or oracledb, between transactions. Raises Fenced
+        `connection` is one of sqlite3, psycopg or oracledb, between transactions; one of an async
+        driver of them (psycopg, oracledb, aiosqlite) in an `async with`. Raises Fenced
         when the partition has another owner by now, NotHeld when that may be so, for our lease is
         over, and SinkConflict when it must be tried again.
         """
@@ -139,6 +145,11 @@ class Delivery:
         """
         place, offset = self._sink_place()
         return is_applied(connection, place, offset, offset + 1)
+
+    async def replayed_async(self, connection: Any) -> bool:
+        """As `replayed`, with a connection that `async with message.transaction` takes."""
+        place, offset = self._sink_place()
+        return await is_applied_async(connection, place, offset, offset + 1)
 
     def _sink_place(self) -> tuple[SinkPlace, Offset]:
         shared = self._shared
@@ -173,7 +184,7 @@ class DeliveredBatch:
         """Everything about this attempt; the offset is that of the first message."""
         return context_at(self._shared, self.batch.base_offset)
 
-    def transaction(self, connection: Any) -> AbstractContextManager[SinkCursor]:
+    def transaction(self, connection: Any) -> SinkTransaction:
         """As `Delivery.transaction`, for all messages at once.
 
         Where a former delivery got some of them into the database, this batch holds only the
@@ -187,6 +198,11 @@ class DeliveredBatch:
         """As `Delivery.replayed`: whether all of these messages are in that database already."""
         first, end = self.batch.base_offset, self.batch.end_offset
         return is_applied(connection, self._sink_place(), first, end)
+
+    async def replayed_async(self, connection: Any) -> bool:
+        """As `Delivery.replayed_async`, of all these messages."""
+        first, end = self.batch.base_offset, self.batch.end_offset
+        return await is_applied_async(connection, self._sink_place(), first, end)
 
     def _sink_place(self) -> SinkPlace:
         shared = self._shared

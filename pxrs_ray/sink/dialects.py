@@ -1,7 +1,8 @@
 """What the fenced sink says differently to SQLite, PostgreSQL and Oracle.
 
 Rules of this file. The connection is the user's. It must be between transactions when a block
-begins, and is between transactions when it has ended; none of its settings is changed.
+begins, and is between transactions when it has ended; none of its settings is changed. What begins
+and ends a transaction answers what the driver answers: of an async driver, something to await.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ class SinkDialect:
         """Whether a transaction is open already."""
         raise NotImplementedError
 
-    def begin(self, connection: Any) -> None:
+    def begin(self, connection: Any) -> Any:
         """Begin a transaction, where that is not done by the first statement."""
 
-    def commit(self, connection: Any) -> None:
+    def commit(self, connection: Any) -> Any:
         """Make everything since `begin` durable."""
-        connection.commit()
+        return connection.commit()
 
-    def rollback(self, connection: Any) -> None:
+    def rollback(self, connection: Any) -> Any:
         """Undo everything since `begin`; harmless when there is nothing."""
-        connection.rollback()
+        return connection.rollback()
 
     def sql(self, statement: str) -> str:
         """The statement as the driver reads it; binds are written `:name`."""
@@ -45,7 +46,7 @@ class SinkDialect:
 
 
 class SqliteSink(SinkDialect):
-    """sqlite3. One writer at a time: the whole block holds the file's write lock."""
+    """sqlite3, and aiosqlite. One writer at a time: the whole block holds the file's write lock."""
 
     locking = ""
 
@@ -53,18 +54,17 @@ class SqliteSink(SinkDialect):
         """Also with `autocommit=False`, where the driver always has one open."""
         return bool(connection.in_transaction)
 
-    def begin(self, connection: Any) -> None:
+    def begin(self, connection: Any) -> Any:
         """Take the write lock now: a block that reads first could not take it later."""
-        connection.execute("BEGIN IMMEDIATE")
+        return connection.execute("BEGIN IMMEDIATE")
 
-    def commit(self, connection: Any) -> None:
+    def commit(self, connection: Any) -> Any:
         """By statement, which means the same in every mode of the driver."""
-        connection.execute("COMMIT")
+        return connection.execute("COMMIT")
 
-    def rollback(self, connection: Any) -> None:
+    def rollback(self, connection: Any) -> Any:
         """By statement, where there is a transaction."""
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        return connection.execute("ROLLBACK") if connection.in_transaction else None
 
 
 class PostgresSink(SinkDialect):
@@ -74,10 +74,9 @@ class PostgresSink(SinkDialect):
         """By the protocol's own account."""
         return int(connection.info.transaction_status) != 0
 
-    def begin(self, connection: Any) -> None:
+    def begin(self, connection: Any) -> Any:
         """Only in autocommit mode does the driver not do it."""
-        if connection.autocommit:
-            connection.execute("BEGIN")
+        return connection.execute("BEGIN") if connection.autocommit else None
 
     def sql(self, statement: str) -> str:
         """With `%(name)s` binds."""
@@ -102,7 +101,12 @@ class OracleSink(SinkDialect):
         return "ORA-00955" in str(error)
 
 
-_DIALECTS = {"sqlite3": SqliteSink, "psycopg": PostgresSink, "oracledb": OracleSink}
+_DIALECTS = {
+    "sqlite3": SqliteSink,
+    "aiosqlite": SqliteSink,
+    "psycopg": PostgresSink,
+    "oracledb": OracleSink,
+}
 
 
 def dialect_of(connection: Any) -> SinkDialect:

@@ -7,20 +7,23 @@ another topology on the same database, or one made anew, never relies on it. The
 rows first (what is applied already is undone at the end, and its errors mean nothing) and again at
 the end, locked, to compare and set in the same transaction. The lock is taken last, so an owner
 that freezes in the middle of a block holds up others no longer than its own rows do. An owner that
-is not sure to hold its partition any more neither begins nor commits.
+is not sure to hold its partition any more neither begins nor commits. What is asked of the
+database is written as steps: `with` makes them where it stands, `async with` awaits each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from pxrs_ray.errors import Fenced, NotHeld, SinkConflict, UsageError
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.sink.applied import TEXT_CHARS_MAX, Applied, Run, page_of, page_text, runs_text
 from pxrs_ray.sink.dialects import SinkDialect, dialect_of
+from pxrs_ray.sink.driving import AsyncSinkCursor, SinkCursor, ask, drive, drive_async
+from pxrs_ray.steps import Steps
 
 OWNERS = "pxrs_sink_owner"
 PAGES = "pxrs_sink_page"
@@ -64,24 +67,6 @@ class SinkPlace:
         }
 
 
-class SinkCursor:
-    """The driver's own cursor, inside the block.
-
-    `replayed` says that everything in the block is applied already: whatever it does is undone, so
-    it may as well leave at once.
-    """
-
-    def __init__(self, cursor: Any, *, replayed: bool) -> None:
-        self._cursor = cursor
-        self.replayed = replayed
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cursor, name)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._cursor)
-
-
 @dataclass(slots=True)
 class _Known:
     epoch: Epoch
@@ -91,7 +76,10 @@ class _Known:
 
 def create_table(connection: Any) -> None:
     """Make the sink's two tables unless they are there. Blocks do it themselves where they may."""
-    dialect = dialect_of(connection)
+    drive(connection, _create(connection, dialect_of(connection)))
+
+
+def _create(connection: Any, dialect: SinkDialect) -> Steps[None]:
     n, t = dialect.integer, dialect.text
     key = (
         f"topology_id {t}(64) NOT NULL, queue_name {t}(300) NOT NULL, "
@@ -102,21 +90,111 @@ def create_table(connection: Any) -> None:
         (OWNERS, f"epoch {n} NOT NULL, full_pages {text}", ""),
         (PAGES, f"page {n} NOT NULL, done {text}", ", page"),
     ):
-        cursor = connection.cursor()
+        cursor = yield from ask(connection.cursor)
+        statement = f"{dialect.create} {name} ({key}, {columns}, PRIMARY KEY ({_KEY}{more}))"
         try:
-            cursor.execute(
-                f"{dialect.create} {name} ({key}, {columns}, PRIMARY KEY ({_KEY}{more}))"
-            )
+            yield from ask(cursor.execute, statement)
         except Exception as error:
+            yield from ask(cursor.close)
             if not dialect.says_exists(error):
                 raise
-        finally:
-            cursor.close()
+        else:
+            yield from ask(cursor.close)
     if dialect.is_busy(connection):
-        dialect.commit(connection)
+        yield from ask(dialect.commit, connection)
 
 
-@contextmanager
+class SinkTransaction:
+    """A block that applies the messages `first` up to, not including, `end` exactly once.
+
+    As `with`, or with a connection of an async driver (also one of sqlite3 that any thread may
+    use) as `async with`; then all of the cursor's calls are awaited. It is entered once.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        place: SinkPlace,
+        first: Offset,
+        end: Offset,
+        narrow: Callable[[Sequence[Run]], None] | None = None,
+        holds: Callable[[], bool] | None = None,
+    ) -> None:
+        self._connection, self._dialect = connection, dialect_of(connection)
+        self._place, self._first, self._end = place, first, end
+        self._narrow, self._holds = narrow, holds
+        self._missing: list[Run] = []
+        self._cursor: Any = None
+
+    def __enter__(self) -> SinkCursor:
+        drive(self._connection, self._begun())
+        return SinkCursor(self._cursor, replayed=not self._missing)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return drive(self._connection, self._ended(error))
+
+    async def __aenter__(self) -> AsyncSinkCursor:
+        await drive_async(self._connection, self._begun())
+        return AsyncSinkCursor(self._connection, self._cursor, replayed=not self._missing)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return await drive_async(self._connection, self._ended(error))
+
+    def _begun(self) -> Steps[None]:
+        """Read what is applied; the transaction is open behind this."""
+        connection, dialect, place = self._connection, self._dialect, self._place
+        _check_free(connection, dialect)
+        _check_held(self._holds, place)
+        known = yield from _begin(connection, dialect, place, self._first, self._end)
+        try:
+            if known.epoch > place.epoch:
+                raise _stale(known, place)
+            self._missing = known.applied.missing(self._first, self._end)
+            if self._narrow is not None:
+                self._narrow(self._missing)
+            self._cursor = yield from ask(connection.cursor)
+        except BaseException:
+            yield from ask(dialect.rollback, connection)
+            raise
+
+    def _ended(self, error: BaseException | None) -> Steps[bool]:
+        """Commit what was missing; answers whether the block's own error means nothing."""
+        try:
+            if error is None and self._missing:
+                yield from self._applied()
+        except BaseException:
+            yield from self._undone()
+            raise
+        yield from self._undone()
+        # What a block does in vain may also fail in vain: its rows are there already.
+        return isinstance(error, Exception) and not self._missing
+
+    def _applied(self) -> Steps[None]:
+        dialect, place, missing = self._dialect, self._place, self._missing
+        yield from _apply(self._cursor, dialect, place, self._first, self._end, missing)
+        _check_held(self._holds, place)
+        yield from ask(dialect.commit, self._connection)
+
+    def _undone(self) -> Steps[None]:
+        """Whatever was not committed."""
+        try:
+            yield from ask(self._cursor.close)
+        except BaseException:
+            yield from ask(self._dialect.rollback, self._connection)
+            raise
+        yield from ask(self._dialect.rollback, self._connection)
+
+
 def transaction(
     connection: Any,
     place: SinkPlace,
@@ -124,7 +202,7 @@ def transaction(
     end: Offset,
     narrow: Callable[[Sequence[Run]], None] | None = None,
     holds: Callable[[], bool] | None = None,
-) -> Iterator[SinkCursor]:
+) -> SinkTransaction:
     """Apply the messages `first` up to, not including, `end` exactly once.
 
     Where some of them are applied, `narrow` gets those that are not, before the block runs.
@@ -133,30 +211,7 @@ def transaction(
     somebody else applied them meanwhile, UsageError when the connection is in a transaction
     already; whatever the block raises passes through. In all of these cases nothing was written.
     """
-    dialect = dialect_of(connection)
-    _check_free(connection, dialect)
-    _check_held(holds, place)
-    known = _begin(connection, dialect, place, first, end)
-    if known.epoch > place.epoch:
-        dialect.rollback(connection)
-        raise _stale(known, place)
-    missing = known.applied.missing(first, end)
-    if narrow is not None:
-        narrow(missing)
-    cursor = connection.cursor()
-    try:
-        yield SinkCursor(cursor, replayed=not missing)
-        if missing:
-            _apply(cursor, dialect, place, first, end, missing)
-            _check_held(holds, place)
-            dialect.commit(connection)
-    except Exception:
-        # What a block does in vain may also fail in vain: its rows are there already.
-        if missing:
-            raise
-    finally:
-        cursor.close()
-        dialect.rollback(connection)
+    return SinkTransaction(connection, place, first, end, narrow, holds)
 
 
 def is_applied(connection: Any, place: SinkPlace, first: Offset, end: Offset) -> bool:
@@ -165,15 +220,22 @@ def is_applied(connection: Any, place: SinkPlace, first: Offset, end: Offset) ->
     Changes nothing. Raises Fenced when a higher epoch has written, UsageError when the connection
     is in a transaction already.
     """
+    return drive(connection, _is_applied(connection, place, first, end))
+
+
+async def is_applied_async(connection: Any, place: SinkPlace, first: Offset, end: Offset) -> bool:
+    """As `is_applied`, with a connection that `async with` takes."""
+    return await drive_async(connection, _is_applied(connection, place, first, end))
+
+
+def _is_applied(connection: Any, place: SinkPlace, first: Offset, end: Offset) -> Steps[bool]:
     dialect = dialect_of(connection)
     _check_free(connection, dialect)
-    try:
-        known = _begin(connection, dialect, place, first, end)
-        if known.epoch > place.epoch:
-            raise _stale(known, place)
-        return not known.applied.missing(first, end)
-    finally:
-        dialect.rollback(connection)
+    known = yield from _begin(connection, dialect, place, first, end)
+    yield from ask(dialect.rollback, connection)
+    if known.epoch > place.epoch:
+        raise _stale(known, place)
+    return not known.applied.missing(first, end)
 
 
 def _check_free(connection: Any, dialect: SinkDialect) -> None:
@@ -194,45 +256,56 @@ def _check_held(holds: Callable[[], bool] | None, place: SinkPlace) -> None:
 
 def _begin(
     connection: Any, dialect: SinkDialect, place: SinkPlace, first: Offset, end: Offset
-) -> _Known:
-    """Begin, and read the rows; the first time in a database, make the tables."""
+) -> Steps[_Known]:
+    """Begin, and read the rows; the first time in a database, make the tables.
+
+    What ends this leaves no transaction open.
+    """
     try:
-        return _begin_once(connection, dialect, place, first, end)
-    except Exception as missing:  # noqa: BLE001 - each driver has errors of its own
-        dialect.rollback(connection)
+        return (yield from _begin_once(connection, dialect, place, first, end))
+    except BaseException as missing:
+        yield from ask(dialect.rollback, connection)
+        if not isinstance(missing, Exception):
+            raise
         try:
-            create_table(connection)
+            yield from _create(connection, dialect)
         except Exception:  # noqa: BLE001 - somebody else made it, or the first error tells more
-            dialect.rollback(connection)
+            yield from ask(dialect.rollback, connection)
         try:
-            return _begin_once(connection, dialect, place, first, end)
-        except Exception:  # noqa: BLE001
-            dialect.rollback(connection)
+            return (yield from _begin_once(connection, dialect, place, first, end))
+        except BaseException as again:
+            yield from ask(dialect.rollback, connection)
+            if not isinstance(again, Exception):
+                raise
             raise missing from None
 
 
 def _begin_once(
     connection: Any, dialect: SinkDialect, place: SinkPlace, first: Offset, end: Offset
-) -> _Known:
-    dialect.begin(connection)
-    cursor = connection.cursor()
+) -> Steps[_Known]:
+    yield from ask(dialect.begin, connection)
+    cursor = yield from ask(connection.cursor)
     try:
-        return _read(cursor, dialect, place, first, end, "")
-    finally:
-        cursor.close()
+        known = yield from _read(cursor, dialect, place, first, end, "")
+    except BaseException:
+        yield from ask(cursor.close)
+        raise
+    yield from ask(cursor.close)
+    return known
 
 
 def _read(
     cursor: Any, dialect: SinkDialect, place: SinkPlace, first: Offset, end: Offset, locking: str
-) -> _Known:
+) -> Steps[_Known]:
     """The owner's row first: who holds its lock is alone with the pages that are read next."""
-    cursor.execute(dialect.sql(_OWNER + locking), place.binds())
-    found = cursor.fetchone()
+    yield from ask(cursor.execute, dialect.sql(_OWNER + locking), place.binds())
+    found = yield from ask(cursor.fetchone)
     epoch, full_pages = found if found is not None else (0, _NOTHING)
     pages = {"low": page_of(first), "high": page_of(max(first, end - 1))}
-    cursor.execute(dialect.sql(_PAGES), {**place.binds(), **pages})
+    yield from ask(cursor.execute, dialect.sql(_PAGES), {**place.binds(), **pages})
+    rows = yield from ask(cursor.fetchall)
     full = "" if full_pages == _NOTHING else str(full_pages)
-    applied = Applied.read(((int(page), str(text)) for page, text in cursor.fetchall()), full)
+    applied = Applied.read(((int(page), str(text)) for page, text in rows), full)
     return _Known(int(epoch), applied, found is None)
 
 
@@ -250,9 +323,9 @@ def _apply(
     first: Offset,
     end: Offset,
     missing: Sequence[Run],
-) -> None:
+) -> Steps[None]:
     """Compare and set, with the owner's row locked from here to the commit."""
-    known = _read(cursor, dialect, place, first, end, dialect.locking)
+    known = yield from _read(cursor, dialect, place, first, end, dialect.locking)
     applied = known.applied
     if known.epoch > place.epoch:
         raise _stale(known, place)
@@ -267,9 +340,10 @@ def _apply(
         if known.is_new or folded or known.epoch != place.epoch:
             full_pages = runs_text(applied.full_pages) or _NOTHING
             binds = {**place.binds(), "epoch": place.epoch, "full_pages": full_pages}
-            cursor.execute(dialect.sql(_OWNER_INSERT if known.is_new else _OWNER_UPDATE), binds)
+            statement = _OWNER_INSERT if known.is_new else _OWNER_UPDATE
+            yield from ask(cursor.execute, dialect.sql(statement), binds)
         for page in sorted(changed):
-            _write_page(cursor, dialect, place, applied, page)
+            yield from _write_page(cursor, dialect, place, applied, page)
     except Exception as error:
         if not known.is_new:
             raise
@@ -280,7 +354,7 @@ def _apply(
 
 def _write_page(
     cursor: Any, dialect: SinkDialect, place: SinkPlace, applied: Applied, page: int
-) -> None:
+) -> Steps[None]:
     binds = {**place.binds(), "page": page}
     if page in applied.pages:
         statement = _PAGE_UPDATE if page in applied.stored else _PAGE_INSERT
@@ -289,4 +363,4 @@ def _write_page(
         statement = _PAGE_DELETE
     else:
         return
-    cursor.execute(dialect.sql(statement), binds)
+    yield from ask(cursor.execute, dialect.sql(statement), binds)

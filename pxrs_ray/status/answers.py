@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pxrs_ray.data.delay import is_of_delays
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.status.places import BufferStatus, SpreadStep
 from pxrs_ray.status.problem import Problem, Report
@@ -162,6 +163,14 @@ class GroupStatus(Shown):
     records_waiting: int = 0
     registry_away_s: float | None = None
     scaled_ms: int | None = None
+
+    @property
+    def holds_delayed(self) -> bool:
+        """Whether its lag are delayed messages, which wait for their time; see `data.delay`.
+
+        What it is behind is then how late the oldest of them is.
+        """
+        return is_of_delays(self.group, self.queue)
 
     @property
     def lag(self) -> int:

@@ -327,7 +327,7 @@ def _unused(group: GroupStatus) -> Iterator[Problem]:
 def _skew(group: GroupStatus) -> Iterator[Problem]:
     """How evenly keys have spread over the partitions, ever since."""
     came = {p.partition: p.end_offset or 0 for p in group.partitions}
-    if sum(came.values()) < SKEW_MESSAGES_MIN:
+    if sum(came.values()) < SKEW_MESSAGES_MIN or group.holds_delayed:  # a delay has its tiers
         return
     fullest = max(came, key=lambda partition: came[partition])
     skew = came[fullest] * len(came) / sum(came.values())

@@ -80,7 +80,7 @@ def topology_view(status: TopologyStatus, deployed: Mapping[str, Any] | None = N
                 g.queue,
                 f"{working_count(g)} of {g.wanted}",
                 sum(p.owner is not None for p in g.partitions),
-                g.lag,
+                None if g.holds_delayed else g.lag,
                 span_text(g.lag_ms),
                 group_state(g, [*missing_problems(g), *own[g.group]]),
             )
@@ -147,7 +147,7 @@ def group_state(group: GroupStatus, found: Sequence[Problem] | None = None) -> L
         return Line(word, Tone.WARN)
     if Kind.CALL_LONG in kinds:
         return Line(WORDS[Kind.CALL_LONG], Tone.WARN)
-    return Line("ok", Tone.GOOD)
+    return Line(f"ok, {group.lag:,} delayed" if group.holds_delayed else "ok", Tone.GOOD)
 
 
 def group_view(group: GroupStatus) -> View:
@@ -178,7 +178,8 @@ def _partition(group: GroupStatus, p: PartitionStatus) -> tuple[object, ...]:
     elif p.owner is None:
         state = Line("no owner", Tone.WARN)
     else:
-        state = Line("behind", Tone.WARN) if p.lag else Line("ok", Tone.GOOD)
+        is_behind = p.lag_ms if group.holds_delayed else p.lag
+        state = Line("behind", Tone.WARN) if is_behind else Line("ok", Tone.GOOD)
     behind = span_text(p.lag_ms)
     at = (p.epoch, p.checkpoint, p.end_offset, p.lag, behind)
     return (f"P{p.partition}", p.phase, p.owner, *at, state)

@@ -22,7 +22,7 @@ from tests.benchmarks.harness import LeftOut, figure, figures
 from tests.benchmarks.peers import BATCH, SERVED, SHARDS, library
 from tests.servers import ServiceMissing
 
-MESSAGES = 200_000
+RAY_MESSAGES = 200_000
 OURS = 5_000_000
 WAIT_S = 180.0
 
@@ -46,17 +46,30 @@ def payloads(messages: int) -> Iterator[tuple[int, bytes]]:
         yield number % SHARDS, number.to_bytes(8, "big") + fill
 
 
+class CheckedMessages:
+    """The same as a handler of ours: each partition has its own numbers, ever rising."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def handle(self, message: Any) -> None:
+        """Look at the number that the payload begins with."""
+        number, partition = int.from_bytes(message.payload[:8], "big"), message.partition
+        assert number > self._last.get(partition, 0), "out of order"
+        self._last[partition] = number
+
+
 def _receive(name: str, url: str, libraries: str, shard: int, ready: Any) -> None:
     """In a process of its own."""
     sys.path.append(libraries)
-    peer = SERVED[name][1](url)
+    peer = SERVED[name].client(url)
     ready.wait()
-    peer.receive(shard, MESSAGES // SHARDS, Checked(shard))
+    peer.receive(shard, SERVED[name].messages // SHARDS, Checked(shard))
 
 
 def served_per_s(name: str) -> float:
     """Messages a second through one of the servers. Raises ServiceMissing where it is not here."""
-    make, client, module, package = SERVED[name]
+    make, client, module, package, messages = SERVED[name]
     context = multiprocessing.get_context("spawn")
     with ExitStack() as until_done:
         libraries = until_done.enter_context(tempfile.TemporaryDirectory(prefix="pxrs-peers-"))
@@ -71,7 +84,7 @@ def served_per_s(name: str) -> float:
         sender = client(server.url)
         ready.wait(WAIT_S)
         began_s = time.perf_counter()
-        sender.send(payloads(MESSAGES))
+        sender.send(payloads(messages))
         for receiver in receivers:
             receiver.join(WAIT_S)
         took_s = time.perf_counter() - began_s
@@ -79,7 +92,7 @@ def served_per_s(name: str) -> float:
         for receiver in receivers:
             receiver.kill()
         assert ended == [0] * SHARDS, f"receivers of {name} ended with {ended}"
-        return MESSAGES / took_s
+        return messages / took_s
 
 
 def ray_queue_per_s() -> float:
@@ -89,7 +102,7 @@ def ray_queue_per_s() -> float:
 
     def receive(queue: Any, shard: int) -> None:
         handle, done = Checked(shard), 0
-        while done < MESSAGES // SHARDS:
+        while done < RAY_MESSAGES // SHARDS:
             for payload in queue.get_nowait_batch(min(BATCH, queue.qsize())):
                 handle(payload)
                 done += 1
@@ -100,15 +113,15 @@ def ray_queue_per_s() -> float:
         task = ray.remote(num_cpus=0)(receive)
         coming = [task.remote(queue, shard) for shard, queue in enumerate(queues)]
         began_s = time.perf_counter()
-        every = list(payloads(MESSAGES))
-        for at in range(0, MESSAGES, BATCH):
+        every = list(payloads(RAY_MESSAGES))
+        for at in range(0, RAY_MESSAGES, BATCH):
             for shard, queue in enumerate(queues):
                 queue.put_nowait_batch([p for of, p in every[at : at + BATCH] if of == shard])
         ray.get(coming, timeout=WAIT_S)
         took_s = time.perf_counter() - began_s
         for queue in queues:
             queue.shutdown(force=True)
-        return MESSAGES / took_s
+        return RAY_MESSAGES / took_s
 
 
 _best: dict[str, float] = {}
@@ -142,7 +155,7 @@ def ours(topology: Any) -> dict[str, float]:
     """Ours, with a handler of one message, and how many times the best of the others that is."""
     if not _best:
         raise LeftOut("no peer was measured in this run")
-    rate = bench_path.handled_per_s(topology, bench_path.look_at, OURS)
+    rate = bench_path.handled_per_s(topology, CheckedMessages, OURS)
     return {
         "peers.pxrs_msgs_per_s": rate,
         "peers.pxrs_ratio_to_best": rate / max(_best.values()),

@@ -4,6 +4,8 @@ The work: messages of 100 bytes in SHARDS ordered streams, each read by a proces
 calls a handler with each message, in order, and acknowledges. Each client batches as its own guide
 says. A server is on loopback, keeps what it has on disk (not synced a message), and is ended by
 whoever started it. Libraries that are not installed are fetched by name into a folder that goes.
+Servers that are not there are got by `.ci/setup peers`, which `make bench ONLY=peers` runs first,
+as root on Debian.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from tests.benchmarks.peer_servers import NatsServer, RabbitServer
 from tests.servers import PostgresServer, RedisServer, Server, ServiceMissing
 
 SHARDS = 2
@@ -25,6 +28,7 @@ ACK_EVERY = 1_000
 BATCH = 1_000
 WAIT_MS = 1_000
 FETCH_S = 120
+SUB_ENTRY = 200
 
 Handle = Callable[[bytes], None]
 
@@ -63,44 +67,11 @@ def chunks(payloads: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, by
         yield chunk
 
 
-class RabbitServer(Server):
-    """RabbitMQ on one port, with everything that it keeps in its folder."""
-
-    name, program, package = "rabbitmq", "rabbitmq-server", "the package rabbitmq-server"
-
-    @property
-    def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
-
-    def _command(self) -> list[str]:
-        return [self._program]
-
-    def _popen_options(self) -> dict[str, Any]:
-        import os
-
-        own = {
-            "HOME": str(self.folder),
-            "RABBITMQ_NODENAME": f"bench{self.port}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(self.port + 1),
-            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.folder / "logs"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
-        }
-        return {"env": os.environ | own}
-
-    def _is_up(self) -> bool:
-        pika = import_module("pika")
-        try:
-            pika.BlockingConnection(pika.URLParameters(self.url)).close()
-        except Exception:  # it is not up yet
-            return False
-        return True
-
-
 class Rabbit:
-    """RabbitMQ: one durable queue a shard, publisher confirms by the channel, prefetch."""
+    """RabbitMQ through pika: one durable queue a shard, persistent messages, prefetch.
+
+    Without confirms, for which pika's blocking channel waits message by message.
+    """
 
     def __init__(self, url: str) -> None:
         pika = import_module("pika")
@@ -128,6 +99,72 @@ class Rabbit:
                 break
         self._channel.cancel()
         self._channel.connection.close()
+
+
+class RabbitStream:
+    """RabbitMQ's streams through rstream: one a shard, sub-batches that are confirmed."""
+
+    def __init__(self, url: str) -> None:
+        self._rstream = import_module("rstream")
+        port = RabbitServer.stream_port(url)
+        self._where = {"host": "127.0.0.1", "port": port, "username": "guest", "password": "guest"}
+
+    def prepare(self) -> None:
+        async def made() -> None:
+            async with self._rstream.Producer(**self._where) as producer:
+                for shard in range(SHARDS):
+                    await producer.create_stream(f"stream{shard}")
+
+        asyncio.run(made())
+
+    def send(self, payloads: Iterator[tuple[int, bytes]]) -> None:
+        asyncio.run(self._sent(payloads))
+
+    async def _sent(self, payloads: Iterator[tuple[int, bytes]]) -> None:
+        encoded = self._rstream.AMQPMessage
+        asked, confirmed, done = 0, 0, asyncio.Event()
+
+        def confirm(status: Any) -> None:
+            nonlocal confirmed
+            assert status.is_confirmed, f"not accepted: {status.response_code}"
+            confirmed += 1
+            done.set()
+
+        async with self._rstream.Producer(**self._where) as producer:
+            for chunk in chunks(payloads):
+                for shard in range(SHARDS):
+                    mine = [encoded(body=payload) for of, payload in chunk if of == shard]
+                    for at in range(0, len(mine), SUB_ENTRY):
+                        part = mine[at : at + SUB_ENTRY]
+                        await producer.send_sub_entry(
+                            f"stream{shard}", part, on_publish_confirm=confirm
+                        )
+                        asked += 1
+            while confirmed < asked:
+                done.clear()
+                await asyncio.wait_for(done.wait(), FETCH_S)
+
+    def receive(self, shard: int, count: int, handle: Handle) -> None:
+        asyncio.run(self._received(shard, count, handle))
+
+    async def _received(self, shard: int, count: int, handle: Handle) -> None:
+        stream, done, over = f"stream{shard}", 0, asyncio.Event()
+        consumer = self._rstream.Consumer(**self._where)
+        await consumer.start()
+
+        async def on_message(message: Any, context: Any) -> None:
+            nonlocal done
+            handle(message.body)
+            done += 1
+            if done % ACK_EVERY == 0 or done == count:
+                await consumer.store_offset(stream, f"c{shard}", context.offset)
+            if done == count:
+                over.set()
+
+        decoder = self._rstream.amqp_decoder
+        await consumer.subscribe(stream, on_message, decoder=decoder, subscriber_name=f"c{shard}")
+        await asyncio.wait_for(over.wait(), FETCH_S)
+        await consumer.close()
 
 
 class RedisStreams:
@@ -159,31 +196,10 @@ class RedisStreams:
                 done += len(entries)
 
 
-class NatsServer(Server):
-    """NATS with JetStream, which keeps its streams in the server's folder."""
-
-    name, program, package = "nats", "nats-server", "the package nats-server"
-
-    @property
-    def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
-
-    def _command(self) -> list[str]:
-        where = ["-a", "127.0.0.1", "-p", str(self.port)]
-        return [self._program, *where, "-js", "-sd", str(self.folder / "data")]
-
-    def _is_up(self) -> bool:
-        import socket
-
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                return connection.recv(4) == b"INFO"
-        except OSError:
-            return False
-
-
 class JetStream:
-    """NATS JetStream: one stream with a subject a shard, pulled in batches, all acknowledged."""
+    """NATS JetStream: one stream with a subject a shard, published without waiting for each answer,
+    pushed to its consumer, who acknowledges many messages at once. (What is pulled goes at a third
+    of the rate here.)"""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -202,9 +218,9 @@ class JetStream:
         async def sent() -> None:
             client = await self._nats.connect(self._url)
             stream = client.jetstream()
-            for chunk in chunks(payloads):
-                coming = [stream.publish(f"bench.{shard}", payload) for shard, payload in chunk]
-                await asyncio.gather(*coming)
+            for shard, payload in payloads:
+                await stream.publish_async(f"bench.{shard}", payload, wait_stall=FETCH_S)
+            await asyncio.wait_for(stream.publish_async_completed(), FETCH_S)
             await client.close()
 
         asyncio.run(sent())
@@ -212,13 +228,29 @@ class JetStream:
     def receive(self, shard: int, count: int, handle: Handle) -> None:
         async def received() -> None:
             client = await self._nats.connect(self._url)
-            subscribed = await client.jetstream().pull_subscribe(f"bench.{shard}", f"c{shard}")
-            done = 0
-            while done < count:
-                for message in await subscribed.fetch(min(BATCH, count - done), timeout=FETCH_S):
-                    handle(message.data)
+            done, over = 0, asyncio.Event()
+
+            async def on_message(message: Any) -> None:
+                nonlocal done
+                handle(message.data)
+                done += 1
+                if done % ACK_EVERY == 0 or done == count:
                     await message.ack()
-                    done += 1
+                if done == count:
+                    over.set()
+
+            every = self._nats.js.api.AckPolicy.ALL
+            config = self._nats.js.api.ConsumerConfig(ack_policy=every, max_ack_pending=20_000)
+            await client.jetstream().subscribe(
+                f"bench.{shard}",
+                durable=f"c{shard}",
+                cb=on_message,
+                manual_ack=True,
+                config=config,
+                pending_msgs_limit=-1,
+                pending_bytes_limit=-1,
+            )
+            await asyncio.wait_for(over.wait(), FETCH_S)
             await client.drain()
 
         asyncio.run(received())
@@ -264,9 +296,21 @@ class PostgresLog:
                     time.sleep(0.002)
 
 
-SERVED: dict[str, tuple[type[Server], type[Any], str, str]] = {
-    "rabbitmq": (RabbitServer, Rabbit, "pika", "pika"),
-    "redis_streams": (RedisServer, RedisStreams, "redis", "redis"),
-    "nats_jetstream": (NatsServer, JetStream, "nats", "nats-py"),
-    "postgresql": (PostgresServer, PostgresLog, "psycopg", "psycopg"),
+class Served(NamedTuple):
+    """A peer with a server: that, its client, the client's library, and how much is sent."""
+
+    server: type[Server]
+    client: type[Any]
+    module: str
+    package: str
+    messages: int
+
+
+# Each as much as takes it a few seconds.
+SERVED = {
+    "rabbitmq": Served(RabbitServer, Rabbit, "pika", "pika", 100_000),
+    "rabbitmq_stream": Served(RabbitServer, RabbitStream, "rstream", "rstream", 1_000_000),
+    "redis_streams": Served(RedisServer, RedisStreams, "redis", "redis", 400_000),
+    "nats_jetstream": Served(NatsServer, JetStream, "nats", "nats-py", 100_000),
+    "postgresql": Served(PostgresServer, PostgresLog, "psycopg", "psycopg", 800_000),
 }

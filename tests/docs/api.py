@@ -15,7 +15,7 @@ from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
 from pxrs_ray.consumer.dead_letter import Letter
 from pxrs_ray.group.seek_plan import PartitionSeek, SeekPlan
 from pxrs_ray.producer.receipt import BatchReceipt
-from pxrs_ray.sink import SinkCursor
+from pxrs_ray.sink import AsyncSinkCursor, SinkCursor
 from pxrs_ray.status.answers import (
     ConsumerStatus,
     GroupStatus,
@@ -121,6 +121,7 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
             pxrs_ray.DeliveredBatch,
             pxrs_ray.Context,
             SinkCursor,
+            AsyncSinkCursor,
             pxrs_ray.RetryAfter,
         ),
     ),

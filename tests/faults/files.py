@@ -138,7 +138,7 @@ class Case:
 
 def play(case: Case) -> tuple[int, str]:
     """Run one case: how many operations failed, and what promise was broken ('' for none)."""
-    world = World(case.durability, case.fault.at)
+    world = World(case.durability, case.fault.at, few_files=case.fault.at % 2 == 1)
     try:
         asyncio.run(asyncio.wait_for(live(world, case.fault), SECONDS_A_RUN))
     except (Broken, Exception) as error:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
+from pxrs_ray.bounded_files import BoundedFiles
 from pxrs_ray.data.batch import Batch, batches
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Fetched, LogEnds, QueueSpec, Refused
@@ -51,6 +52,9 @@ class Lane:
     excused: set[bytes] = field(default_factory=set)
 
 
+FILES_OPEN_MAX = 1
+
+
 class Broken(AssertionError):
     """A promise was broken; says which."""
 
@@ -58,7 +62,8 @@ class Broken(AssertionError):
 class World:
     """See the rules at the head of this file. `close` removes its folder."""
 
-    def __init__(self, durability: Durability, seed: int) -> None:
+    def __init__(self, durability: Durability, seed: int, *, few_files: bool = False) -> None:
+        self.few_files = few_files
         self.folder = Path(tempfile.mkdtemp(prefix="pxrs-faults-"))
         self.files = FaultyFiles()
         self.lanes = [Lane() for _ in range(PARTITIONS)]
@@ -90,7 +95,10 @@ class World:
 
     async def start(self) -> None:
         """A process begins on what is there, and the coordinator opens the queue on it."""
-        self.buffer = Buffer("t", 0, 1, str(self.folder / "data"), self.files)
+        data = self.folder / "data"
+        # So few files at once that each operation may close one, and open another.
+        files = BoundedFiles(data / ".buffers/locks", FILES_OPEN_MAX, inner=self.files)
+        self.buffer = Buffer("t", 0, 1, str(data), files if self.few_files else self.files)
         known = await self.insist(lambda: self.alive.belong(Identity(OURS), False))
         if known.topology_id != OURS:
             raise Broken(f"the logs are taken for {known.topology_id!r}'s")

@@ -59,7 +59,8 @@ async def more(world: World, rng: Random) -> None:
 @pytest.mark.parametrize("seed", range(WALKS))
 def test_no_walk_breaks_a_promise(seed: int) -> None:
     rng = Random(seed)
-    world = World(rng.choice((Durability.INTERVAL, Durability.ALWAYS)), seed)
+    durability = rng.choice((Durability.INTERVAL, Durability.ALWAYS))
+    world = World(durability, seed, few_files=rng.random() < 0.5)
     try:
         with QuickAndQuiet():
             asyncio.run(asyncio.wait_for(walk(world, rng), SECONDS_MAX))

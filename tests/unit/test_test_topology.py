@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pxrs_ray import PxrsConfig, QueueConfig
+from pxrs_ray import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.errors import DeadlineExceeded, HandlerError, NotFound, UsageError
 from pxrs_ray.testing import Delivered, TestTopology
 from tests.unit.topologies import Failing, config, running, send
@@ -252,3 +252,26 @@ def test_nothing_is_left_when_it_is_closed(tmp_path: Path) -> None:
     t.close()
     with pytest.raises(UsageError, match="closed"):
         t.send("q", "k", "1")
+
+
+def test_what_is_sent_with_a_delay_comes_when_time_has_passed() -> None:
+    queues = {"q": QueueConfig(partitions=1, delays=True), "plain": QueueConfig(partitions=1)}
+    config = PxrsConfig(queues=queues, groups={"g": GroupConfig(queue="q")})
+    with TestTopology(config) as topology:
+        topology.group("g", lambda message: None)
+        topology.send("q", "k", b"late", {"trace": b"1"}, id="a", delay_s=60)
+        topology.send("q", "k", b"later", deliver_at_ms=topology.clock.now().wall_ms + 60_500)
+        topology.send("q", "k", b"now", delay_s=0)
+        topology.run_until_idle()
+        assert [each.payload for each in topology.delivered("g")] == [b"now"]
+        assert [len(topology.messages(name)) for name in ("q", "q.delayed")] == [1, 2]
+        topology.advance(59.9)
+        assert len(topology.delivered("g")) == 1
+        topology.advance(0.2)
+        assert [each.payload for each in topology.delivered("g")] == [b"now", b"late"]
+        topology.advance(1)
+        message = topology.messages("q")[1]
+        assert (message.key, message.id, message.headers[0]) == (b"k", "a", ("trace", b"1"))
+        assert [each.payload for each in topology.delivered("g")][2:] == [b"later"]
+        with pytest.raises(UsageError, match="delays = true"):
+            topology.send("plain", "k", b"m", delay_s=1)

@@ -34,6 +34,7 @@ from pxrs_ray.group.replica_count import check_count
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 from pxrs_ray.producer.receipt import Receipt
 from pxrs_ray.testing.local.crashed import ConsumerCrashed
+from pxrs_ray.testing.local.delayed import LocalDelays
 from pxrs_ray.testing.local.failed_messages import GivenUpMessage
 from pxrs_ray.testing.local.group import Delivered, LocalGroup
 from pxrs_ray.testing.local.logs import LocalQueue
@@ -66,6 +67,7 @@ class TestTopology(Closing):
         self._queues: dict[str, LocalQueue] = {}
         self._groups: dict[str, LocalGroup] = {}
         self._running: list[LocalMember] = []
+        self._delays = LocalDelays(self.clock, self._queue)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -145,13 +147,20 @@ class TestTopology(Closing):
         id: str | None = None,  # noqa: A002 - the name that producers have for it
         *,
         scope: str | None = None,
+        delay_s: float | None = None,
+        deliver_at_ms: int | None = None,
     ) -> Receipt:
         """Send one message, as a producer's `send` does. It is in its log when something runs.
 
-        What is sent in one go and falls into one partition is one batch. Raises MessageTooLarge,
-        UsageError, NotFound.
+        What is sent in one go and falls into one partition is one batch. What is sent with a delay
+        comes in `advance`. Raises MessageTooLarge, UsageError, NotFound.
         """
         found = self._queue(queue)
+        if delay_s is not None or deliver_at_ms is not None:
+            sent, due = (key, payload, id), (delay_s, deliver_at_ms)
+            waits = self._delays.send(queue, found.config, sent, headers, timestamp, due)
+            if waits is not None:
+                return waits
         now = self.clock.now()
         return found.accumulator.add(key, payload, now, headers, timestamp, id, scope)
 
@@ -296,6 +305,7 @@ class TestTopology(Closing):
         return busy[-1] if busy else there[0]
 
     def _flush(self) -> None:
+        self._delays.flush()
         for queue in list(self._queues.values()):
             queue.flush()
 
@@ -315,6 +325,7 @@ class TestTopology(Closing):
         while (now_ms := self.clock.now().monotonic_ms) < end_ms:
             moments = [group.next_ms() for group in self._groups.values()]
             moments += [queue.next_look_ms() for queue in self._queues.values()]
+            moments.append(self._delays.next_ms())
             due = [m for m in moments if m is not None and m > now_ms]
             self.clock.advance(min([end_ms, *due]) - now_ms)
             for group in list(self._groups.values()):

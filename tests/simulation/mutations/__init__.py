@@ -14,6 +14,7 @@ from tests.simulation.mutations.coordinating import COORDINATING
 from tests.simulation.mutations.core import CORE
 from tests.simulation.mutations.data import DATA
 from tests.simulation.mutations.defects import DEFECTS
+from tests.simulation.mutations.delaying import DELAYING
 from tests.simulation.mutations.ends import ENDS
 from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.first_seeds import FIRST_SEEDS
@@ -75,6 +76,7 @@ _ALL = (
     *STARTING,
     *ENDS,
     *SETTING_ASIDE,
+    *DELAYING,
 )
 
 MUTATIONS = tuple(

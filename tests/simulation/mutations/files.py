@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.simulation.mutations.base import Change, Mutation
 
+_BOUNDED = "test_bounded_files.py::test_"
+
 
 def _noticed(guard: str, by: str, *changes: Change, note: str = "") -> Mutation:
     return Mutation(guard, changes, note=note, tests=(f"tests/unit/{by}",))
@@ -114,6 +116,39 @@ FILES = (
             "log/write_turns.py",
             'if log.dirty and log.state != "failed":',
             "if False:",
+        ),
+    ),
+    _noticed(
+        "what was written is synced before its file is closed to make room",
+        f"{_BOUNDED}what_was_written_is_synced_before_its_file_is_closed",
+        Change("bounded_files.py", "            self._sync_to_close(held)\n", ""),
+    ),
+    _noticed(
+        "a file's owner hears of the sync that failed when the file was closed",
+        f"{_BOUNDED}a_sync_that_failed_when_a_file_was_closed_is_told_to_its_owner",
+        Change(
+            "bounded_files.py",
+            "                    held.error = error\n",
+            "                    pass\n",
+        ),
+    ),
+    _noticed(
+        "one thread at a time syncs a file",
+        f"{_BOUNDED}an_owner_that_syncs_while_a_file_is_closed_hears_what_failed",
+        Change("bounded_files.py", "as real, held.syncing:", "as real:"),
+    ),
+    _noticed(
+        "another file in the place of ours is not written to",
+        f"{_BOUNDED}another_file_in_the_place_of_ours_is_not_taken_for_it",
+        Change("bounded_files.py", "(found.st_dev, found.st_ino) != held.inode", "False"),
+    ),
+    _noticed(
+        "a lock whose file is closed is held all the same",
+        f"{_BOUNDED}a_lock_outlasts_the_closing_of_its_file",
+        Change(
+            "bounded_files.py",
+            "        fcntl.fcntl(self._locks_fd, _SET_LOCK, _FLOCK",
+            "        (self._locks_fd, _SET_LOCK, _FLOCK",
         ),
     ),
 )

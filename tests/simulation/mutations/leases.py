@@ -139,8 +139,8 @@ LEASES = (
         (
             Change(
                 "sink/transaction.py",
-                "            _check_held(holds, place)\n            dialect.commit(connection)",
-                "            dialect.commit(connection)",
+                "        _check_held(self._holds, place)\n        yield from ask(dialect.commit",
+                "        yield from ask(dialect.commit",
             ),
         ),
         tests=("tests/actors/test_lease.py::test_a_block_whose_lease_ends_in_it_is_not_committed",),

@@ -27,13 +27,13 @@ OUTSIDE = (
         (
             Change(
                 "sink/transaction.py",
-                "    if known.epoch > place.epoch:\n        dialect.rollback",
-                "    if False:\n        dialect.rollback",
+                "            if known.epoch > place.epoch:\n",
+                "            if False:\n",
             ),
             Change(
                 "sink/transaction.py",
-                "    if known.epoch > place.epoch:\n        raise",
-                "    if False:\n        raise",
+                "    applied = known.applied\n    if known.epoch > place.epoch:\n",
+                "    applied = known.applied\n    if False:\n",
             ),
         ),
         note="it is asked before the block and again at its end: both are gone",

@@ -1,0 +1,43 @@
+"""What a queue with `delays` has beside it: the tiers in which messages wait, and who moves them.
+
+Rules of this file. Both are made of the queue's own options, and can be written out in the file
+like any others: what stands there is not made here.
+"""
+
+from __future__ import annotations
+
+from pxrs_ray.config.options import GroupConfig
+from pxrs_ray.config.queue_options import QueueConfig
+from pxrs_ray.data.delay import DELAYED_SUFFIX, TIERS
+from pxrs_ray.data.log_limits import MIB
+from pxrs_ray.model import Strategy
+
+MOVER = "pxrs_ray.actors.consumer.delay_mover:DelayMover"
+# What has waited is dropped segment by segment, and there are many tiers.
+SEGMENT_BYTES_MAX = 8 * MIB
+
+
+def tier_options(queue: QueueConfig) -> dict[str, object]:
+    """In what the queue of the tiers differs from the queue that it belongs to."""
+    return {
+        "delays": False,
+        "partitions": TIERS,
+        "strategy": Strategy.LABEL.value,
+        "labels": {str(tier): 1 for tier in range(TIERS)},
+        "segment_bytes_max": min(queue.segment_bytes_max, SEGMENT_BYTES_MAX),
+        "retention_ms": None,
+        "retention_bytes": None,
+        "retention_passed": True,
+        "drop_unread": False,
+    }
+
+
+def mover(topology: str, queue: str) -> GroupConfig:
+    """The group that moves them: it gives up nothing, and needs no CPU of its own."""
+    return GroupConfig(
+        queue=queue + DELAYED_SUFFIX,
+        handler=MOVER,
+        settings={"topology": topology, "queue": queue},
+        attempts_max=0,
+        ray_options={"num_cpus": 0},
+    )
