@@ -45,7 +45,8 @@ def ray_page(topology: str, consumer: str) -> str:
     """The page of the consumer in Ray's dashboard, which has its logs; '' where none runs."""
     from ray._private.worker import get_dashboard_url
 
-    handle, place = find_actor(_found(topology, consumer)[2]), get_dashboard_url()
+    handle = find_actor(_found(topology, consumer)[2])
+    place = get_dashboard_url()  # type: ignore[no-untyped-call]
     if handle is None or not place:
         return ""
     return f"http://{place.removeprefix('http://')}/#/actors/{handle._actor_id.hex()}"

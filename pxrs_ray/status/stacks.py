@@ -117,7 +117,7 @@ def stacks_of_text(text: str) -> list[ThreadStack]:
     for part in text.split("\n\n"):
         places = [(file, int(line), what) for file, line, what in _FAULT_LINE.findall(part)]
         if places:
-            found.append(_stack(part.strip().splitlines()[0].partition(" (")[0], places))
+            found.append(_stack(part.strip().partition(" (")[0], places))
     return found
 
 
