@@ -73,7 +73,8 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             where,
             f"in the same call since {p.call_s:.0f} s: message {p.call_offset}, attempt "
             f"{p.attempts + 1}, by {p.owner}",
-            f"if it hangs: `pxrs restart {group.group}/{p.owner} -t {on}` ends its process, and "
+            f"`pxrs stack {group.group}/{p.owner} -t {on}` shows the line that it is at; if it "
+            f"hangs there, `pxrs restart {group.group}/{p.owner} -t {on}` ends its process, and "
             "the message is tried again",
         )
     if p.stalled:
@@ -81,8 +82,9 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             Kind.PARTITION_STALLED,
             where,
             p.stalled,
-            f"`pxrs why P{p.partition} -g {group.group} -t {on}` and `ray logs` say what its owner "
-            f"does; `pxrs restart {group.group}/{p.owner} -t {on}` ends that process, and another "
+            f"`pxrs why P{p.partition} -g {group.group} -t {on}` and `pxrs stack "
+            f"{group.group}/{p.owner} -t {on}` say what its owner does; "
+            f"`pxrs restart {group.group}/{p.owner} -t {on}` ends that process, and another "
             "consumer goes on from the checkpoint",
         )
     return None
@@ -253,7 +255,7 @@ def own_problems(group: GroupStatus) -> Iterator[Problem]:
         yield Problem(
             Kind.GROUP_BEHIND,
             where,
-            f"{minutes:,.0f} minutes behind ({group.lag:,} messages)",
+            f"slow: {minutes:,.0f} minutes behind ({group.lag:,} messages)",
             f"`pxrs plan {group.group} {len(group.consumers) + 1} -t {on}` shows what one more "
             "consumer would take",
         )
@@ -271,8 +273,9 @@ def _consumers(group: GroupStatus) -> Iterator[Problem]:
                 Kind.CONSUMER_SILENT,
                 where,
                 c.reason if c.reason.startswith("silent") else f"silent: {c.reason}",
-                f"{restart} starts it anew; when its lease is over the others take its partitions, "
-                "and a lease later it is replaced by itself",
+                f"`pxrs stack {group.group}/{c.member} -t {group.topology}` says whether it is "
+                f"frozen or busy; {restart} starts it anew; when its lease is over the others take "
+                "its partitions, and a lease later it is replaced by itself",
             )
         elif c.state == "failed":
             remedy = f"see its log with `ray logs`, mend what it says, then {restart}"
