@@ -83,7 +83,7 @@ class Replies(Closing):
         name = uuid.uuid4().hex if id is None else id
         sent = self._made().send(key, payload, headers, id=name)
         sent.result(timeout_s)
-        return self.wait(name, max(0.0, end_s - time.monotonic()))
+        return self._by(end_s, name, timeout_s)
 
     async def ask_async(
         self,
@@ -103,7 +103,9 @@ class Replies(Closing):
         Raises HandlerError when the message was given up, and DeadlineExceeded. The message may
         have been sent by anybody, and replied to before; replies are kept for a day.
         """
-        end_s = time.monotonic() + timeout_s
+        return self._by(time.monotonic() + timeout_s, message_id, timeout_s)
+
+    def _by(self, end_s: float, message_id: str, timeout_s: float) -> Reply:
         partition = self._partitioner.partition(message_id)
         with self._lock:
             read = self._reads.setdefault(partition, _Read())
