@@ -56,7 +56,8 @@ class Replies(Closing):
     def __init__(self, topology: str, queue: str) -> None:
         self._topology, self._queue = Topology(topology), queue
         _, config, buffers = self._topology.queue_spec(queue)
-        if not config.resolved_queue(queue).replies:
+        declared = config.resolved_queue(queue)
+        if not declared.replies:
             raise refuse_replies(queue)
         kept = queue + REPLIES_SUFFIX
         self._full_name = config.full_name(kept)

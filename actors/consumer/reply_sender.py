@@ -59,7 +59,8 @@ class ReplySender:
         with self._lock:
             if self._producer is None and monotonic() >= self._look_again_s:
                 queue, topology = self._spec.config.queue, attach(self._spec.topology)
-                if topology.config.resolved_queue(queue).replies:
+                declared = topology.config.resolved_queue(queue)
+                if declared.replies:
                     self._producer = topology.producer(queue + REPLIES_SUFFIX)
                 else:
                     self._look_again_s = monotonic() + LOOK_AGAIN_S
