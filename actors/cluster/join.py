@@ -19,7 +19,7 @@ from ray._private.authentication import authentication_token_setup
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError, RayError
 
-from pxrs_ray.actors.cluster.knock import CLIENT_SERVER, GCS, Heard, knock
+from pxrs_ray.actors.cluster.knock import CLIENT_SERVER, GCS, Knocked, knock
 from pxrs_ray.errors import UsageError
 from pxrs_ray.supervision.restart_rules import first_sentence
 
@@ -106,21 +106,21 @@ def _check_answers(address: str, place: tuple[str, int]) -> None:
         heard = knock(place, service, LISTEN_WAIT_S, _token())
     except OSError as error:
         raise UsageError(f"no Ray cluster runs at {address} ({error}): {START_ONE}") from error
-    if heard is Heard.NOTHING:
+    if heard is Knocked.NOTHING:
         raise UsageError(
             f"something listens at {address} and says nothing for {LISTEN_WAIT_S:g} s: is that the "
             "head of a Ray cluster, and does it run?"
         )
-    if heard is Heard.NOT_LET_IN:
+    if heard is Knocked.NOT_LET_IN:
         raise _not_let_in(address)
-    if heard is Heard.OTHER_SERVICE:
+    if heard is Knocked.OTHER_SERVICE:
         meant = (
             f"the head's own port is written without {CLIENT}"
             if by_client
             else f"where it is the port for Ray's clients, write {CLIENT}{address}"
         )
         raise UsageError(f"what answers at {address} is not what was asked for: {meant}")
-    if heard is Heard.NO_RAY:
+    if heard is Knocked.NO_RAY:
         raise UsageError(
             f"what answers at {address} is not the head of a Ray cluster: its port is the one "
             "that `ray start --head` tells (6379 where none was given), not the dashboard's; "

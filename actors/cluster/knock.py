@@ -30,7 +30,7 @@ _READ_BYTES = 1 << 16
 _ANSWER_BYTES_MAX = 1 << 20
 
 
-class Heard(StrEnum):
+class Knocked(StrEnum):
     """What came back."""
 
     SERVICE = "the service"
@@ -43,7 +43,7 @@ class Heard(StrEnum):
 
 def knock(
     place: tuple[str, int], service: str, wait_s: float, more: Mapping[str, str] | None = None
-) -> Heard:
+) -> Knocked:
     """Call `service` at `place`, with `more` headers. Raises OSError where nobody listens; takes
     `wait_s` at most, but for the name of the host.
 
@@ -51,24 +51,24 @@ def knock(
     """
     end_s = time.monotonic() + wait_s
     with socket.create_connection(place, wait_s) as connection:
-        heard = Heard.NOTHING
+        heard = Knocked.NOTHING
         try:
             connection.sendall(_question(place[0], service, more or {}))
             for kind, flags, body in _frames(connection, end_s):
                 if kind == _HEADERS:
                     return _judged(body)
-                if kind != _SETTINGS and heard is Heard.NOTHING:
-                    return Heard.NO_RAY
+                if kind != _SETTINGS and heard is Knocked.NOTHING:
+                    return Knocked.NO_RAY
                 if kind == _SETTINGS and not flags & _ACK:
-                    heard = Heard.SETTINGS
+                    heard = Knocked.SETTINGS
                     connection.sendall(_frame(_SETTINGS, _ACK, 0, b""))
         except TimeoutError:
             return heard
         except ValueError:
-            return Heard.NO_RAY
+            return Knocked.NO_RAY
         except OSError:
             return heard
-        return Heard.NO_RAY if heard is Heard.NOTHING else heard
+        return Knocked.NO_RAY if heard is Knocked.NOTHING else heard
 
 
 def _question(host: str, service: str, more: Mapping[str, str]) -> bytes:
@@ -134,10 +134,10 @@ def _frames(connection: socket.socket, end_s: float) -> Iterator[tuple[int, int,
             had = had[_HEAD_BYTES + size :]
 
 
-def _judged(headers: bytes) -> Heard:
+def _judged(headers: bytes) -> Knocked:
     begun = headers[1:] if headers[:1] and headers[0] in _RESIZES else headers
     if not begun or begun[0] != _STATUS_200:
-        return Heard.NO_RAY
+        return Knocked.NO_RAY
     if _NO_TOKEN in headers:
-        return Heard.NOT_LET_IN
-    return Heard.OTHER_SERVICE if _NO_SUCH_SERVICE in headers else Heard.SERVICE
+        return Knocked.NOT_LET_IN
+    return Knocked.OTHER_SERVICE if _NO_SUCH_SERVICE in headers else Knocked.SERVICE

@@ -26,7 +26,7 @@ from pxrs_ray.actors.coordinator.group_requests import (
     ScaleGroup,
     SeekGroup,
 )
-from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, group_status, unanswered
+from pxrs_ray.actors.coordinator.group_status import ASK_WAIT_S, Observed, group_status, unanswered
 from pxrs_ray.actors.coordinator.log_witness import LogWitnessCalls
 from pxrs_ray.actors.coordinator.member_api import MemberApi
 from pxrs_ray.actors.coordinator.new_group import AsyncCall, NewGroupCalls, new_group
@@ -44,7 +44,6 @@ from pxrs_ray.group.replica_count import check_count
 from pxrs_ray.group.seek_plan import SeekPlan, Sought
 from pxrs_ray.model import Epoch, Offset, PartitionId, Snapshot
 from pxrs_ray.status.answers import GroupStatus
-from pxrs_ray.status.stalls import StallDetector
 from pxrs_ray.steps import carry
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.passing_trouble import passes
@@ -131,7 +130,7 @@ class GroupController:
         self._told: dict[PartitionId, Offset] = {}
         self.used_ms = wall_ms()
         self.distrusted = ""
-        self.stalls = StallDetector()
+        self.observed = Observed()
 
     # --- life -------------------------------------------------------------------------------------
 

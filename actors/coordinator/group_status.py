@@ -17,7 +17,7 @@ from pxrs_ray.model import Epoch, MemberId, Offset, PartitionId, PartitionRow
 from pxrs_ray.processing.suspects import decode_detail
 from pxrs_ray.status.answers import ConsumerStatus, GroupStatus, PartitionStatus, QueueStatus
 from pxrs_ray.status.problem import Kind, Report
-from pxrs_ray.status.stalls import PAUSES, WINDOW_MS, Stall
+from pxrs_ray.status.stalls import PAUSES, WINDOW_MS, Stall, StallDetector
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
@@ -26,6 +26,36 @@ if TYPE_CHECKING:
 
 # Whoever asks for a status has it within three seconds, with what did not answer named.
 ASK_WAIT_S = 1.0
+
+
+class Observed:
+    """What the statuses of a group remember from one to the next."""
+
+    def __init__(self) -> None:
+        self.stalls = StallDetector()
+        # Of each partition what was told of it, and what of: told again while that is the same.
+        self._standings: dict[PartitionId, tuple[tuple[object, ...], PartitionStatus]] = {}
+
+    def standing(
+        self,
+        controller: GroupController,
+        row: PartitionRow,
+        checkpoint: Offset,
+        end: LogEnds | None,
+    ) -> PartitionStatus:
+        """A partition of which nothing is on its way to the registry.
+
+        Most sleep, and there may be thousands of them, looked at every few seconds.
+        """
+        core, number = controller.host.core, row.partition
+        refused = controller.logs.refusals.get(number, "")
+        now = (row, end, checkpoint, core.state.phase(number), refused)
+        known = self._standings.get(number)
+        if known is None or any(old is not new for old, new in zip(known[0], now, strict=True)):
+            found = _standing(controller, row, {}, checkpoint, end)
+            told = replace(found, lag_ms=0 if found.lag == 0 else None, problem=suspected(row))
+            known = self._standings[number] = now, told
+        return known[1]
 
 
 def unanswered(
@@ -93,17 +123,23 @@ def group_status(
     stalls = _stalls(controller, checkpoints, ends)
 
     def partition(row: PartitionRow) -> PartitionStatus:
-        end, checkpoint = ends.get(row.partition), checkpoints[row.partition]
-        found = _standing(controller, row, stored, checkpoint, end)
-        since_ms, call = ages.get(row.partition), calls.get(row.partition)
+        number = row.partition
+        end, checkpoint = ends.get(number), checkpoints[number]
+        if number not in stored:
+            found = controller.observed.standing(controller, row, checkpoint, end)
+            if not (number in ages or number in calls or number in failures or number in stalls):
+                return found
+        else:
+            found = _standing(controller, row, stored, checkpoint, end)
+        since_ms, call = ages.get(number), calls.get(number)
         lag_ms = max(0, now_ms - since_ms) if since_ms is not None else None
         return replace(
             found,
             lag_ms=0 if found.lag == 0 else lag_ms,
-            problem=failures.get(row.partition, "") or suspected(row),
+            problem=failures.get(number, "") or suspected(row),
             call_s=call.seconds if call is not None else None,
             call_offset=call.offset if call is not None else None,
-            stall=stalls.get(row.partition),
+            stall=stalls.get(number),
         )
 
     return GroupStatus(
@@ -170,7 +206,7 @@ def _stalls(
             lag = end.lag(checkpoint) if end is not None else None
             seen[row.partition] = checkpoint, lag
     window_ms = max(WINDOW_MS, PAUSES * core.settings.lease_ms)
-    return controller.stalls.note(monotonic_ms(), seen, window_ms)
+    return controller.observed.stalls.note(monotonic_ms(), seen, window_ms)
 
 
 def _fenced_by(row: PartitionRow, end: LogEnds | None, group: str) -> Epoch | None:

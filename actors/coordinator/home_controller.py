@@ -19,13 +19,14 @@ from ray.exceptions import RayError
 from pxrs_ray.actors.cluster.node_watch import FIRST_WAIT_S, NodeWatch
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.known_ends import PutDocument
-from pxrs_ray.clock import wall_ms
+from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.steps import Steps, carry
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
+from pxrs_ray.topology.away_time import AwayTime
 from pxrs_ray.topology.home_rounds import (
     BeginPlacing,
     HomeRounds,
@@ -84,7 +85,8 @@ class HomeController:
         def seen(slot: int) -> SlotSeen:
             return pool.seen(slot, in_memory=in_memory())
 
-        self.rounds = HomeRounds(homes, pool, seen, wall_ms, replace_after, lost=lost)
+        away = AwayTime(monotonic_ms, replace_after)
+        self.rounds = HomeRounds(homes, pool, seen, wall_ms, away, lost=lost)
         self.is_moving, self.release = self.rounds.is_moving, self.rounds.release
         self.check_away, self.at_home_on = self.rounds.check_away, self.rounds.at_home_on
 

@@ -19,7 +19,7 @@ from ray.util.metrics import Counter, Gauge, Histogram
 
 from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.group.counters import GroupCounters
-from pxrs_ray.status.answers import GroupStatus, TopologyStatus
+from pxrs_ray.status.answers import GroupStatus, PartitionStatus, TopologyStatus
 from pxrs_ray.status.places import AT_HOME, by_host
 from pxrs_ray.status.problem import OF_A_STATUS, Kind
 from pxrs_ray.status.problems import partition_problem
@@ -124,6 +124,7 @@ class TopologyMetrics:
         self._made: dict[str, Any] = {}
         self._totals: dict[tuple[str, tuple[str, ...]], float] = {}
         self._owners: dict[str, set[str]] = {}
+        self._partitions: dict[tuple[str, int], tuple[PartitionStatus, float]] = {}
         self._shown: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
         for name, (kind, labels, text) in METRICS.items():
             if kind == GAUGE:
@@ -184,11 +185,13 @@ class TopologyMetrics:
         # Who owns nothing any more gets a last report, or its lag would be shown for ever.
         lags = dict.fromkeys(self._owners.get(name, ()), 0)
         for p in group.partitions:
+            if p.owner is not None:
+                lags[p.owner] = lags.get(p.owner, 0) + (p.lag or 0)
+            if self._is_told(name, p):
+                continue
             number = str(p.partition)
             self._set("lag_messages", p.lag or 0, name, number)
             self._total("arrived", p.end_offset or 0, name, number)
-            if p.owner is not None:
-                lags[p.owner] = lags.get(p.owner, 0) + (p.lag or 0)
             self._set("lag_seconds", (p.lag_ms or 0) / 1_000, name, number)
             self._set("failed_attempts", p.attempts, name, number)
             # A message that failed again since the last report was delivered that often again.
@@ -218,6 +221,14 @@ class TopologyMetrics:
             self._total("rebalances", count, name, cause, ours=True)
         while tally.pauses_ms:
             self._observe("pause_ms", tally.pauses_ms.popleft(), name)
+
+    def _is_told(self, group: str, partition: PartitionStatus) -> bool:
+        """Whether a partition is as it was when its metrics were set, a moment ago: most sleep."""
+        told, set_s = self._partitions.get((group, partition.partition), (None, 0.0))
+        if partition is told and time.monotonic() - set_s < REPEAT_AFTER_S:
+            return True
+        self._partitions[group, partition.partition] = (partition, time.monotonic())
+        return False
 
     def _labels(self, name: str, values: tuple[str, ...]) -> dict[str, str]:
         return dict(zip(METRICS[name][1], (self._topology, *values), strict=True))

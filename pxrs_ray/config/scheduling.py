@@ -135,7 +135,7 @@ def items_of(batch: Batch, of_tenant: str | None) -> list[Item]:
     found = []
     for fields in batch.fields():
         offset, key, payload, _, headers, _ = fields
-        tenant = "" if of_tenant is None else tenant_of(headers, of_tenant)
+        tenant = tenant_of(headers, of_tenant) if headers and of_tenant is not None else ""
         size_bytes = ITEM_OVERHEAD_BYTES + len(payload) + (0 if key is None else len(key))
         found.append(Item(offset, key, tenant, fields, size_bytes))
     return found

@@ -97,7 +97,8 @@ class PxrsConfig(QueueOptions, GroupOptions):
         None,
         "How long to wait for a host that is away before its disk is given up. Its buffers then "
         "start on another host, and lost_log_policy says what happens to its logs. None waits for "
-        "ever.",
+        "ever. Coordinators count the time by steady clocks: a clock that is set changes nothing, "
+        "and time in which no coordinator runs does not count.",
         Effect.COORDINATOR,
         ge=10,
         le=10 * 366 * 24 * 3_600,

@@ -96,6 +96,11 @@ class PackScheduler:
 
     def offer(self, items: Sequence[Item]) -> None:
         """Take the next messages; those that are done already are left out."""
+        if items and self._known_end <= items[0].offset:
+            assert items[0].offset >= self._end, "offers come in the order of offsets"
+            self._waiting.extend(items)
+            self._end = items[-1].offset + 1
+            return
         for item in items:
             assert item.offset >= self._end, "offers come in the order of offsets"
             self._end = item.offset + 1
@@ -143,11 +148,10 @@ class PackScheduler:
         if self._submission is None and not self._begin_round(now_ms):
             return found
         assert self._submission is not None
-        for item in self._submission.begin(room - len(found)):
-            task = Task(Work.HANDLE, (item,), self._rounds)
-            self._running.add(task)
-            found.append(task)
-        return found
+        attempt, begun = self._rounds, self._submission.begin(room - len(found))
+        tasks = [Task(Work.HANDLE, (item,), attempt) for item in begun]
+        self._running.update(tasks)
+        return found + tasks if found else tasks
 
     def _begin_round(self, now_ms: int) -> bool:
         if self._again:
@@ -176,16 +180,22 @@ class PackScheduler:
         if task.over:
             return
         task.over = True
-        item = task.item
+        item = task.items[0]
         if task.work is Work.GIVE_UP:
             self._given_up(item, error, now_ms)
             return
+        # What most messages need is here and not in calls: it is done for each of them.
         self._running.discard(task)
-        self._acquit(item)
-        self._fates[item.offset] = Fate.SUCCEEDED if error is None else Fate.FAILED
-        item.error = error or ""
-        if error is None and self._done_at_once:
-            self._done.append(item.offset)
+        if item.suspect is not None:
+            self._acquit(item)
+        if error is None:
+            self._fates[item.offset] = Fate.SUCCEEDED
+            item.error = ""
+            if self._done_at_once:
+                self._done.append(item.offset)
+        else:
+            self._fates[item.offset] = Fate.FAILED
+            item.error = error
         assert self._submission is not None
         self._submission.ended(item)
         if len(self._fates) == len(self._round):

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(Do[Any]):
+class CallDriver(Do[Any]):
     """Call the driver."""
 
     call: Callable[..., Any]
@@ -30,7 +30,7 @@ class Ask(Do[Any]):
 
 def ask(call: Callable[..., Any], *arguments: Any) -> Steps[Any]:
     """Have the driver called; what it answers."""
-    return do(Ask(call, arguments))
+    return do(CallDriver(call, arguments))
 
 
 def is_async(connection: Any) -> bool:
@@ -53,7 +53,7 @@ async def drive_async(connection: Any, steps: Steps[T]) -> T:
     """Await each of the steps."""
 
     async def make(what: Do[Any]) -> Any:
-        assert isinstance(what, Ask)
+        assert isinstance(what, CallDriver)
         return await _called(connection, what.call, *what.arguments)
 
     return await carry(steps, make)

@@ -18,6 +18,7 @@ from typing import Any
 from pxrs_ray.errors import AlreadyExists, BufferAway, DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.model import Slot
 from pxrs_ray.steps import Do, Steps
+from pxrs_ray.topology.away_time import AwayTime
 from pxrs_ray.topology.homes import (
     Home,
     Homes,
@@ -83,9 +84,9 @@ class BeginPlacing(Do[Any]):
 class HomeRounds:
     """The homes of one coordinator incarnation's topology.
 
-    `seen` tells what is known of the buffer of a slot now, `wall_ms` the time of day, and
-    `replace_after` after how many milliseconds a host that is away is given up; None means never.
-    `lost` says that a registry which has lost writes is gone on with.
+    `seen` tells what is known of the buffer of a slot now, `wall_ms` the time of day, and `away`
+    how long hosts have been away. `lost` says that a registry which has lost writes is gone on
+    with.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class HomeRounds:
         table: SlotTable,
         seen: Seen,
         wall_ms: Callable[[], int],
-        replace_after: Callable[[], int | None],
+        away: AwayTime,
         *,
         lost: bool = False,
     ) -> None:
@@ -102,7 +103,7 @@ class HomeRounds:
         self.registry_goes = ""
         self.troubles: dict[Slot, str] = {}
         self._table = table
-        self._seen, self._wall_ms, self._replace_after = seen, wall_ms, replace_after
+        self._seen, self._wall_ms, self._away = seen, wall_ms, away
         self._lost = lost
         self._placing: set[Slot] = set()
         self._moving: set[Slot] = set()
@@ -117,6 +118,7 @@ class HomeRounds:
 
     def kept(self, homes: Homes) -> None:
         """It is durable: from now on it may be acted on."""
+        self._away.kept(self.homes, homes)
         self.homes = homes
 
     # --- rounds -----------------------------------------------------------------------------------
@@ -134,6 +136,7 @@ class HomeRounds:
         elif any(node.unknown for node in nodes):
             nodes = yield LookAtDisks(tuple(nodes), wait=False)
         yield from self._compare(nodes)
+        self._away.see(self.homes)
         found = self._settled(nodes)
         if found.waits or again or self._has_to_look(nodes):
             nodes = yield LookAtDisks(tuple(nodes), again)
@@ -143,7 +146,9 @@ class HomeRounds:
         # And no other slot: a move that ends meanwhile has written a home, which holds.
         before = self.homes.slots
         other = {s: home for s, home in found.homes.slots.items() if before.get(s) != home}
-        yield KeepHomes(lambda homes: replace(homes, slots={**homes.slots, **other}))
+        yield KeepHomes(
+            lambda homes: self._away.noted(replace(homes, slots={**homes.slots, **other}))
+        )
         yield TellWaits(found.waits)
         for slot in found.starts:
             if slot not in self._placing:
@@ -170,8 +175,8 @@ class HomeRounds:
         slots = range(self._table.count)
         busy = self._placing | self._moving | self.homes.behind.keys()
         seen = {slot: self._seen(slot) for slot in slots if slot not in busy}
-        after_ms, lost = self._replace_after(), self._lost
-        return settle(self.homes, seen, list(nodes), self._wall_ms(), after_ms, lost=lost)
+        overdue = self._away.overdue(self.homes)
+        return settle(self.homes, seen, list(nodes), self._wall_ms(), overdue, lost=self._lost)
 
     def _has_to_look(self, nodes: Iterable[NodeSeen]) -> bool:
         """Whether the disks matter: nobody looks at them while everything is where it was.

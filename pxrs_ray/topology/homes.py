@@ -12,7 +12,7 @@ over, or its process must be known to be gone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pxrs_ray.codec import check_form, json_codec
@@ -30,11 +30,11 @@ class Home:
     """Where the logs of a slot are, and under which term its buffer serves.
 
     `boot` is the start of the machine that it was found on. `away_since_ms` is the wall clock's
-    time when the disk was first missing, None while it is there. `given_up` says that an operator
-    has accepted the loss of its logs. `moves` is how many times they were moved to another disk, or
-    nearly; while `leaving` they are being moved. A `disk` of '' is not known: the registry was
-    lost, and no disk that is here has these logs. `since` is the first term of its stay on this
-    disk; 0 is not known.
+    time when the disk was first missing, None while it is there. `away_ms` is how long coordinators
+    have counted that (see `AwayTime`). `given_up` says that an operator has accepted the loss of
+    its logs. `moves` is how many times they were moved to another disk, or nearly; while `leaving`
+    they are being moved. A `disk` of '' is not known: the registry was lost, and no disk that is
+    here has these logs. `since` is the first term of its stay on this disk; 0 is not known.
     """
 
     disk: str
@@ -47,6 +47,7 @@ class Home:
     moves: int = 0
     leaving: bool = False
     since: int = 0
+    away_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +161,13 @@ def settle(
     seen: Mapping[Slot, SlotSeen],
     nodes: Sequence[NodeSeen],
     now_ms: int,
-    replace_after_ms: int | None = None,
+    overdue: Collection[Slot] = (),
     *,
     lost: bool = False,
 ) -> Settled:
-    """Decide where every slot of `seen` is at home now. `lost` says that a registry which has lost
-    writes is gone on with."""
+    """Decide where every slot of `seen` is at home now. `overdue` are those that have waited for
+    their host as long as the user said. `lost` says that a registry which has lost writes is gone
+    on with."""
     living = {node.node: node for node in nodes}
     starts, waits = [], {}
     # A registry that was lost is begun again: logs that are not here are away, and not new.
@@ -178,7 +180,7 @@ def settle(
         found = (
             _first_home(slot, homes, nodes)
             if known is None
-            else _home_of(slot, known, seen[slot], homes, living, now_ms, replace_after_ms)
+            else _home_of(slot, known, seen[slot], homes, living, now_ms, overdue=slot in overdue)
         )
         if found is None:
             waits[slot] = "no node has a disk for it"
@@ -246,12 +248,12 @@ def _home_of(
     homes: Homes,
     living: Mapping[str, NodeSeen],
     now_ms: int,
-    replace_after_ms: int | None,
+    *,
+    overdue: bool,
 ) -> Home:
     if home.leaving:  # a move was given up, or cut off: the other copy may have been let to serve
         home = replace(home, term=home.term + 2, leaving=False)
     since_ms = home.away_since_ms if home.away_since_ms is not None else now_ms
-    overdue = replace_after_ms is not None and now_ms - since_ms >= replace_after_ms
     if not home.disk:
         nodes = list(living.values())
         has = has_newest(slot, nodes, is_enough=home.given_up or overdue)
@@ -278,7 +280,7 @@ def _home_of(
 
 
 def _at_home(home: Home) -> Home:
-    return replace(home, away_since_ms=None, given_up=False)
+    return replace(home, away_since_ms=None, away_ms=0, given_up=False)
 
 
 def _moved(home: Home, node: NodeSeen) -> Home:

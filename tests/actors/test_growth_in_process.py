@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +15,16 @@ import pytest
 from pxrs_ray.actors.buffer import inspection
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
 from pxrs_ray.actors.coordinator.coordinator import Coordinator
+from pxrs_ray.actors.coordinator.group_status import Observed
 from pxrs_ray.actors.coordinator.metrics import REPEAT_AFTER_S, TopologyMetrics
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.consumer.delivery import Delivery
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.data.protocol import BufferGrant, QueueSpec
+from pxrs_ray.data.protocol import BufferGrant, LogEnds, QueueSpec
+from pxrs_ray.group.transitions import PartitionPhase
 from pxrs_ray.log.ends_heard import EndsHeard
+from pxrs_ray.model import PartitionRow
+from pxrs_ray.status.answers import GroupStatus, PartitionStatus
 from tests.actors.fake_buffers import stand_in
 from tests.actors.in_process import World, until
 from tests.actors.in_process import world as world
@@ -153,6 +158,67 @@ def test_a_gauge_that_stays_as_it_is_is_not_set_with_each_report(
     now_s[0] += REPEAT_AFTER_S
     metrics._set("paused", 1, "a")
     assert made[3:] == [(1.0, "a")], "Ray forgets one that nobody sets"
+
+
+def test_a_partition_that_sleeps_is_told_as_it_was_until_anything_of_it_changes() -> None:
+    phases, refusals = {0: PartitionPhase.OWNED, 1: PartitionPhase.OWNED}, dict[int, str]()
+    state = SimpleNamespace(phase=phases.__getitem__)
+    controller: Any = SimpleNamespace(
+        host=SimpleNamespace(core=SimpleNamespace(state=state)),
+        logs=SimpleNamespace(refusals=refusals),
+        spec=SimpleNamespace(group="g"),
+    )
+    observed = Observed()
+    row, end = PartitionRow(0, "c", 1, 7, 40), LogEnds(0, 0, 50, 50, None, None, 1, 2)
+    place: list[Any] = [row, 40, end]
+
+    def told() -> PartitionStatus:
+        return observed.standing(controller, *place)
+
+    first = told()
+    assert (first.owner, first.checkpoint, first.lag, first.lag_ms) == ("c", 40, 10, None)
+    assert told() is first
+    other = observed.standing(controller, replace(row, partition=1), 40, replace(end, partition=1))
+    assert other.partition == 1 and told() is first
+    place[2] = replace(end, end_offset=60)
+    assert told().lag == 20
+    place[:2] = replace(row, checkpoint=60), 60
+    assert (told().checkpoint, told().lag, told().lag_ms) == (60, 0, 0)
+    place[1] = 55  # from before the logs were asked, and the row is newer
+    assert (told().checkpoint, told().lag) == (55, 5)
+    place[0] = replace(row, epoch=8)
+    assert told().epoch == 8
+    place[2] = replace(end, epochs={"g": 9})
+    assert told().fenced_by == 9
+    place[2] = None
+    assert told().end_offset is None and told().lag is None
+    phases[0] = PartitionPhase.REVOKING
+    assert told().phase == "revoking"
+    refusals[0] = "its log knows a higher epoch"
+    assert told().refused == "its log knows a higher epoch"
+
+
+def test_metrics_of_a_partition_that_sleeps_are_not_set_with_each_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, metrics, now_s = [], TopologyMetrics("shop"), [100.0]
+    monkeypatch.setattr("pxrs_ray.actors.coordinator.metrics.time.monotonic", lambda: now_s[0])
+    metrics._set = lambda name, value, *labels: made.append((name, value, labels))  # type: ignore[method-assign]
+    asleep = PartitionStatus(0, "owned", "c", 1, 5, 5, 0, 0, 0)
+    awake = replace(asleep, partition=1)
+
+    def report(*partitions: PartitionStatus) -> list[tuple[str, float]]:
+        made.clear()
+        group: Any = GroupStatus("shop", "g", "q", 1, 1, "sticky", False, 1, partitions, (), "")
+        metrics._report_group(group, None)
+        return [(labels[1], value) for name, value, labels in made if name == "lag_messages"]
+
+    assert report(asleep, awake) == [("0", 0), ("1", 0)]
+    late = replace(awake, end_offset=8, lag=3)
+    assert report(asleep, late) == [("1", 3)]
+    assert ("consumer_lag_messages", 3, ("g", "c")) in made, "of all, also of those that sleep"
+    now_s[0] += REPEAT_AFTER_S
+    assert report(asleep, late) == [("0", 0), ("1", 3)], "Ray forgets one that nobody sets"
 
 
 def _partition_threads() -> list[str]:

@@ -222,16 +222,49 @@ def rebalance_and_stop() -> dict[str, float]:
         group.scale(1)
         until_owned(group, 1, 4_096)
         time.sleep(SETTLE_S)
-        before = group.status().version
-        began_s = time.perf_counter()
-        group.stop()
-        stopped_s = time.perf_counter() - began_s
-        changes = group.history(after_version=before, limit=20_000)
-        released = [c for c in changes if c.kind == "release" and "released by" in c.cause]
-        assert len(released) == 4_096, f"only {len(released)} partitions were handed over"
         return {
             "path.rebalance_4096_pause_p99_ms": float(np.percentile(pauses_ms, 99)),
-            "path.stop_4096_s": stopped_s,
+            "path.stop_4096_s": _stopped_s(group, 4_096),
+        }
+
+
+def _stopped_s(group: Any, partitions: int) -> float:
+    """How long a group takes to end, with every one of its partitions handed over."""
+    before = group.status().version
+    began_s = time.perf_counter()
+    group.stop()
+    stopped_s = time.perf_counter() - began_s
+    changes = group.history(after_version=before, limit=20_000)
+    released = [c for c in changes if c.kind == "release" and "released by" in c.cause]
+    assert len(released) == partitions, f"only {len(released)} partitions were handed over"
+    return stopped_s
+
+
+@figures(
+    {"path.one_owner_10k_s": "s", "path.one_owner_10k_messages_s": "s", "path.stop_10k_s": "s"},
+    runs=1,
+    warmups=0,
+)
+def one_owner() -> dict[str, float]:
+    """One consumer gets 10,000 partitions, then a message in each of them, and hands all over."""
+    with topology(10_000) as found:
+        group = found.group("g", queue=QUEUE)
+        began_s = time.perf_counter()
+        group.start(Columns, consumers=1)
+        until_owned(group, 1, 10_000)
+        owned_s = time.perf_counter() - began_s
+        with found.producer(QUEUE) as producer:
+            began_s = time.perf_counter()
+            producer.broadcast(b"to each").result(WAIT_S)
+            while group.lag():
+                assert time.perf_counter() < began_s + WAIT_S, "not all messages are handled"
+                time.sleep(LOOK_S)
+            handled_s = time.perf_counter() - began_s
+        assert len(group.status().owners) == 1, "it has lost some"
+        return {
+            "path.one_owner_10k_s": owned_s,
+            "path.one_owner_10k_messages_s": handled_s,
+            "path.stop_10k_s": _stopped_s(group, 10_000),
         }
 
 

@@ -144,8 +144,8 @@ def test_what_has_nothing_to_lose_moves_when_its_lease_is_over() -> None:
 def test_another_disk_is_taken_when_it_was_said_and_not_before() -> None:
     homes = placed(1, 1)
     waits = settle(homes, {0: AWAY}, nodes(2), 1_000).homes
-    assert settle(waits, {0: AWAY}, nodes(2), 60_999, 60_000).homes == waits
-    found = settle(waits, {0: AWAY}, nodes(2), 61_000, 60_000)
+    assert settle(waits, {0: AWAY}, nodes(2), 61_000).homes == waits
+    found = settle(waits, {0: AWAY}, nodes(2), 61_000, {0})
     assert found.homes.slots[0].disk == "d2"
     given_up = waits.with_given_up(0)
     lives = replace(AWAY, lease_over=False)
@@ -313,7 +313,8 @@ class Walk(RuleBasedStateMachine):
         """It dies between what it writes and what it does, or not."""
         world, seen = self.world, self._seen()
         nodes = list(world.told.values())
-        found = settle(world.stored, seen, nodes, world.now_ms, self.replace_after_ms)
+        overdue = {slot for slot, home in world.stored.slots.items() if self._is_overdue(home)}
+        found = settle(world.stored, seen, nodes, world.now_ms, overdue)
         self._check_changes(world.stored, found.homes, seen)
         assert not set(found.starts) & set(found.waits)
         world.stored = found.homes
@@ -327,14 +328,14 @@ class Walk(RuleBasedStateMachine):
             moved = (now.disk, now.node) != (home.disk, home.node)
             assert now.term == home.term + moved
             if now.disk != home.disk:
-                since_ms = home.away_since_ms
-                overdue = (
-                    self.replace_after_ms is not None
-                    and since_ms is not None
-                    and self.world.now_ms - since_ms >= self.replace_after_ms
-                )
                 assert seen[slot].lease_over
-                assert home.given_up or overdue
+                assert home.given_up or self._is_overdue(home)
+
+    def _is_overdue(self, home: Home) -> bool:
+        since_ms, after_ms = home.away_since_ms, self.replace_after_ms
+        if since_ms is None or after_ms is None:
+            return False
+        return self.world.now_ms - since_ms >= after_ms
 
     def _start(self, slot: int) -> None:
         """Make the buffer at its home; another of its name is ended first, where it is heard."""

@@ -12,6 +12,7 @@ from pxrs_ray.errors import UsageError
 from pxrs_ray.files import Files
 from pxrs_ray.log.identity import Identity, Terms, belong, note_left, read_left, step_back
 from pxrs_ray.log.log_copy import remove_slot, slot_files
+from pxrs_ray.topology.away_time import AwayTime
 from pxrs_ray.topology.home_rounds import HomeRounds
 from pxrs_ray.topology.homes import Home, Homes, SlotSeen, leaving, settle
 from pxrs_ray.topology.node_seen import NodeSeen
@@ -160,7 +161,9 @@ def test_logs_that_know_more_than_the_registry_are_not_moved() -> None:
     table.begins_at(1, HOME)
     table.placed(1, HOME, "buffer")
     table.heard(1, BufferInfo("t", 1, "life", 1, "n1", ()), 0)
-    rounds = HomeRounds(Homes(), table, lambda _: SERVES, lambda: 0, lambda: None)
+    rounds = HomeRounds(
+        Homes(), table, lambda _: SERVES, lambda: 0, AwayTime(lambda: 0, lambda: None)
+    )
     table.belongs(1, replace(OURS, term=3), OURS, adopt=False)
     with pytest.raises(UsageError, match="newer state of it"):
         rounds.hold(1)

@@ -10,6 +10,7 @@ import pytest
 
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.log.identity import Identity, Terms
+from pxrs_ray.topology.away_time import AwayTime
 from pxrs_ray.topology.home_rounds import HomeRounds, KeepHomes, LivingNodes, LookAtDisks
 from pxrs_ray.topology.homes import HOMES as CODEC
 from pxrs_ray.topology.homes import Home, Homes, SlotSeen, homes_from, leaving, settle
@@ -124,7 +125,7 @@ def test_a_lost_registry_waits_for_the_newest_logs() -> None:
     assert settle(lost, seen, [left, served], 1_000).homes.slots[1].disk == "d2"
     given_up = lost.with_given_up(1)
     assert settle(given_up, seen, [left, OTHER], 1_000).homes.slots[1].disk == "d1"
-    assert settle(lost, seen, [left, OTHER], 1_000, 500).homes.slots[1].disk == "d1"
+    assert settle(lost, seen, [left, OTHER], 1_000, {1}).homes.slots[1].disk == "d1"
 
 
 def test_notes_of_logs_that_left_tell_that_a_lost_registry_had_some() -> None:
@@ -161,7 +162,7 @@ def test_a_host_that_comes_later_tells_too_and_its_word_stands() -> None:
     table.belongs(1, OURS, OURS, adopt=False)
     kept = replace(HOMES, slots={0: HOME, 1: HOME})
     serves = SlotSeen(answers=True, runs=True)
-    rounds = HomeRounds(kept, table, lambda _: serves, lambda: 0, lambda: None)
+    rounds = HomeRounds(kept, table, lambda _: serves, lambda: 0, AwayTime(lambda: 0, lambda: None))
     looks: list[LookAtDisks] = []
     carried(rounds, [FIRST], looks)
     carried(rounds, [FIRST, replace(OTHER, unknown=True)], looks)

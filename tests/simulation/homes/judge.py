@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pxrs_ray.model import Epoch, Offset, PartitionId, PartitionRow, Slot
 from pxrs_ray.topology.homes import Homes
-from tests.simulation.simulator.world import World
+from tests.simulation.simulator.world import DRIFT_PART, World
 
 if TYPE_CHECKING:
     from tests.simulation.homes.machines import BufferProcess, Machines
@@ -16,6 +16,8 @@ SHOWN = 6
 SLOTS = 3
 # So long a registry that went back may go unnoticed while all hosts are there.
 NOTICED_MS = 1_500
+# A host's clock may be faster than the world's time.
+FASTEST = 1 + DRIFT_PART
 
 
 class Judge:
@@ -43,6 +45,7 @@ class Judge:
         self._acked_slots: set[Slot] = set()
         self._made: set[tuple[Slot, str]] = set()
         self._heard: dict[PartitionId, Epoch] = {}
+        self._away_from_ms: dict[Slot, int] = {}
 
     def breaks(self, what: str) -> None:
         if len(self.wrong) < SHOWN:
@@ -143,16 +146,31 @@ class Judge:
             self.breaks(f"slot {slot} is planned to go to {told}, and goes to {goes_to}")
 
     def home_changes(
-        self, before: Homes, after: Homes, moving: set[Slot], given_up_at_ms: int
+        self,
+        before: Homes,
+        after: Homes,
+        moving: set[Slot],
+        now_ms: int,
+        replace_after_ms: int | None,
     ) -> None:
-        """The registry has other homes than before; what is away since then is given up."""
+        """The registry has other homes than before. What is away for so long is given up: by the
+        world's time, whatever the clocks of the hosts say."""
         self.homes = after
         for slot, home in after.slots.items():
             old = before.slots.get(slot)
+            away_from_ms = self._away_from_ms.get(slot, now_ms)
+            if home.away_since_ms is None:
+                self._away_from_ms.pop(slot, None)
+            else:
+                self._away_from_ms.setdefault(slot, now_ms)
             if old is None or old.disk == home.disk or slot in moving:
                 continue
-            away_ms = old.away_since_ms
-            is_up = old.given_up or (away_ms is not None and away_ms <= given_up_at_ms)
+            waited_ms = now_ms - away_from_ms
+            is_up = old.given_up or (
+                replace_after_ms is not None and waited_ms * FASTEST >= replace_after_ms
+            )
+            if old.disk and not is_up and old.away_since_ms is not None:
+                self.breaks(f"slot {slot} is given up after {waited_ms} ms")
             if not home.disk or (not old.disk and not is_up):
                 continue  # its logs are looked for, or were found
             if slot not in before.behind:  # else it is at home where it was before

@@ -34,6 +34,7 @@ from pxrs_ray.model import (
     WriteKind,
 )
 from pxrs_ray.steps import Steps
+from pxrs_ray.topology.away_time import AwayTime
 from pxrs_ray.topology.home_rounds import (
     HomeRounds,
     KeepHomes,
@@ -165,7 +166,7 @@ class Leader(LeaderHomes):
             self.table,
             lambda slot: self.table.seen_at(slot, self.monotonic_ms(), in_memory=in_memory),
             lambda: self.now().wall_ms,
-            lambda: self.cluster.replace_after_ms,
+            AwayTime(self.monotonic_ms, lambda: self.cluster.replace_after_ms),
             lost=self.accepts_loss,
         )
         if self.accepts_loss and homes.slots:

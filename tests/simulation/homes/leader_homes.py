@@ -145,9 +145,8 @@ class LeaderHomes(LeaderCalls):
         if homes is not None:
             before = self.homes.homes
             after_ms = self.cluster.replace_after_ms
-            given_up_at_ms = self.now().wall_ms - after_ms if after_ms is not None else -1
             judge = self.cluster.machines.judge
-            judge.home_changes(before, homes, self.moving, given_up_at_ms)
+            judge.home_changes(before, homes, self.moving, self.world.now_ms, after_ms)
             yield from self._put(DOCUMENT, HOMES.encode_text(homes))
             self.homes.kept(homes)
         self._writing.give()

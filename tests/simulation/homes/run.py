@@ -46,6 +46,7 @@ FAULTS = {
     "registry_lost": 0.4,
     "give_up": 0.3,
     "network": 1.0,
+    "clock_jump": 0.5,
 }
 """Every fault, and its weight against the others."""
 
@@ -306,6 +307,10 @@ class Chaos:
                 world.network = world.scenario.network
 
         world.at(self.dice.randint(200, 900), better)
+
+    def clock_jump(self) -> None:
+        """All wall clocks are stepped, forwards or back."""
+        self.world.wall_offset_ms += self.dice.choice((-3_600_000, -500, 500, 3_600_000))
 
     def heal(self) -> None:
         """End every fault; every host comes back."""

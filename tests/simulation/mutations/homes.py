@@ -15,6 +15,7 @@ BEGUN = f"{_WORLD}a_lost_registry_is_begun_again_from_the_newest_logs"
 OLDER = "tests/unit/test_older_registry.py"
 LOST = f"{_WORLD}registries_that_come_back_older_or_empty"
 
+
 HOMES = (
     Mutation(
         "a buffer that stopped for a move that was given up goes on",

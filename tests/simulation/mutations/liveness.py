@@ -10,6 +10,8 @@ _CHANGES = "tests/actors/test_changes.py::"
 _FROZEN = "tests/unit/test_frozen.py::"
 _WATCHDOG = "tests/actors/test_watchdog.py::"
 
+AWAY = "tests/unit/test_away_time.py"
+
 LIVENESS = (
     Mutation(
         "a heartbeat does not wait for the registry",
@@ -79,5 +81,27 @@ LIVENESS = (
             ),
         ),
         tests=("tests/unit/test_problems.py::test_orphans_are_actors_that_belong_to_no_member",),
+    ),
+    Mutation(
+        "a host is given up by time that was counted, and only once",
+        (
+            Change(
+                "topology/away_time.py",
+                "            self._counted_from_ms[slot] += max(0, new.away_ms - old.away_ms)\n",
+                "            pass\n",
+            ),
+        ),
+        tests=(f"{AWAY}::test_what_is_noted_is_counted_once",),
+    ),
+    Mutation(
+        "another coordinator counts on how long a host has been away",
+        (
+            Change(
+                "topology/away_time.py",
+                "slot: homes.slots[slot].away_ms + now_ms - from_ms",
+                "slot: now_ms - from_ms",
+            ),
+        ),
+        tests=(f"{AWAY}::test_another_coordinator_counts_on_and_not_the_time_between",),
     ),
 )
