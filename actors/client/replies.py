@@ -41,12 +41,12 @@ class _Read:
         self.changed = threading.Condition()
         self.at: Offset = 0
         self.found = RepliesRead()
-        self.is_asking = self.is_at_end = False
+        self.is_polling = self.is_at_end = False
 
     def asked(self) -> None:
         """Its buffer has answered, or has not: another may ask now."""
         with self.changed:
-            self.is_asking = False
+            self.is_polling = False
             self.changed.notify_all()
 
 
@@ -123,10 +123,10 @@ class Replies(Closing):
                         "handler reply, and do its consumers keep up? `pxrs status` says how far"
                     )
                 looks += 1
-                if read.is_asking:
+                if read.is_polling:
                     read.changed.wait(min(max(left_s, 0.01), POLL_MS / 1_000))
                     continue
-                read.is_asking = True
+                read.is_polling = True
                 forgotten = looks == 1 and read.found.has_forgotten
             old = self._look_back(partition, read, message_id) if forgotten else None
             self._read_on(partition, read, round(min(max(left_s, 0.0) * 1_000, POLL_MS)))

@@ -19,12 +19,22 @@ SEGMENT_BYTES_MAX = 8 * MIB
 REPLIES_KEPT_MS = 24 * HOUR_MS
 REPLIES_BYTES_MAX = 256 * MIB  # of each partition
 
+# What is beside a queue has nothing beside itself.
+NOTHING: dict[str, object] = {"delays": False, "replies": False}
+
+# What is put aside stays until somebody decides.
+SET_ASIDE: dict[str, object] = {
+    **NOTHING,
+    "retention_ms": None,
+    "retention_bytes": None,
+    "retention_passed": False,
+}
+
 
 def tier_options(queue: QueueConfig) -> dict[str, object]:
     """In what the queue of the tiers differs from the queue that it belongs to."""
     return {
-        "delays": False,
-        "replies": False,
+        **NOTHING,
         "partitions": TIERS,
         "strategy": Strategy.LABEL.value,
         "labels": {str(tier): 1 for tier in range(TIERS)},
@@ -40,8 +50,7 @@ def reply_options(queue: QueueConfig) -> dict[str, object]:
     """In what the queue of the replies differs: it is bounded by age and size, and no group reads
     it."""
     return {
-        "delays": False,
-        "replies": False,
+        **NOTHING,
         "strategy": Strategy.MODULO.value,
         "tenant_span": 1,
         "labels": None,

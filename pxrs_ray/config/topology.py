@@ -212,23 +212,20 @@ class PxrsConfig(QueueOptions, GroupOptions):
                     # Dead letters have a key, and neither tenant nor label.
                     by_key = {"strategy": "modulo", "tenant_span": 1, "labels": None}
                     spread = by_key if queues[group.queue].strategy in NOT_FOR_DEAD_LETTERS else {}
-                    spread = {**spread, "delays": False, "replies": False}
-                    queue = _with(queues[group.queue], **spread)
-                    queues.setdefault(dead, queue)
+                    queues.setdefault(dead, _with(queues[group.queue], **spread, **beside.NOTHING))
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
                 groups[name] = _with(group, quarantine_queue=aside)
                 if group.queue in queues:
-                    # What is put aside stays until somebody decides.
-                    kept: dict[str, Any] = {"retention_ms": None, "retention_bytes": None}
-                    kept |= {"delays": False, "replies": False, "retention_passed": False}
-                    queues.setdefault(aside, _with(queues[group.queue], **kept))
-        for name, queue in [each for each in queues.items() if each[1].replies]:
-            queues.setdefault(name + REPLIES_SUFFIX, _said(queue, **beside.reply_options(queue)))
-        for name, queue in [each for each in queues.items() if each[1].delays]:
-            queues.setdefault(name + DELAYED_SUFFIX, _said(queue, **beside.tier_options(queue)))
-            moved = _resolved(beside.mover(self.name, name), self)
-            groups.setdefault(name + DELAYED_SUFFIX, moved)
+                    queues.setdefault(aside, _with(queues[group.queue], **beside.SET_ASIDE))
+        for name, queue in list(queues.items()):
+            if queue.replies:
+                replies = _said(queue, **beside.reply_options(queue))
+                queues.setdefault(name + REPLIES_SUFFIX, replies)
+            if queue.delays:
+                queues.setdefault(name + DELAYED_SUFFIX, _said(queue, **beside.tier_options(queue)))
+                moved = _resolved(beside.mover(self.name, name), self)
+                groups.setdefault(name + DELAYED_SUFFIX, moved)
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
         problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]
