@@ -32,6 +32,7 @@ from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.quarantine_log import OwnQuarantines
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
+from pxrs_ray.actors.consumer.stack_teller import StackTeller, answer_signals
 from pxrs_ray.actors.consumer.warm_up import open_ways
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkLease
 from pxrs_ray.actors.consumer.worker_pool import WorkerPool
@@ -87,7 +88,7 @@ class ConsumerInfo:
     calls: tuple[CallUnderWay, ...] = field(default=())
 
 
-class Consumer:
+class Consumer(StackTeller):
     """One consumer of a group. Made by the coordinator only; see
     `pxrs_ray.actors.coordinator.consumer_supervisor`."""
 
@@ -95,6 +96,7 @@ class Consumer:
         group = spec.group
         start_journal(topology=group.topology, group=group.group, member=spec.member)
         keep_children_apart()
+        answer_signals()
         self._spec = spec
         self._config = spec.group.config
         self._handler = Handler(spec.handler, spec.group.config.settings)
@@ -149,8 +151,7 @@ class Consumer:
 
         Raises HandlerError for options that the handler cannot serve; then nothing has changed.
         """
-        changes = who_reacts(self._config, config)
-        if Effect.NEW_CONSUMERS in changes:
+        if Effect.NEW_CONSUMERS in (changes := who_reacts(self._config, config)):
             return False
         group = replace(self._spec.group, config=config)
         self._handler.check_fits(config, group.group)
@@ -202,8 +203,7 @@ class Consumer:
 
     async def finish(self) -> None:
         """End gracefully: everything has been handed back. `run` returns."""
-        runtime = self._runtime
-        if runtime is not None:
+        if (runtime := self._runtime) is not None:
             self._stop_listening()
             await runtime.close()
         self._workers.stop_all()

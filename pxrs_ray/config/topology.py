@@ -29,6 +29,7 @@ from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.config.replication import ReplicationOptions, replication_problems
 from pxrs_ray.data.delay import DELAYED_SUFFIX
 from pxrs_ray.data.link_ports import ANY, OFF, PATTERN, link_ports
 from pxrs_ray.data.log_limits import MIB
@@ -47,7 +48,7 @@ _ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
 Resolved = TypeVar("Resolved", bound=Options)
 
 
-class PxrsConfig(QueueOptions, GroupOptions):
+class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
     """A topology. Its queues and groups have taken over what they did not say themselves."""
 
     name: Name = option("pxrs", "The topology's name, unique in a Ray cluster.", Effect.FIXED)
@@ -229,6 +230,7 @@ class PxrsConfig(QueueOptions, GroupOptions):
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
         problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]
+        problems += replication_problems(self)
         if problems:
             raise ValueError("\n  ".join(problems))
         return self

@@ -145,7 +145,28 @@ function show_consumers(body, group) {
     row.cells[0].style.setProperty("--hue", hue(index));
     row.title = consumer.reason || `lease: ${span(consumer.lease_ms)}, node ${consumer.node}`;
     row.className = ["running", "stable"].includes(consumer.state) ? "" : "warn";
+    const stack = row.cells[7] || row.insertCell();
+    if (!stack.firstChild) {
+      const button = document.createElement("button");
+      button.textContent = "Stack";
+      button.title = "where its threads are, and its logs";
+      button.addEventListener("click", () => show_stack(button.dataset.consumer));
+      stack.append(button);
+    }
+    stack.firstChild.dataset.consumer = `${group.group}/${consumer.member}`;
   });
+}
+
+async function show_stack(consumer) {
+  const dialog = find(document, "#stack"), ray = find(dialog, ".ray");
+  set(find(dialog, ".text"), "…");
+  ray.hidden = true;
+  dialog.showModal();
+  const answer = await fetch(`stack?consumer=${encodeURIComponent(consumer)}`);
+  const told = await answer.json();
+  set(find(dialog, ".text"), answer.ok ? told.text : told.error);
+  ray.hidden = !told.ray;
+  ray.href = told.ray || "";
 }
 
 function show_events(list, events) {
