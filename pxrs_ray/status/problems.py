@@ -151,6 +151,11 @@ def _remedy(report: Report, topology: str, queue: str) -> str:
                 f"never comes, `pxrs accept-loss --buffer {buffer} -t {on}` gives up what "
                 "lies there"
             )
+        case Kind.REPLICAS_BEHIND:
+            return (
+                "nothing, where that host is back soon: it catches up. If it never comes, another "
+                "host takes its place after replace_host_after_s, where there is one"
+            )
         case Kind.BUFFER_MOVES:
             return "nothing: it serves until the end of the copy, and then at its new home"
         case Kind.BUFFER_CANNOT_MOVE:
