@@ -26,7 +26,8 @@ from pxrs_ray.replication.placement import Disk
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
 from pxrs_ray.supervision.supervisor import within
 
-FIND_S = 1.0
+# A caller waits meanwhile, also for those whose buffers live: who is silent is asked again soon.
+FIND_S = 0.25
 # For how long more than one is listened to.
 LISTEN_S = 0.05
 

@@ -125,3 +125,21 @@ def test_hosts_are_lost_with_their_disks_one_after_the_other_and_nothing_acknowl
     for host in hosts:
         if not host.is_on:
             hosts.power_on(host.index, empty_disk=True)
+
+
+def test_a_host_that_is_cut_off_is_replaced_and_joins_again(cluster: Cluster) -> None:
+    world, hosts = cluster.world(replicas=2), cluster.hosts
+    world.start()
+    world.settled()
+    with world.load(0):
+        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
+        lost, cut_s = one_that_leads(world), time.monotonic()
+        hosts.cut(lost)
+        away = lambda: lost not in leaders(world).values()  # noqa: E731
+        world.until(away, GOES_ON_S, "others lead")
+        print("cut", lost, goes_on(world, cut_s), leaders(world))
+        hosts.heal()
+        hosts.ray_where_missing()
+        until_in_sync(world, 90)
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
