@@ -23,6 +23,16 @@ def buffer(topology: str, index: int) -> str:
     return f"{prefix(topology)}buffer/{index}"
 
 
+def replicas_of(topology: str, index: int) -> str:
+    """What the names of all replicas of that buffer begin with, where it has several."""
+    return f"{buffer(topology, index)}/"
+
+
+def replica(topology: str, index: int, disk: str) -> str:
+    """Name the replica of a buffer that is on a disk."""
+    return f"{replicas_of(topology, index)}{disk}"
+
+
 def consumers_of(topology: str, group: str) -> str:
     """What the names of all consumers of one group begin with."""
     return f"{prefix(topology)}consumer/{group}/"

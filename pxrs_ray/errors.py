@@ -89,6 +89,10 @@ class BufferAway(PxrsError):
     """Raised when a buffer could not be asked; whether the call happened is unknown."""
 
 
+class NotLeading(BufferAway):
+    """Raised by a replica of a buffer that does not lead: another one does, or is about to."""
+
+
 class ProtocolError(PxrsError):
     """Raised when the other end of a connection says what is no message; the connection ends."""
 

@@ -36,20 +36,7 @@ REASONS = {
     "INDEX": "a form that is kept is registered by being made",
     "FILE_HEADER": "a form that is kept is registered by being made",
     "SUSPICION": "a form that is kept is registered by being made",
-    **dict.fromkeys(
-        (
-            "DiskLife",
-            "Placement.in_sync",
-            "SlotLeader.is_asking",
-            "SlotPlacements.isr_asked",
-            "SlotPlacements.replace_disk",
-            "pack_peer",
-            "placements_from",
-            "spread_replicas",
-            "unpack_peer",
-        ),
-        "replicated logs are simulated before actors run them",
-    ),
+    "SlotLeader.is_asking": "for who looks into a leader that is simulated",
     "SubmitStrategy.SEQUENTIAL_BY_TENANT": "named by its value, in a configuration",
 }
 # Methods that the base classes of others call: asyncio's protocols, click's groups, rich's console.

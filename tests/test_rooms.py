@@ -50,6 +50,9 @@ EXCEPTIONS = {
     ("actors/consumer/delay_mover.py", "actors.client"): (
         "a consumer moves delayed messages as any client does"
     ),
+    ("actors/consumer/reply_sender.py", "actors.client"): (
+        "a consumer sends replies as any client does"
+    ),
     ("actors/coordinator/tenant_router.py", "actors.client"): (
         "the router of tenants makes queues and groups as any client does"
     ),

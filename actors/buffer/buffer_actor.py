@@ -154,7 +154,7 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         LeaseOver.
         """
         logs = {self._manager.log(queue, p): offset for p, offset in checkpoints.items()}
-        self._gate.check()
+        self._gate.check_lease()
 
         def run() -> None:
             for log, offset in logs.items():

@@ -10,16 +10,19 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.answer_poll import AnswerPoll
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
+from pxrs_ray.actors.buffer.call_failure import ours
+from pxrs_ray.actors.buffer.replica_client import leading_replica
 from pxrs_ray.actors.buffer.shared_answers import answers_here
 from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.actors.cluster.ray_errors import is_away
-from pxrs_ray.errors import BufferAway
+from pxrs_ray.errors import BufferAway, NotLeading
 
 # For how long a caller waits for its connections before the first call, and how often it looks.
 CONNECT_WAIT_S = 0.25
@@ -78,7 +81,8 @@ class BufferClients:
 
     def failed(self, index: int, error: BaseException) -> None:
         """A call to a buffer has failed: find it anew, if it may be another actor now."""
-        if is_away(error) or is_away(error.__cause__):
+        elsewhere = isinstance(error, Exception) and isinstance(ours(error), NotLeading)
+        if elsewhere or is_away(error) or is_away(error.__cause__):
             with self._lock:
                 client = self._clients.pop(index, None)
             if client is not None:
@@ -99,12 +103,19 @@ def _close(clients: Mapping[int, BufferClient]) -> None:
 
 def find_buffer(topology: str, index: int) -> Any:
     """The actor of a running buffer. Raises BufferAway, which says how to start one."""
-    return _there(find_actor(names.buffer(topology, index)), topology, index)
+    return _there(_found(topology, index), topology, index)
+
+
+def _found(topology: str, index: int) -> Any | None:
+    """Blocks. Where a buffer has several replicas, it is the one that leads."""
+    found = find_actor(names.buffer(topology, index))
+    return found if found is not None else leading_replica(topology, index)
 
 
 async def find_buffer_on_loop(topology: str, index: int, wait_s: float) -> Any:
     """The same from an event loop. Raises DeadlineExceeded when nobody can say in time."""
-    return _there(await gcs.find(names.buffer(topology, index), wait_s), topology, index)
+    found = await gcs.ask("find", partial(_found, topology, index), wait_s)
+    return _there(found, topology, index)
 
 
 def _there(found: Any | None, topology: str, index: int) -> Any:

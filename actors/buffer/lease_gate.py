@@ -35,6 +35,15 @@ class BufferLeaseGate:
         if not self.is_open():
             raise self.over()
 
+    def check_lease(self) -> None:
+        """Raise LeaseOver without a lease: for what is told before anybody is served."""
+        if not self.tenure.holds(lease_clock_ms()):
+            raise self.over()
+
+    def look(self) -> None:
+        """Whether it is open may be otherwise now: wake who waits."""
+        self._wake_all()
+
     def over(self) -> LeaseOver:
         """Why nobody is served."""
         return LeaseOver(f"{self._what} has no lease now: it waits for its coordinator")

@@ -71,13 +71,23 @@ class LogWriter:
         """As `do`; logs that could not be synced are named with their errors, and are not
         durable."""
         job = WriteJob(run, logs, size_bytes)
+        await self._give(job)
+        return job.answer, job.unsynced
+
+    def soon(self, run: Callable[[], Any], logs: Collection[PartitionLog], size_bytes: int) -> None:
+        """Have a job run: now where `at_once` can, else in its turn. Nobody hears of its end: what
+        it raises is its own."""
+        if not self.at_once(run, logs, size_bytes):
+            done = self._give(WriteJob(run, logs, size_bytes))
+            done.add_done_callback(lambda over: over.cancelled() or over.exception())
+
+    def _give(self, job: WriteJob) -> asyncio.Future[None]:
         self._turns.give(job)
         done = self._waiting[job] = asyncio.get_running_loop().create_future()
         if self._draining is None:
             self._draining = self._supervisor.keep("writing", self._drain)
         self._given.set()
-        await done
-        return job.answer, job.unsynced
+        return done
 
     def at_once(
         self, run: Callable[[], Any], logs: Collection[PartitionLog], size_bytes: int

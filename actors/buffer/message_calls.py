@@ -63,14 +63,22 @@ class MessageCalls(ServingState):
     def _append_at_once(self, call: AppendCall) -> bool:
         """A round on the spot; False where its jobs have to wait, and it was none."""
         gate = self._gate
-        if not call.begin(gate.is_open(), gate.tenure.term):
+        if not call.begin(self._may_append(), gate.tenure.term):
             return True
         if call.logs:
-            run, of_logs = partial(_run, call), set(call.logs.values())
+            run, of_logs = partial(self._run, call), set(call.logs.values())
             if not self._writer.at_once(run, of_logs, call.size_bytes):
                 return False
-        call.end({}, gate.is_open(), gate.tenure.term)
+        call.end({}, self._may_append(), gate.tenure.term)
         return True
+
+    def _may_append(self) -> bool:
+        """Whether an append may begin now, and be acknowledged."""
+        return self._gate.is_open()
+
+    def _run(self, call: AppendCall) -> None:
+        """Append what of a call can be appended. For the one writer of the logs."""
+        call.run(wall_ms())
 
     async def _append_patiently(
         self, call: AppendCall, queue: str, frames: Sequence[OutFrame], wait_ms: int
@@ -89,12 +97,13 @@ class MessageCalls(ServingState):
 
     async def _append_round(self, call: AppendCall) -> None:
         gate, unsynced = self._gate, cast(Mapping[PartitionLog, LogError], {})
-        if not call.begin(gate.is_open(), gate.tenure.term):
+        if not call.begin(self._may_append(), gate.tenure.term):
             return
         if call.logs:
             of_logs = set(call.logs.values())
-            _, unsynced = await self._writer.do_each(partial(_run, call), of_logs, call.size_bytes)
-        call.end(unsynced, gate.is_open(), gate.tenure.term)
+            run = partial(self._run, call)
+            _, unsynced = await self._writer.do_each(run, of_logs, call.size_bytes)
+        call.end(unsynced, self._may_append(), gate.tenure.term)
 
     # ---- fetch
 
@@ -231,10 +240,6 @@ class HeldFetch(HeldCall):
             self._counts["fetches_waiting"] -= 1
             if self._held_of.get(self._reader) is self:
                 del self._held_of[self._reader]
-
-
-def _run(call: AppendCall) -> None:
-    call.run(wall_ms())
 
 
 def _up_to(most: int, found: PartsRead) -> PartsRead | None:

@@ -59,9 +59,12 @@ class ServingState:
         self._waiting: Waiting = {}
         self._writer = LogWriter(lambda log: wake(self._waiting, (log.queue, log.partition)))
         what = f"buffer {self._index} of {self._topology}"
-        self._gate = BufferLeaseGate(what, self._incarnation, self._waiting)
+        self._gate = self._new_gate(what)
         self._parts: Parts | None = None
         self._look_for_disk()
+
+    def _new_gate(self, what: str) -> BufferLeaseGate:
+        return BufferLeaseGate(what, self._incarnation, self._waiting)
 
     def _look_for_disk(self) -> None:
         """Open what lies on our disk, if it is here."""
@@ -72,8 +75,7 @@ class ServingState:
             self.life.opened()
 
     def _opened(self) -> Parts:
-        args = (self._folder, self._index, self._buffers)
-        manager = patiently(lambda: LogManager(*args, wall_ms(), files=self._files))
+        manager = patiently(self._new_manager)
         try:
             fence = patiently(lambda: ReadFence(manager.folder / "fence.jsonl", self._files))
         except BaseException:
@@ -85,6 +87,10 @@ class ServingState:
         return Parts(
             manager, fence, reader, Maintenance(manager, fence, self._writer, self._waiting)
         )
+
+    def _new_manager(self) -> LogManager:
+        args = (self._folder, self._index, self._buffers)
+        return LogManager(*args, wall_ms(), files=self._files)
 
     def _found(self) -> Parts:
         self.life.check_open()

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.cluster.blocking_client import BlockingCoordinatorClient
-from pxrs_ray.actors.consumer.handler import HandlerRef, handler_ref
 from pxrs_ray.actors.coordinator.group_requests import (
     AddConsumer,
     PauseGroup,
@@ -27,15 +26,16 @@ from pxrs_ray.actors.coordinator.group_requests import (
 from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, GetHandler, GetHistory
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.errors import DeadlineExceeded, UsageError
-from pxrs_ray.group.events import Plan
-from pxrs_ray.group.seek_plan import SeekPlan
 from pxrs_ray.model import MemberId, Offset, PartitionId
-from pxrs_ray.status.answers import GroupStatus, History
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.group_dead_letters import GroupDeadLetters
     from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
     from pxrs_ray.actors.client.pull_consumer import PullConsumer
+    from pxrs_ray.actors.consumer.handler import HandlerRef
+    from pxrs_ray.group.events import Plan
+    from pxrs_ray.group.seek_plan import SeekPlan
+    from pxrs_ray.status.answers import GroupStatus, History
     from pxrs_ray.topology.removal import Removal
 
 # For how long a lag is asked for whose buffers do not all answer, and how often.
@@ -75,6 +75,8 @@ class Group:
         with the same handler scales; with another one, the consumers are replaced. Returns when
         those that the cluster has room for own their partitions.
         """
+        from pxrs_ray.actors.consumer.handler import handler_ref
+
         reference = handler_ref(handler, mode)
         self._coordinator.call(StartGroup(self.name, reference, consumers, ray_options))
         return self

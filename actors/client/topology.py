@@ -61,6 +61,7 @@ from pxrs_ray.topology.move_plan import COPY_BYTES_PER_S
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.client.producer import Producer
+    from pxrs_ray.actors.client.replies import Replies
     from pxrs_ray.config import Difference, PxrsConfig
     from pxrs_ray.data.protocol import BufferStats, QueueSpec
     from pxrs_ray.model import PartitionId
@@ -166,6 +167,12 @@ class Topology:
         )
         producer.connect()
         return producer
+
+    def replies(self, queue: str) -> Replies:
+        """Who waits for what handlers reply to messages of `queue`; close it, or use `with`."""
+        from pxrs_ray.actors.client.replies import Replies
+
+        return Replies(self.name, queue)
 
     def group(self, name: str, queue: str | None = None, **options: Any) -> Group:
         """The group of that name; made, reading `queue` with these options, if there is none.

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
@@ -26,13 +25,14 @@ from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.call_gate import CallLimits
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
-from pxrs_ray.actors.consumer.dead_letter_sender import DeadLetters
+from pxrs_ray.actors.consumer.giving_up import GivingUp
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import Handler
 from pxrs_ray.actors.consumer.parallel_worker import ParallelWorker
 from pxrs_ray.actors.consumer.quarantine_log import OwnQuarantines
 from pxrs_ray.actors.consumer.sequential_worker import SequentialWorker
 from pxrs_ray.actors.consumer.specs import ConsumerSpec
+from pxrs_ray.actors.consumer.stack_teller import StackTeller, answer_signals
 from pxrs_ray.actors.consumer.warm_up import open_ways
 from pxrs_ray.actors.consumer.worker import Failure, Worker, WorkLease
 from pxrs_ray.actors.consumer.worker_pool import WorkerPool
@@ -57,7 +57,6 @@ from pxrs_ray.model import (
     PartitionId,
     Progress,
 )
-from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.status.answers import CallUnderWay, GivenUp
 from pxrs_ray.supervision.forks import keep_children_apart, leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -68,8 +67,6 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_LOOK_S = 0.1
 CHECKPOINT_SLOW_S = 5.0
 TERMINATE_EXTRA_S = 2.0
-GIVEN_UP_KEPT = 20
-GIVEN_UP_CHARS = 300
 LOOK_EVERY_S = 1.0
 CALLS_TOLD = 8
 
@@ -91,7 +88,7 @@ class ConsumerInfo:
     calls: tuple[CallUnderWay, ...] = field(default=())
 
 
-class Consumer:
+class Consumer(StackTeller):
     """One consumer of a group. Made by the coordinator only; see
     `pxrs_ray.actors.coordinator.consumer_supervisor`."""
 
@@ -99,6 +96,7 @@ class Consumer:
         group = spec.group
         start_journal(topology=group.topology, group=group.group, member=spec.member)
         keep_children_apart()
+        answer_signals()
         self._spec = spec
         self._config = spec.group.config
         self._handler = Handler(spec.handler, spec.group.config.settings)
@@ -115,9 +113,7 @@ class Consumer:
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
         self._limits = CallLimits(self._handler, self._supervisor)
         self._quarantines = OwnQuarantines()
-        self._given_up: deque[GivenUp] = deque(maxlen=GIVEN_UP_KEPT)
-        self._given_up_count = 0
-        self._letters = DeadLetters(spec.group)
+        self._giving_up = GivingUp(spec.group)
         self._finished = asyncio.Event()
         self._loading: dict[PartitionId, asyncio.Future[None]] = {}
         self._runtime: GroupMember | None = None
@@ -155,13 +151,12 @@ class Consumer:
 
         Raises HandlerError for options that the handler cannot serve; then nothing has changed.
         """
-        changes = who_reacts(self._config, config)
-        if Effect.NEW_CONSUMERS in changes:
+        if Effect.NEW_CONSUMERS in (changes := who_reacts(self._config, config)):
             return False
         group = replace(self._spec.group, config=config)
         self._handler.check_fits(config, group.group)
         self._config, self._spec = config, replace(self._spec, group=group)
-        self._letters = DeadLetters(group)
+        self._giving_up.configure(group)
         self._limits.follow(self._spec)
         self._workers.configure(config, anew=Effect.WORKERS in changes)
         if self._runtime is not None:
@@ -208,8 +203,7 @@ class Consumer:
 
     async def finish(self) -> None:
         """End gracefully: everything has been handed back. `run` returns."""
-        runtime = self._runtime
-        if runtime is not None:
+        if (runtime := self._runtime) is not None:
             self._stop_listening()
             await runtime.close()
         self._workers.stop_all()
@@ -222,7 +216,10 @@ class Consumer:
 
     def _close_all(self) -> None:
         self._workers.join(5)
-        self._handler.close()
+        try:
+            self._handler.close()
+        finally:
+            self._giving_up.replies.close()
 
     async def info(self) -> ConsumerInfo:
         """What it holds and how it goes."""
@@ -235,8 +232,8 @@ class Consumer:
             tuple(sorted(session.holdings)) if session else (),
             self._workers.passed,
             self._workers.failures(),
-            tuple(self._given_up),
-            self._given_up_count,
+            self._giving_up.newest,
+            self._giving_up.count,
             "; ".join(self._problems()),
             tuple(self.in_hand.look()[:CALLS_TOLD]),
         )
@@ -266,6 +263,7 @@ class Consumer:
             grant.attempts + 1,
             topology_id=self._spec.group.topology_id,
             title=Title(held),
+            replier=self._giving_up.replies.reply,
         )
 
     def _context(self, grant: Grant) -> Context:
@@ -375,15 +373,7 @@ class Consumer:
 
     def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:
         """Record what is skipped; send what is dead-lettered, and only then go on."""
-        messages = list(messages)
-        if failure.policy is FailurePolicy.DEAD_LETTER:
-            self._letters.send(messages, failure)
-        at, error = failure.context, failure.error[:GIVEN_UP_CHARS]
-        for message in messages:
-            self._given_up_count += 1
-            self._given_up.append(
-                GivenUp(at.partition, message.offset, failure.policy.value, at.attempt, error)
-            )
+        self._giving_up.keep(failure, messages)
 
     def ended(self, worker: Worker) -> None:
         """The worker is done: its partition can be released, or is begun again."""

@@ -9,6 +9,7 @@ import path ('package.module:name'). It takes batches where its one parameter is
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -105,6 +106,11 @@ class Handler:
         """Run it on the event loop of an async handler, and wait for it there."""
         assert self._loop is not None
         return self._loop.begin(work).result()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of an async handler."""
+        return self._loop.loop if self._loop is not None else None
 
     @property
     def runs_on_loop(self) -> bool:

@@ -21,8 +21,10 @@ from pxrs_ray.actors.cluster.node_watch import NodeWatch
 from pxrs_ray.actors.consumer.specs import queue_spec
 from pxrs_ray.actors.coordinator.buffer_moves import BufferMoves
 from pxrs_ray.actors.coordinator.group_creation import GroupCreation
-from pxrs_ray.actors.coordinator.home_controller import HomeController
+from pxrs_ray.actors.coordinator.home_controller import MEET_WAIT_S, HomeController
 from pxrs_ray.actors.coordinator.move_planner import MovePlanner
+from pxrs_ray.actors.coordinator.replica_controller import ReplicaController
+from pxrs_ray.actors.coordinator.replica_followers import Replicated
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.topology_requests import (
     AcceptBufferLoss,
@@ -36,6 +38,7 @@ from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
 from pxrs_ray.model import Generation
+from pxrs_ray.replication.replica_calls import ReplicaRules
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.passing_trouble import passes
 from pxrs_ray.topology.disk_survey import SurveyedNode
@@ -59,6 +62,8 @@ from pxrs_ray.topology.registry_witness import ShownRegistry, may_begin_again, n
 logger = logging.getLogger(__name__)
 
 LOOKS_MAX = 20
+# A replica that is away for so long has another one in its place, where no option says otherwise.
+REPLACE_AFTER_MS = 600_000
 IN_MEMORY = "memory:"
 FILE = "sqlite:"
 
@@ -71,6 +76,7 @@ class Bootstrap(GroupCreation):
     _moving: BufferMoves
     _may_begin: bool
     _leads_over: Generation
+    _replicating: ReplicaController | None = None
 
     async def _check_begun(self) -> None:
         """Raise RegistryNotHere unless the registry knows the topology, or may be begun."""
@@ -125,7 +131,7 @@ class Bootstrap(GroupCreation):
 
     # --- homes ------------------------------------------------------------------------------------
 
-    async def _find_homes(self, document: str) -> None:
+    async def _find_homes(self, document: str, placements: str) -> None:
         """Know where every slot is at home, and bring up those whose home is there."""
         self._homing = HomeController(
             homes_from(document),
@@ -135,6 +141,7 @@ class Bootstrap(GroupCreation):
             self._keeps_nothing,
             lambda: self._config.replace_host_after_ms,
             lost=bool(self._accepted),
+            replicated=self._config.replicas > 1,
         )
         self._moving = BufferMoves(self._homing, self._pool, str(self._config.topology_dir))
         await self._note_registry_home()
@@ -144,6 +151,49 @@ class Bootstrap(GroupCreation):
             seen = await self._nodes.looked(await self._living())
             await self._homing.keep(lambda homes: above_terms(homes, seen))
         await self._homing.begin()
+        if self._config.replicas > 1:
+            await self._find_replicas(placements)
+
+    async def _find_replicas(self, placements: str) -> None:
+        """Start the replicas of every slot, and serve from those that lead."""
+        config = self._config
+        always = any(queue.durability == Durability.ALWAYS for queue in config.queues.values())
+        how = Replicated(
+            config.name,
+            self._pool.count,
+            str(config.topology_dir),
+            config.lease_ttl_seconds,
+            config.replicas,
+            config.replace_host_after_ms or REPLACE_AFTER_MS,
+            ReplicaRules(config.min_isr, synced_only=always),
+        )
+        self._replicating = self._pool.replicas = ReplicaController(
+            how,
+            placements,
+            self._pool,
+            self._homing,
+            self._put_document,
+            self._spec_of,
+            self._replica_returned,
+        )
+        self._homing.keep_on()
+        await self._replicating.begin()
+        await self._pool.meet(MEET_WAIT_S)
+
+    def _spec_of(self, queue: str) -> QueueSpec | None:
+        names = {self._config.full_name(name): name for name in self._config.queues}
+        return self._spec(names[queue]) if queue in names else None
+
+    async def _replica_returned(self) -> None:
+        """A replica has begun anew: what is being removed may wait for it."""
+        if self._starting.done:
+            async with self._changing:
+                await self._try_to_finish()
+
+    def _settle(self, index: int, term: int) -> None:
+        """The buffer of this term knows all that it has to know to serve."""
+        if self._replicating is not None:
+            self._replicating.settle(index, term)
 
     async def _note_registry_home(self) -> None:
         known, here = self._homing.homes.registry, node_watch.node_here()
@@ -171,13 +221,22 @@ class Bootstrap(GroupCreation):
         """
         await self._ready()
         told = await self.plan_buffer_loss(index)
-        await self._homing.give_up(index)
+        if self._replicating is not None:
+            self._replicating.accept_loss(index)
+        else:
+            await self._homing.give_up(index)
         return told
 
     @answers(PlanBufferLoss)
     async def plan_buffer_loss(self, index: int) -> str:
         """What giving up the disk of a slot would lose, as far as it is known."""
         await self._ready()
+        if self._replicating is not None:
+            disk = self._replicating.check_loss(index)
+            return (
+                f"buffer {index} goes on with the replica on disk {disk}, with what that one has: "
+                "what it lacks of what was acknowledged is gone"
+            )
         home = self._homing.check_away(index)
         lost = []
         for name in self._config.queues:
@@ -268,6 +327,7 @@ class Bootstrap(GroupCreation):
 
     async def _reopen(self, index: int) -> None:
         """A buffer came back: tell it what it must hold, and which epochs are over."""
+        term = self._pool.terms[index]
         await self._pool.belong_on(index, self._claim(), adopt=self.accepts_loss)
         for controller in self._groups.values():
             controller.tell_buffers()
@@ -277,6 +337,7 @@ class Bootstrap(GroupCreation):
         self._leave_will([index])
         for controller in self._groups.values():
             await controller.meet(index)
+        self._settle(index, term)
         async with self._changing:
             await self._try_to_finish()
         for error in failed:

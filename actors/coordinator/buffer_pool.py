@@ -18,6 +18,7 @@ from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
 from pxrs_ray.actors.coordinator.known_ends import KnownEnds
+from pxrs_ray.actors.coordinator.replica_followers import ReplicaFollowers
 from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.protocol import BufferInfo, BufferStats, LogEnds, QueueSpec
 from pxrs_ray.log.identity import Identity
@@ -66,6 +67,7 @@ class BufferPool(BufferCalls):
         self._ends_heard: dict[int, tuple[str, int]] = {}
         self._link_ports = link_ports
         self.confirm: Callable[[], Awaitable[None]] | None = None
+        self.replicas: ReplicaFollowers | None = None
         self._external: set[str] = set()
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]
@@ -145,17 +147,21 @@ class BufferPool(BufferCalls):
     async def close(self) -> None:
         """Sync and close every log."""
         self.stop_watching()
+        if self.replicas is not None:
+            await self.replicas.stop()
         await asyncio.gather(
             *(self._ask(i, BufferClient.stop) for i in range(self.count)), return_exceptions=True
         )
 
     def actor_names(self) -> list[str]:
         """What the buffers are called."""
-        return [names.buffer(self._topology, index) for index in range(self.count)]
+        of_replicas = self.replicas.actor_names() if self.replicas else None
+        return of_replicas or [names.buffer(self._topology, i) for i in range(self.count)]
 
     def reports(self) -> list[Report]:
         """Which buffers are away, and why, and what else is wrong with them."""
-        found = [
+        found = self.replicas.reports() if self.replicas is not None else []
+        found += [
             Report(Kind.BUFFER_WAITS, f"buffer {index} {why}", index)
             for index, why in sorted(self._waits.items())
         ]
@@ -189,6 +195,8 @@ class BufferPool(BufferCalls):
             self._external.add(spec.queue)
             return
         try:
+            if self.replicas is not None:
+                await self.replicas.open_on(index, spec, make=make)
             await self._ask(index, lambda to: to.open(spec, dict(ends), make))
         except BaseException as error:
             self.not_open(index, spec.queue, told(error, TOLD_CHARS))
@@ -262,8 +270,7 @@ class BufferPool(BufferCalls):
     async def passed(
         self, queue: str, group: str, checkpoints: Mapping[PartitionId, Offset]
     ) -> None:
-        """Report to the logs how far a group has come; those that are away get it when they are
-        back."""
+        """Tell the logs how far a group has come; who is away gets it when it is back."""
         if queue in self._external:
             return
         # Also who is to be looked at anew: only because a queue could not be opened there.
@@ -342,14 +349,20 @@ class BufferPool(BufferCalls):
     async def drop_group(self, queue: str, group: str) -> None:
         """Let the logs forget a group. Where one cannot now, its buffer is looked at anew."""
         await self._all(lambda to: to.drop_group(queue, group), again=True)
+        if self.replicas is not None:
+            await self.replicas.drop_group(queue, group)
 
     async def forget(self, queues: Sequence[str]) -> None:
         """Delete everything that the buffers keep."""
         await self._all(lambda to: to.forget(queues))
+        if self.replicas is not None:
+            await self.replicas.forget(queues)
 
     async def drop_queue(self, queue: str) -> None:
         """Delete every log of a queue. Where one cannot be now, its buffer is looked at anew."""
         await self._all(lambda to: to.drop_queue(queue), again=True)
+        if self.replicas is not None:
+            await self.replicas.drop_queue(queue)
         self._external.discard(queue)
         self.not_wanted(queue)
 

@@ -49,6 +49,7 @@ from pxrs_ray.errors import NotFound, StoreError, UsageError
 from pxrs_ray.group.custom_assignor import check_assignor
 from pxrs_ray.json_logging import start_journal
 from pxrs_ray.model import Outcome
+from pxrs_ray.replication.placements import DOCUMENT as PLACEMENTS_DOCUMENT
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
@@ -135,6 +136,8 @@ class Coordinator(TopologyDocuments, Questions):
             controller.replica_set.let_go()
             await controller.let_go()
         self._groups.clear()
+        if self._replicating is not None:
+            await self._replicating.close()
         if hasattr(self, "_homing"):
             await self._moving.close()
             await self._homing.close()
@@ -151,7 +154,8 @@ class Coordinator(TopologyDocuments, Questions):
         self._shown = replace(self._shown, generation=self._generation)
         documents = await self._recover()
         config, going = self._config, self._ends
-        await self._find_homes(documents.get(HOMES_DOCUMENT, ""))
+        placements = documents.get(PLACEMENTS_DOCUMENT, "")
+        await self._find_homes(documents.get(HOMES_DOCUMENT, ""), placements)
         if going.topology:
             raise NotFound(
                 f"topology {config.name} is being deleted, and nothing of it runs any more: "
@@ -167,6 +171,8 @@ class Coordinator(TopologyDocuments, Questions):
         await self._open_queues(config)
         for controller in self._groups.values():
             await controller.go_on()
+        for index in self._pool.met():
+            self._settle(index, self._pool.terms[index])
         await self._forget_old_keys()
         await self._try_to_finish()
         await self._settle_acceptance()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Whoever asks for a status has it within three seconds, with what did not answer named.
 ASK_WAIT_S = 1.0
+NAMES_TOLD_MAX = 8
 
 
 class Observed:
@@ -69,11 +70,15 @@ def unanswered(
         if partition not in ends:
             missing.setdefault(partition % pool.count, []).append(f"P{partition}")
     return tuple(
-        Report(
-            Kind.BUFFER_AWAY, f"{pool.told(index)} does not answer for {', '.join(those)}", index
-        )
+        Report(Kind.BUFFER_AWAY, f"{pool.told(index)} does not answer for {_some(those)}", index)
         for index, those in sorted(missing.items())
     )
+
+
+def _some(names: list[str]) -> str:
+    if len(names) <= NAMES_TOLD_MAX:
+        return ", ".join(names)
+    return f"{', '.join(names[:NAMES_TOLD_MAX])}, ... ({len(names)} partitions)"
 
 
 def queue_status(

@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 ROUND_PAUSE_S = 0.5
 MEET_WAIT_S = 10.0
+DISKS_WAIT_S = 10.0
 
 
 class HomeController:
@@ -71,7 +72,9 @@ class HomeController:
         replace_after: Callable[[], int | None],
         *,
         lost: bool = False,
+        replicated: bool = False,
     ) -> None:
+        self._kept_on = False
         self.nodes: list[NodeSeen] = []
         self._pool = pool
         self._watch = watch
@@ -86,7 +89,7 @@ class HomeController:
             return pool.seen(slot, in_memory=in_memory())
 
         away = AwayTime(monotonic_ms, replace_after)
-        self.rounds = HomeRounds(homes, pool, seen, wall_ms, away, lost=lost)
+        self.rounds = HomeRounds(homes, pool, seen, wall_ms, away, lost=lost, replicated=replicated)
         self.is_moving, self.release = self.rounds.is_moving, self.rounds.release
         self.check_away, self.at_home_on = self.rounds.check_away, self.rounds.at_home_on
 
@@ -146,8 +149,10 @@ class HomeController:
         await self._pool.meet(MEET_WAIT_S)
 
     def keep_on(self) -> None:
-        """From now on look, every half second."""
-        self._supervisor.keep("rounds", self._keep_looking)
+        """From now on look, every half second; again is harmless."""
+        if not self._kept_on:
+            self._kept_on = True
+            self._supervisor.keep("rounds", self._keep_looking)
 
     async def _keep_looking(self) -> None:
         while True:
@@ -200,6 +205,15 @@ class HomeController:
             logger.warning("buffer %d is not at home yet: %s", slot, told(error))
         else:
             self.rounds.troubles.pop(slot, None)
+
+    async def looked(self) -> list[NodeSeen]:
+        """The nodes that live, with what is on their disks; one that does not tell in time has
+        none. Raises DeadlineExceeded when nobody tells which nodes live."""
+        nodes = await self._watch.living()
+        if nodes is None:
+            raise DeadlineExceeded(self._watch.problem)
+        self.nodes = await self._watch.looked(nodes, DISKS_WAIT_S)
+        return self.nodes
 
     # --- moving -----------------------------------------------------------------------------------
 

@@ -45,5 +45,7 @@ def buffer_statuses(
 
 def uneven(homing: HomeController, pool: BufferPool) -> tuple[SpreadStep, ...]:
     """The moves that would spread the buffers over the nodes that live, as evenly as can be."""
+    if pool.replicas is not None:
+        return ()
     moving = [index for index in range(pool.count) if homing.is_moving(index)]
     return steps_to_spread(homing.homes, homing.nodes, moving)

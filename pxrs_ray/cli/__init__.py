@@ -9,15 +9,20 @@ line on stderr and status 1.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import NoReturn
+
+OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 def main() -> None:
     """Run the command line, and exit with its status."""
     # Pydantic looks through every installed package for plugins: a tenth of a command's time.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # A command makes many objects and ends: looking for cycles is another tenth of it.
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     from pxrs_ray.cli.root import run
 
     _end(run(sys.argv[1:]))

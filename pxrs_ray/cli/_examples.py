@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "seek billing --by 30m --yes",
         "seek billing --shift=-100 -p P3",
     ),
+    "stack": ("stack billing-1", "stack billing/billing-1 --all"),
     "status": ("status", "status billing", "status --json"),
     "store check": ("store check postgresql://me@host/db",),
     "store show": ("store show sqlite:///registry.db -g shop.billing",),

@@ -109,6 +109,13 @@ class RaySource:
             ]
         return told
 
+    def stack(self, consumer: str) -> Mapping[str, Any]:
+        """Where the threads of GROUP/CONSUMER are, and its page in Ray's dashboard."""
+        from pxrs_ray.actors.client.consumer_stacks import consumer_stacks, ray_page
+
+        found = consumer_stacks(self._topology.name, consumer)
+        return {"text": found.at_work().text(), "ray": ray_page(self._topology.name, consumer)}
+
     def act(self, action: str, group: str, value: Any) -> str:
         """Carry out an action on a group; `produce` is on a queue of that name."""
         if action == "produce":

@@ -22,6 +22,9 @@ def connect(working_dir: str | None = None) -> None:
     `working_dir` is a folder that goes along to every node, for the actors that are made now; a
     job that was submitted has one already. Raises UsageError when there is no way in.
     """
+    from pxrs_ray.cli._lean_ray import load_ray
+
+    load_ray()
     import ray
 
     from pxrs_ray.actors.cluster.join import join

@@ -21,12 +21,12 @@ def command(
     found = running(topology)
     if group is not None:
         one = found.group(group).status()
-        answer(_plain(one), as_json, one.view)
+        answer(_plain(one) if as_json else None, as_json, one.view)
         return
     everything = found.status()
     deployed = found.deployed()
     answer(
-        {**_plain(everything), "deployed": deployed},
+        {**_plain(everything), "deployed": deployed} if as_json else None,
         as_json,
         lambda: topology_view(everything, deployed),
     )

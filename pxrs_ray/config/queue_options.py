@@ -125,6 +125,13 @@ class QueueConfig(QueueOptions):
         Effect.PRODUCERS,
     )
 
+    replies: bool = option(
+        False,
+        "Handlers may reply to messages: replies are kept in '<queue>.replies' for a day, for who "
+        "waits; see docs/processing.md.",
+        Effect.CONSUMERS,
+    )
+
     source: str | None = option(
         None,
         "The external queue that this queue reads: file:///path?key=field, "
@@ -180,7 +187,9 @@ class QueueConfig(QueueOptions):
             )
         if self.delays and self.source is not None:
             yield "delays = true: not of use with a source, which decides itself what comes when"
-        elif self.delays and self.strategy in NOT_FOR_DEAD_LETTERS:
+        if self.replies and self.source is not None:
+            yield "replies = true: not of use with a source, whose messages have no ids"
+        if self.delays and self.source is None and self.strategy in NOT_FOR_DEAD_LETTERS:
             yield (
                 f"delays = true: not with strategy = {self.strategy!r}; a delayed message finds "
                 "its partition by its key alone"

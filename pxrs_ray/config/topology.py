@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from pxrs_ray.config import delays, sources
+from pxrs_ray.config import beside, sources
 from pxrs_ray.config.declare import (
     NAME_PATTERN,
     PARTITIONS,
@@ -29,9 +29,11 @@ from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.options import GroupConfig, GroupOptions
 from pxrs_ray.config.queue_options import QueueConfig, QueueOptions
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.config.replication import ReplicationOptions, replication_problems
 from pxrs_ray.data.delay import DELAYED_SUFFIX
 from pxrs_ray.data.link_ports import ANY, OFF, PATTERN, link_ports
 from pxrs_ray.data.log_limits import MIB
+from pxrs_ray.data.reply import REPLIES_SUFFIX
 from pxrs_ray.errors import NotFound
 from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, PARTITIONS_MAX, Strategy
 from pxrs_ray.suggest import did_you_mean
@@ -46,7 +48,7 @@ _ENDPOINT = re.compile(r"^https?://[^\s:/,]+:\d{1,5}/?$")
 Resolved = TypeVar("Resolved", bound=Options)
 
 
-class PxrsConfig(QueueOptions, GroupOptions):
+class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
     """A topology. Its queues and groups have taken over what they did not say themselves."""
 
     name: Name = option("pxrs", "The topology's name, unique in a Ray cluster.", Effect.FIXED)
@@ -211,23 +213,24 @@ class PxrsConfig(QueueOptions, GroupOptions):
                     # Dead letters have a key, and neither tenant nor label.
                     by_key = {"strategy": "modulo", "tenant_span": 1, "labels": None}
                     spread = by_key if queues[group.queue].strategy in NOT_FOR_DEAD_LETTERS else {}
-                    queue = _with(queues[group.queue], delays=False, **spread)
-                    queues.setdefault(dead, queue)
+                    queues.setdefault(dead, _with(queues[group.queue], **spread, **beside.NOTHING))
             if group.failure_policy == "quarantine" and group.quarantine_queue is None:
                 aside = f"{group.queue}{QUARANTINE_INFIX}{name}"
                 groups[name] = _with(group, quarantine_queue=aside)
                 if group.queue in queues:
-                    # What is put aside stays until somebody decides.
-                    kept: dict[str, Any] = {"retention_ms": None, "retention_bytes": None}
-                    kept |= {"delays": False, "retention_passed": False}
-                    queues.setdefault(aside, _with(queues[group.queue], **kept))
-        for name, queue in [each for each in queues.items() if each[1].delays]:
-            queues.setdefault(name + DELAYED_SUFFIX, _said(queue, **delays.tier_options(queue)))
-            moved = _resolved(delays.mover(self.name, name), self)
-            groups.setdefault(name + DELAYED_SUFFIX, moved)
+                    queues.setdefault(aside, _with(queues[group.queue], **beside.SET_ASIDE))
+        for name, queue in list(queues.items()):
+            if queue.replies:
+                replies = _said(queue, **beside.reply_options(queue))
+                queues.setdefault(name + REPLIES_SUFFIX, replies)
+            if queue.delays:
+                queues.setdefault(name + DELAYED_SUFFIX, _said(queue, **beside.tier_options(queue)))
+                moved = _resolved(beside.mover(self.name, name), self)
+                groups.setdefault(name + DELAYED_SUFFIX, moved)
         self.__dict__["queues"] = queues
         self.__dict__["groups"] = groups
         problems = [*self._endpoint_problems(), *self._queue_problems(), *self._group_problems()]
+        problems += replication_problems(self)
         if problems:
             raise ValueError("\n  ".join(problems))
         return self

@@ -9,13 +9,15 @@ something that compares no tokens calls `context.holds()` right before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from sys import getrefcount
 from typing import Any
 
-from pxrs_ray.data.batch import Batch, Fields
+from pxrs_ray.data.batch import Batch, Fields, Headers
+from pxrs_ray.data.reply import answerable
+from pxrs_ray.errors import NotHeld, UsageError
 from pxrs_ray.group.member_lease import UNBOUND, Title
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
 from pxrs_ray.sink.transaction import (
@@ -25,6 +27,10 @@ from pxrs_ray.sink.transaction import (
     is_applied_async,
     transaction,
 )
+from pxrs_ray.supervision.supervisor import off_loop
+
+# Keeps a reply: the message's id, the payload, the headers.
+Replier = Callable[[str, bytes | str, Headers], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,7 @@ class DeliveryContext:
     sink: tuple[str, Offset] | None = None
     topology_id: str = field(kw_only=True)
     title: Title = field(default=UNBOUND, kw_only=True, repr=False, compare=False)
+    replier: Replier | None = field(default=None, kw_only=True, repr=False, compare=False)
 
 
 class Delivery:
@@ -150,6 +157,23 @@ class Delivery:
         """As `replayed`, with a connection that `async with message.transaction` takes."""
         place, offset = self._sink_place()
         return await is_applied_async(connection, place, offset, offset + 1)
+
+    def reply(self, payload: bytes | str, headers: Headers = None) -> None:
+        """Reply to whoever sent this message and waits for it; returns when the reply is kept.
+
+        For a queue with `replies = true`, and a message with an id. Only the first reply to a
+        message counts. Raises UsageError, and NotHeld when the partition may be another's.
+        """
+        message_id, shared = answerable(self.id), self._shared
+        if shared.replier is None:
+            raise UsageError("only the consumers of a group reply, and those of a TestTopology")
+        if not shared.title():
+            raise NotHeld("the lease ended before this reply: the next owner replies")
+        shared.replier(message_id, payload, headers)
+
+    async def reply_async(self, payload: bytes | str, headers: Headers = None) -> None:
+        """As `reply`, for async handlers."""
+        await off_loop(self.reply, payload, headers)
 
     def _sink_place(self) -> tuple[SinkPlace, Offset]:
         shared = self._shared

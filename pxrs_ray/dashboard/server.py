@@ -71,6 +71,9 @@ class PageSource(Protocol):
     def aside(self, group: str) -> Mapping[str, Any]:
         """What a group has given up: dead letters, and keys in quarantine."""
 
+    def stack(self, consumer: str) -> Mapping[str, Any]:
+        """Where the threads of GROUP/CONSUMER are, as `text`; `ray` is Ray's own page of it."""
+
 
 class Server:
     """The page of one topology."""
@@ -96,6 +99,7 @@ class Server:
         app.router.add_get("/events", self._events)
         app.router.add_get("/messages", self._messages)
         app.router.add_get("/aside", self._aside)
+        app.router.add_get("/stack", self._stack)
         app.router.add_get(HEALTH, self._healthz)
         app.router.add_post("/actions", self._act)
         app.on_shutdown.append(self._end)
@@ -178,6 +182,9 @@ class Server:
 
     async def _aside(self, request: web.Request) -> web.Response:
         return await self._answered(self._source.aside, request.query.get("group", ""))
+
+    async def _stack(self, request: web.Request) -> web.Response:
+        return await self._answered(self._source.stack, request.query.get("consumer", ""))
 
     async def _answered(self, call: Callable[..., Any], *arguments: Any) -> web.Response:
         try:

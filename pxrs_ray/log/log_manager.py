@@ -55,6 +55,8 @@ def _nobody() -> None: ...
 class LogManager(OpenLogs):
     """See the rules at the head of this file."""
 
+    kind: type[PartitionLog] = PartitionLog
+
     def __init__(
         self,
         data_folder: Path,
@@ -211,7 +213,7 @@ class LogManager(OpenLogs):
         self, spec: QueueSpec, place: QueuePartition, folder: Path, now_ms: int
     ) -> PartitionLog:
         # Nobody is waited for: what another process still holds is due again soon.
-        log = PartitionLog.open(
+        log = self.kind.open(
             folder,
             spec.queue,
             place[1],

@@ -115,6 +115,10 @@ class ProducerFence:
                     "not be in the log, and nothing more is taken of this one"
                 )
 
+    def lives(self) -> list[ProducerLife]:
+        """The newest life of each producer that is known."""
+        return list(self._known.values())
+
     def drop_queue(self, queue: str) -> None:
         """Forget the producers of a queue that is gone."""
         left = {place: each for place, each in self._known.items() if place[0] != queue}

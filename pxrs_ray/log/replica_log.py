@@ -22,7 +22,7 @@ from pxrs_ray.errors import LogAway, LogCorrupted, LogError, OffsetOutOfRange, U
 from pxrs_ray.files import Files
 from pxrs_ray.log.log_begin import BEGUN, Beginning, anew, finish_beginning, note_beginning
 from pxrs_ray.log.log_cut import FLOOR, SNAPSHOT, below, finish_cut, note_cut, snapshot_end
-from pxrs_ray.log.log_opening import POWER, Opened, note_gap, restore_producers
+from pxrs_ray.log.log_opening import NEW, POWER, Opened, note_gap, restore_producers
 from pxrs_ray.log.log_view import ALL_RECORDS, FrameRun
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.memory_tail import MemoryTail
@@ -65,6 +65,11 @@ class ReplicaLog(PartitionLog):
     def epochs(self) -> list[tuple[int, Offset]]:
         """The leader epochs of what is here, each with the offset from which on it holds."""
         return self._on_disk.epochs()
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether nothing of it was found here: it is to be made, or it is lost."""
+        return self._waiting == NEW
 
     # ---- up to where it may be read
 

@@ -1,15 +1,15 @@
 """`Placements`: the placement of every slot, as it stands in the registry; and `SlotPlacements`:
 what a coordinator does about it. Pure, sans-io.
 
-    table.heard(disk, asked_ms, seen, now_ms)    # a replica's process has answered
-    table.isr_asked(slot, change, now_ms)        # a leader asks for another in-sync set
+    table.heard(slot, disk, asked_ms, seen, now_ms)    # a replica's process has answered
+    table.isr_asked(slot, change, now_ms)              # a leader asks for another in-sync set
     while (effect := table.take_effect()) is not None: ...
 
 Rules of this file. All of it is one document, written under the coordinator's generation: whoever
 was replaced changes nothing. One write at a time, made of what stands by then: changes that come
 meanwhile go into the next one. What is written is durable before any replica hears of it. What a
 replica answered counts from when it was asked. Who began a moment ago has heard of nobody yet: it
-elects nobody, and calls nobody absent, until all that live could have answered.
+elects nobody, and calls nobody absent, until all that live could have answered, or all have.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SlotPlacements:
         self.ended = False
         self._rules = rules
         self._began_ms = now_ms
-        self._seen: dict[Disk, tuple[int, ReplicaSeen]] = {}
+        self._seen: dict[tuple[Slot, Disk], tuple[int, ReplicaSeen]] = {}
         # The newest of a kind counts: who is not answered in time says it again.
         self._wanted: dict[tuple[Slot, str], PlacementChange] = {}
         self._writing: Placements | None = None
@@ -107,38 +107,48 @@ class SlotPlacements:
 
     # --- who lives --------------------------------------------------------------------------------
 
-    def heard(self, disk: Disk, asked_ms: int, seen: ReplicaSeen, now_ms: int) -> None:
-        """A process of this disk has answered what it was asked then.
+    def heard(self, slot: Slot, disk: Disk, asked_ms: int, seen: ReplicaSeen, now_ms: int) -> None:
+        """The process of a slot on this disk has answered what it was asked then.
 
-        A later process of the disk is not forgotten for what an earlier one has answered.
+        A later process there is not forgotten for what an earlier one has answered.
         """
-        known = self._seen.get(disk)
+        known = self._seen.get((slot, disk))
         if known is None or known[0] <= asked_ms:
-            self._seen[disk] = asked_ms, seen
+            self._seen[slot, disk] = asked_ms, seen
             self.look(now_ms)
 
-    def died(self, disk: Disk, life: int, now_ms: int) -> None:
+    def died(self, slot: Slot, disk: Disk, life: int, now_ms: int) -> None:
         """Ray, or a closed connection, says that this process is no more."""
-        known = self._seen.get(disk)
+        known = self._seen.get((slot, disk))
         if known is not None and known[1].life == life:
-            del self._seen[disk]
+            del self._seen[slot, disk]
             self.look(now_ms)
 
-    def living(self, now_ms: int) -> dict[Disk, ReplicaSeen]:
-        """The replicas that were heard of lately."""
+    def living(self, slot: Slot, now_ms: int) -> dict[Disk, ReplicaSeen]:
+        """The replicas of a slot that were heard of lately."""
         since_ms = now_ms - self._rules.heard_ms
-        return {disk: seen for disk, (at_ms, seen) in self._seen.items() if at_ms >= since_ms}
+        return {
+            disk: seen
+            for (of, disk), (at_ms, seen) in self._seen.items()
+            if of == slot and at_ms >= since_ms
+        }
+
+    def _has_heard(self, slot: Slot, placement: Placement, now_ms: int) -> bool:
+        """Whether every replica that lives could have answered; or all of them have."""
+        late = now_ms - self._began_ms > self._rules.heard_ms
+        return late or self.living(slot, now_ms).keys() >= set(placement.replicas)
 
     def absent(self, slot: Slot, now_ms: int) -> frozenset[Disk] | None:
-        """The replicas of a slot that are away; None while that is not known."""
+        """The replicas of a slot that are away, or lack a log; None while that is not known."""
         placement = self.placements.slots.get(slot)
-        if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:
+        if placement is None or not self._has_heard(slot, placement, now_ms):
             return None
-        return frozenset(placement.replicas) - self.living(now_ms).keys()
+        living = self.living(slot, now_ms)
+        return frozenset(placement.replicas) - {d for d, seen in living.items() if seen.whole}
 
     def waits(self, slot: Slot, now_ms: int) -> dict[Disk, str]:
         """Why nobody may lead a slot, by the disks in sync; empty while somebody does, or could."""
-        placement, living = self.placements.slots.get(slot), self.living(now_ms)
+        placement, living = self.placements.slots.get(slot), self.living(slot, now_ms)
         if placement is None:
             return {}
         return waits_for(placement, living, self._rules.synced_only)
@@ -149,15 +159,15 @@ class SlotPlacements:
         """Elect leaders where one is missing, as far as that can be done, and do what waits."""
         if self.ended or self._writing is not None:
             return
-        slots, living = dict(self.placements.slots), self.living(now_ms)
+        slots = dict(self.placements.slots)
         wanted, self._wanted = self._wanted, {}
         for (slot, _), change in wanted.items():
-            made = change(slots.get(slot), living)
+            made = change(slots.get(slot), self.living(slot, now_ms))
             if made is not None:
                 slots[slot] = made
-        if now_ms - self._began_ms > self._rules.heard_ms:
-            for slot, placement in slots.items():
-                elected = elect(placement, living, self._rules.synced_only)
+        for slot, placement in slots.items():
+            if self._has_heard(slot, placement, now_ms):
+                elected = elect(placement, self.living(slot, now_ms), self._rules.synced_only)
                 slots[slot] = elected or placement
         if slots != self.placements.slots:
             self._writing = replace(self.placements, slots=slots)
@@ -168,7 +178,7 @@ class SlotPlacements:
 
         Raises UsageError while not every replica is seen: all of them begin in sync.
         """
-        away = [disk for disk in replicas if disk not in self.living(now_ms)]
+        away = [disk for disk in replicas if disk not in self.living(slot, now_ms)]
         if away:
             raise UsageError(f"slot {slot} cannot begin while {', '.join(away)} is not there")
         self._wanted[slot, "begin"] = lambda now, seen: now or _first(replicas, seen)
@@ -193,7 +203,7 @@ class SlotPlacements:
     def accept_loss(self, slot: Slot, disk: Disk, now_ms: int) -> None:
         """An operator chooses who leads, whatever that one has lost. Raises UsageError where that
         disk is no living replica of the slot."""
-        placement, living = self.placements.slots.get(slot), self.living(now_ms)
+        placement, living = self.placements.slots.get(slot), self.living(slot, now_ms)
         if placement is None or disk not in placement.replicas or disk not in living:
             raise UsageError(f"slot {slot} has no living replica on disk {disk}")
         self._wanted[slot, "loss"] = lambda now, _: now and accept_loss(now, disk, living[disk])

@@ -318,8 +318,7 @@ class SlotLeader:
             return True
         if now_ms - self._began_ms <= lag_max_ms:
             return False
-        if heard is None:
-            return True
+        # Who was never heard lacks all that there is: nothing, without logs.
         return any(
             self._stored(member, key) < log.due(now_ms, lag_max_ms)
             for key, log in self.logs.items()

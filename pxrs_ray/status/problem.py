@@ -36,6 +36,7 @@ class Kind(StrEnum):
     BUFFER_CANNOT_MOVE = "buffer_cannot_move"
     BUFFER_DEPOSED = "buffer_deposed"
     BUFFERS_UNEVEN = "buffers_uneven"
+    REPLICAS_BEHIND = "replicas_behind"
     DISK_FILLS = "disk_fills"
     DISK_FULL = "disk_full"
     LOGS_FOREIGN = "logs_foreign"
@@ -83,6 +84,7 @@ _WARNINGS = frozenset(
         Kind.REGISTRY_SETTINGS,
         Kind.BUFFER_MOVES,
         Kind.BUFFERS_UNEVEN,
+        Kind.REPLICAS_BEHIND,
         Kind.DISK_FILLS,
         Kind.OFFSETS_LOST,
         Kind.GROUP_BEHIND,

@@ -73,7 +73,8 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             where,
             f"in the same call since {p.call_s:.0f} s: message {p.call_offset}, attempt "
             f"{p.attempts + 1}, by {p.owner}",
-            f"if it hangs: `pxrs restart {group.group}/{p.owner} -t {on}` ends its process, and "
+            f"`pxrs stack {group.group}/{p.owner} -t {on}` shows the line that it is at; if it "
+            f"hangs there, `pxrs restart {group.group}/{p.owner} -t {on}` ends its process, and "
             "the message is tried again",
         )
     if p.stalled:
@@ -81,8 +82,9 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             Kind.PARTITION_STALLED,
             where,
             p.stalled,
-            f"`pxrs why P{p.partition} -g {group.group} -t {on}` and `ray logs` say what its owner "
-            f"does; `pxrs restart {group.group}/{p.owner} -t {on}` ends that process, and another "
+            f"`pxrs why P{p.partition} -g {group.group} -t {on}` and `pxrs stack "
+            f"{group.group}/{p.owner} -t {on}` say what its owner does; "
+            f"`pxrs restart {group.group}/{p.owner} -t {on}` ends that process, and another "
             "consumer goes on from the checkpoint",
         )
     return None
@@ -148,6 +150,11 @@ def _remedy(report: Report, topology: str, queue: str) -> str:
                 "bring that host back with its disk: everything goes on within seconds. If it "
                 f"never comes, `pxrs accept-loss --buffer {buffer} -t {on}` gives up what "
                 "lies there"
+            )
+        case Kind.REPLICAS_BEHIND:
+            return (
+                "nothing, where that host is back soon: it catches up. If it never comes, another "
+                "host takes its place after replace_host_after_s, where there is one"
             )
         case Kind.BUFFER_MOVES:
             return "nothing: it serves until the end of the copy, and then at its new home"
@@ -248,7 +255,7 @@ def own_problems(group: GroupStatus) -> Iterator[Problem]:
         yield Problem(
             Kind.GROUP_BEHIND,
             where,
-            f"{minutes:,.0f} minutes behind ({group.lag:,} messages)",
+            f"slow: {minutes:,.0f} minutes behind ({group.lag:,} messages)",
             f"`pxrs plan {group.group} {len(group.consumers) + 1} -t {on}` shows what one more "
             "consumer would take",
         )
@@ -266,8 +273,9 @@ def _consumers(group: GroupStatus) -> Iterator[Problem]:
                 Kind.CONSUMER_SILENT,
                 where,
                 c.reason if c.reason.startswith("silent") else f"silent: {c.reason}",
-                f"{restart} starts it anew; when its lease is over the others take its partitions, "
-                "and a lease later it is replaced by itself",
+                f"`pxrs stack {group.group}/{c.member} -t {group.topology}` says whether it is "
+                f"frozen or busy; {restart} starts it anew; when its lease is over the others take "
+                "its partitions, and a lease later it is replaced by itself",
             )
         elif c.state == "failed":
             remedy = f"see its log with `ray logs`, mend what it says, then {restart}"

@@ -86,7 +86,8 @@ class HomeRounds:
 
     `seen` tells what is known of the buffer of a slot now, `wall_ms` the time of day, and `away`
     how long hosts have been away. `lost` says that a registry which has lost writes is gone on
-    with.
+    with. Where slots are `replicated` their homes follow their leaders, and nothing is decided
+    about them here.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class HomeRounds:
         away: AwayTime,
         *,
         lost: bool = False,
+        replicated: bool = False,
     ) -> None:
         self.homes = homes
+        self._replicated = replicated
         self.registry_goes = ""
         self.troubles: dict[Slot, str] = {}
         self._table = table
@@ -130,6 +133,7 @@ class HomeRounds:
             return None
         nodes, again = told, frozenset(self._table.missed_disks())
         new = any(slot not in self.homes.slots for slot in range(self._table.count))
+        new = new and not self._replicated
         if new or not self._begun:
             nodes = yield LookAtDisks(tuple(nodes), again)
             self._begun, again = True, frozenset()
@@ -172,6 +176,8 @@ class HomeRounds:
             yield KeepHomes(lambda homes: homes.with_behind(new))
 
     def _settled(self, nodes: Iterable[NodeSeen]) -> Settled:
+        if self._replicated:
+            return Settled(self.homes)
         slots = range(self._table.count)
         busy = self._placing | self._moving | self.homes.behind.keys()
         seen = {slot: self._seen(slot) for slot in slots if slot not in busy}
@@ -184,7 +190,7 @@ class HomeRounds:
         A buffer that has its host and does not answer may be one whose disk is elsewhere now.
         """
         living = {node.node for node in nodes}
-        for slot in range(self._table.count):
+        for slot in () if self._replicated else range(self._table.count):
             home = self.homes.slots.get(slot)
             if home is None or (self._table.is_missed(slot) and home.node in living):
                 return True
@@ -211,6 +217,11 @@ class HomeRounds:
 
     def place_for(self, slot: Slot, wanted: str | None) -> Steps[NodeSeen]:
         """Where a slot that leaves its home goes. Raises NotFound, UsageError, DeadlineExceeded."""
+        if self._replicated:
+            raise UsageError(
+                f"buffer {slot} has replicas, which stay on their disks: when one of their hosts "
+                "goes, another that is in sync leads"
+            )
         nodes: list[NodeSeen] | None = yield LivingNodes()
         if nodes is None:
             raise DeadlineExceeded("it is not known now which nodes are alive")
@@ -259,7 +270,7 @@ class HomeRounds:
 
     def at_home_on(self, nodes: Iterable[str]) -> list[Slot]:
         """The slots whose home is one of these nodes."""
-        wanted = set(nodes)
+        wanted = set() if self._replicated else set(nodes)
         return [s for s, home in sorted(self.homes.slots.items()) if home.node in wanted]
 
     # --- giving up --------------------------------------------------------------------------------

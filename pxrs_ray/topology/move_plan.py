@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.model import Slot
 from pxrs_ray.topology.homes import SHOWN, Homes, moved_to, place_to_move_to
 from pxrs_ray.topology.node_seen import NodeSeen
+
+if TYPE_CHECKING:
+    from pxrs_ray.data.protocol import BufferStats
 
 COPY_BYTES_PER_S = 50e6
 # What is left when the buffer stops, and how often it is tried to come there.

@@ -9,7 +9,7 @@ is left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Slot
@@ -47,3 +47,19 @@ def spread_replicas(
         leads[chosen[0].disk] += 1
         placed[slot] = tuple(node.disk for node in chosen)
     return placed
+
+
+def another_disk(
+    slot: Slot, placed: Mapping[Slot, Sequence[Disk]], lost: Disk, nodes: Sequence[NodeSeen]
+) -> Disk | None:
+    """Where a slot has a replica instead of that on the disk `lost`: on a host that has none of it,
+    the one with the fewest. None where there is no such host.
+
+    `placed` are the disks of each slot.
+    """
+    hosts = {node.host for node in nodes if node.disk in placed[slot] and node.disk != lost}
+    has = Counter(disk for disks in placed.values() for disk in disks)
+    fit = [node for node in nodes if node.disk and not node.draining and node.host not in hosts]
+    fit = [node for node in fit if node.disk not in placed[slot]]
+    best = min(fit, key=lambda n: (n.cpus <= 0, has[n.disk], n.host, n.disk), default=None)
+    return None if best is None else best.disk

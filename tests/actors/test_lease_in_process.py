@@ -206,7 +206,7 @@ def test_a_call_that_outlives_the_lease_fails_nothing_and_writes_nothing(
         cut.end()
         await here.reaches(3)
         assert outcomes == ["refused", "written", "written", "written"]
-        assert attempts == [1, 1, 1, 1] and not one._given_up
+        assert attempts == [1, 1, 1, 1] and not one._giving_up.newest
         await here.down()
         rows = sqlite3.connect(database).execute("SELECT at FROM paid ORDER BY at").fetchall()
         assert rows == [(0,), (1,), (2,)]

@@ -97,7 +97,9 @@ async def info(consumer: Consumer) -> Any:
 
     workers = consumer._workers
     return SimpleNamespace(
-        given_up=consumer._given_up, failures=workers.failures(), problems=consumer._problems()
+        given_up=consumer._giving_up.newest,
+        failures=workers.failures(),
+        problems=consumer._problems(),
     )
 
 

@@ -12,12 +12,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from tests.benchmarks.harness import figure
+from tests.servers import RedisServer
 
 PXRS = (sys.executable, "-m", "pxrs_ray")
 PARTITIONS = 1_024
@@ -39,7 +41,7 @@ def help_ms() -> float:
 
 
 @contextmanager
-def topology() -> Iterator[Any]:
+def topology(store: str = "") -> Iterator[Any]:
     """A topology of 1,024 partitions and two consumers, in a Ray that commands can join."""
     import ray
 
@@ -51,6 +53,7 @@ def topology() -> Iterator[Any]:
         config = pxrs_ray.PxrsConfig(
             name="bench",
             data_dir=Path(folder),
+            store=store,
             queues={"orders": pxrs_ray.QueueConfig(partitions=PARTITIONS, durability="memory")},
         )
         found = pxrs_ray.deploy(config)
@@ -114,22 +117,39 @@ def top_cpu_percent(found: Any) -> float:
     return (time.process_time() - before_s) / FRAMES * 100
 
 
-@figure("product.status_fault_ms", unit="ms", runs=2, setup=topology)
-def status_fault_ms(found: Any) -> float:
-    """The longest `pxrs status` while the coordinator, or a buffer, does not answer."""
-    status = found.status()
+@contextmanager
+def on_redis() -> Iterator[Any]:
+    """The same with its registry in a process of its own, and that process."""
+    with RedisServer() as server, topology(server.url) as found:
+        yield found, server
+
+
+@figure("product.status_fault_ms", unit="ms", runs=2, setup=on_redis)
+def status_fault_ms(made: Any) -> float:
+    """The longest `pxrs status` while the coordinator, a buffer, or the registry is frozen."""
+    found, server = made
+    coordinator, buffer = found.status().coordinator_pid, _pid_of_a_buffer()
     slowest = 0.0
-    for pid in (status.coordinator_pid, _pid_of_a_buffer()):
-        os.kill(pid, signal.SIGSTOP)
+    for freeze, thaw in (
+        (partial(os.kill, coordinator, signal.SIGSTOP), partial(_go_on, coordinator)),
+        (partial(os.kill, buffer, signal.SIGSTOP), partial(_go_on, buffer)),
+        (server.freeze, server.thaw),
+    ):
+        freeze()
         try:
-            began_s = time.perf_counter()
-            subprocess.run([*PXRS, "status"], capture_output=True, timeout=120)
-            slowest = max(slowest, (time.perf_counter() - began_s) * 1_000)
+            for _ in range(2):  # as it is noticed, and when it is known
+                began_s = time.perf_counter()
+                subprocess.run([*PXRS, "status"], capture_output=True, timeout=120)
+                slowest = max(slowest, (time.perf_counter() - began_s) * 1_000)
         finally:
-            with suppress(ProcessLookupError):  # who watches over it may have ended it
-                os.kill(pid, signal.SIGCONT)
+            thaw()
         _until_well(found)
     return slowest
+
+
+def _go_on(pid: int) -> None:
+    with suppress(ProcessLookupError):  # who watches over it may have ended it
+        os.kill(pid, signal.SIGCONT)
 
 
 def _pid_of_a_buffer() -> int:

@@ -18,6 +18,7 @@ from pxrs_ray.cli.root import root
 # What an argument that must be given is called with, by its name.
 VALUES = {
     "buffer": "0",
+    "consumer": "billing-0",
     "consumers": "2",
     "file": "desk.toml",
     "folder": ".",

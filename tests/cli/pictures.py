@@ -117,3 +117,9 @@ class DrawnPage:
         letter = {"place": "P1@4", "from": "P3@17", "error": "ValueError('no')", "attempts": 5}
         text = {"key": "account-7", "payload": "bad", "headers": {}, "at_ms": 1_000}
         return {"policy": "dead_letter", "letters": [{**letter, **text}], "keys": []}
+
+    def stack(self, consumer: str) -> Mapping[str, Any]:
+        if "/" not in consumer:
+            raise NotFound(f"no consumer {consumer!r} of shop")
+        text = f"{consumer}: pid 17\n  handlers.py:7 in charge: <b>time.sleep(60)</b>"
+        return {"text": text, "ray": "http://127.0.0.1:8265/#/actors/7"}

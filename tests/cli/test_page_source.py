@@ -67,7 +67,7 @@ def test_messages_are_found_and_sent(topology: Topology) -> None:
     [
         ({"grep": "("}, UsageError, "no regular expression"),
         ({"partition": "x"}, UsageError, "written P3"),
-        ({"partition": "P9"}, NotFound, "no partition 9"),
+        ({"partition": "P9"}, NotFound, "has partitions 0 to 1, not 9"),
         ({"from": "yesterday"}, UsageError, "a time is written"),
     ],
 )

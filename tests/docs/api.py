@@ -12,7 +12,9 @@ from typing import Any
 import pxrs_ray
 from pxrs_ray.actors.client.group_dead_letters import GroupDeadLetters
 from pxrs_ray.actors.client.group_quarantine import GroupQuarantine
+from pxrs_ray.actors.client.replies import Replies
 from pxrs_ray.consumer.dead_letter import Letter
+from pxrs_ray.data.reply import Reply
 from pxrs_ray.group.seek_plan import PartitionSeek, SeekPlan
 from pxrs_ray.producer.receipt import BatchReceipt
 from pxrs_ray.sink import AsyncSinkCursor, SinkCursor
@@ -106,7 +108,7 @@ PAGES: dict[str, tuple[str, str, str, tuple[Any, ...]]] = {
         "Python: producing",
         "Producers are made by `Topology.producer`. From Spark: [spark](spark.md).",
         PRODUCING,
-        (pxrs_ray.Producer, pxrs_ray.Receipt, BatchReceipt, pxrs_ray.Message),
+        (pxrs_ray.Producer, pxrs_ray.Receipt, BatchReceipt, pxrs_ray.Message, Replies, Reply),
     ),
     "api_handlers.md": (
         "Python: handlers",

@@ -19,6 +19,7 @@ WORLDS = (
     "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
+    "tests.simulation.replicas.group",
     "tests.simulation.scaling_world",
     "tests.simulation.start_world",
     "tests.simulation.tenant_world",
@@ -41,6 +42,8 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/buffer_link.py": ("data/link_plan.py",),
     "buffer/call_failure.py": ("data/call_tries.py",),
     "buffer/partition_client.py": ("data/call_tries.py",),
+    "buffer/replica_host.py": ("replication/slot_replica.py", "log/disk_life.py"),
+    "coordinator/replica_controller.py": ("replication/placements.py",),
     "buffer/server_end.py": ("data/link_room.py",),
     "buffer/serving_state.py": ("log/buffer_life.py",),
     "buffer/socket_client.py": ("data/link_plan.py",),
@@ -105,6 +108,7 @@ DECIDE_MAX = 5
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
+    "buffer/replica_peers.py",  # what is lost on the way `replication/slot_leader.py` says again
     "buffer/shared_answers.py",
     "consumer/call_gate.py",  # whose limits `group/call_budget.py` judges
     "coordinator/buffer_calls.py",

@@ -203,7 +203,7 @@ def test_health_needs_no_token_and_tells_nothing_else() -> None:
         await asyncio.sleep(0.02)
         answer = await client.get("/healthz")
         assert (answer.status, await answer.text()) == (503, "NotFound\n")
-        for path in ("/messages", "/aside", "/events"):
+        for path in ("/messages", "/aside", "/stack", "/events"):
             assert (await client.get(path)).status == 401
 
     served(test, enter=False)
@@ -217,6 +217,10 @@ def test_messages_and_what_was_given_up_are_asked_for() -> None:
         assert wrong.status == 409 and "no partition 9" in (await wrong.json())["error"]
         letters = await (await client.get("/aside", params={"group": "billing"})).json()
         assert letters["letters"][0]["place"] == "P1@4"
+        stack = await (await client.get("/stack", params={"consumer": "billing/b-0"})).json()
+        assert "in charge" in stack["text"] and stack["ray"].startswith("http")
+        wrong = await client.get("/stack", params={"consumer": "b-0"})
+        assert wrong.status == 409 and "no consumer 'b-0'" in (await wrong.json())["error"]
 
     served(test)
 

@@ -16,7 +16,7 @@ from pxrs_ray.replication.placements import (
     placements_from,
 )
 from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import spread_replicas
+from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
 
 BOOT = "boot 1"
 A, B, C = (InSync(disk, BOOT) for disk in "abc")
@@ -28,7 +28,7 @@ LATE_MS = 300
 def table_of(placement: Placement = BOTH, *seen: str, now_ms: int = LATE_MS) -> SlotPlacements:
     table = SlotPlacements(Placements(slots={0: placement}), RULES, 0)
     for disk in seen or ("a", "b", "c"):
-        table.heard(disk, now_ms, ReplicaSeen(1, BOOT), 0)
+        table.heard(0, disk, now_ms, ReplicaSeen(1, BOOT), 0)
     assert effects(table) == []
     return table
 
@@ -49,7 +49,7 @@ def kept(table: SlotPlacements) -> Placement:
 
 def test_nobody_hears_of_an_election_before_it_is_durable() -> None:
     table = table_of()
-    table.died("a", 1, LATE_MS)
+    table.died(0, "a", 1, LATE_MS)
     led = kept(table)
     assert (led.leader, led.epoch, led.version) == ("b", 2, 2)
     assert table.placements.slots[0] == BOTH
@@ -62,7 +62,7 @@ def test_nobody_hears_of_an_election_before_it_is_durable() -> None:
 
 def test_who_was_replaced_changes_and_tells_nothing_more() -> None:
     table = table_of()
-    table.died("a", 1, LATE_MS)
+    table.died(0, "a", 1, LATE_MS)
     kept(table)
     table.kept(False, LATE_MS + 2)
     assert table.ended
@@ -74,7 +74,7 @@ def test_who_was_replaced_changes_and_tells_nothing_more() -> None:
 
 def test_who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent() -> None:
     table = SlotPlacements(Placements(slots={0: BOTH}), RULES, 0)
-    table.heard("b", 10, ReplicaSeen(1, BOOT), 20)
+    table.heard(0, "b", 10, ReplicaSeen(1, BOOT), 20)
     table.look(200)
     assert effects(table) == [] and table.absent(0, 200) is None
     table.look(251)
@@ -85,13 +85,13 @@ def test_who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent() -> None:
 
 def test_an_answer_counts_from_when_it_was_asked_and_none_for_an_earlier_process() -> None:
     table = table_of()
-    table.heard("a", 310, ReplicaSeen(2, BOOT), 320)
+    table.heard(0, "a", 310, ReplicaSeen(2, BOOT), 320)
     assert kept(table).leader == "b", "that process does not lead"
-    table.heard("a", 305, ReplicaSeen(1, BOOT), 330)
-    assert table.living(330)["a"].life == 2
-    table.died("a", 1, 330)
-    assert "a" in table.living(330), "an earlier one died"
-    assert "a" not in table.living(310 + RULES.heard_ms + 1)
+    table.heard(0, "a", 305, ReplicaSeen(1, BOOT), 330)
+    assert table.living(0, 330)["a"].life == 2
+    table.died(0, "a", 1, 330)
+    assert "a" in table.living(0, 330), "an earlier one died"
+    assert "a" not in table.living(0, 310 + RULES.heard_ms + 1)
 
 
 def test_what_is_asked_while_a_write_is_under_way_is_judged_by_what_stands_then() -> None:
@@ -117,7 +117,7 @@ def test_a_disk_is_replaced_once_it_does_not_lead() -> None:
     table = table_of()
     table.replace_disk(0, "a", "d", LATE_MS)
     assert effects(table) == []
-    table.died("a", 1, LATE_MS)
+    table.died(0, "a", 1, LATE_MS)
     kept(table)
     table.kept(True, LATE_MS)
     effects(table)
@@ -129,9 +129,9 @@ def test_a_disk_is_replaced_once_it_does_not_lead() -> None:
 def test_why_nobody_leads_is_told() -> None:
     table = table_of(BOTH, "c")
     assert table.waits(0, LATE_MS) == {"a": "is away", "b": "is away"}
-    table.heard("b", LATE_MS, ReplicaSeen(2, "boot 2"), LATE_MS)
+    table.heard(0, "b", LATE_MS, ReplicaSeen(2, "boot 2"), LATE_MS)
     assert "started again" in table.waits(0, LATE_MS)["b"]
-    table.heard("b", LATE_MS, ReplicaSeen(2, BOOT), LATE_MS)
+    table.heard(0, "b", LATE_MS, ReplicaSeen(2, BOOT), LATE_MS)
     assert table.waits(0, LATE_MS) == {} == table.waits(7, LATE_MS)
 
 
@@ -149,10 +149,10 @@ def test_an_operator_chooses_among_the_living_only() -> None:
 
 def test_a_slot_begins_once_when_all_its_replicas_are_there() -> None:
     table = SlotPlacements(Placements(), RULES, 0)
-    table.heard("a", 0, ReplicaSeen(3, BOOT), 0)
+    table.heard(4, "a", 0, ReplicaSeen(3, BOOT), 0)
     with pytest.raises(UsageError, match="while b is not there"):
         table.begin(4, ("a", "b"), 10)
-    table.heard("b", 0, ReplicaSeen(1, BOOT), 10)
+    table.heard(4, "b", 0, ReplicaSeen(1, BOOT), 10)
     table.begin(4, ("a", "b"), 10)
     [effect] = effects(table)
     assert isinstance(effect, KeepPlacements)
@@ -215,3 +215,42 @@ def test_two_disks_of_one_host_keep_no_two_replicas_of_a_slot() -> None:
     host = {node.disk: node.host for node in there}
     for disks in spread_replicas(range(6), there, 2).values():
         assert len({host[disk] for disk in disks}) == 2
+
+
+def test_a_disk_has_a_process_for_each_slot() -> None:
+    both = Placements(slots={0: BOTH, 1: BOTH})
+    table = SlotPlacements(both, RULES, 0)
+    for slot in (0, 1):
+        for disk in ("a", "b"):
+            table.heard(slot, disk, LATE_MS, ReplicaSeen(1, BOOT), 0)
+    table.died(1, "a", 1, LATE_MS)
+    [effect] = effects(table)
+    assert isinstance(effect, KeepPlacements)
+    assert effect.placements.slots[0] == BOTH, "the one of slot 0 lives"
+    assert effect.placements.slots[1].leader == "b"
+    assert table.absent(0, LATE_MS) == {"c"} and table.absent(1, LATE_MS) == {"a", "c"}
+
+
+def test_who_began_a_moment_ago_elects_once_every_replica_has_answered() -> None:
+    table = SlotPlacements(Placements(slots={0: BOTH}), RULES, 0)
+    for disk in ("b", "c"):
+        table.heard(0, disk, 10, ReplicaSeen(1, BOOT), 20)
+    assert effects(table) == [], "the one that led may be about to answer"
+    table.heard(0, "a", 11, ReplicaSeen(2, BOOT), 21)
+    assert kept(table).leader == "b"
+    assert table.absent(0, 21) == frozenset()
+
+
+def test_a_disk_that_is_lost_is_replaced_on_a_host_that_has_no_replica_of_the_slot() -> None:
+    placed = {0: ("a", "b"), 1: ("b", "c"), 2: ("c", "a")}
+    nodes = [node("1", "a"), node("2", "b"), node("3", "c"), node("4", "d"), node("3", "e")]
+    assert another_disk(0, placed, "a", nodes) == "e", "it has none, as has d"
+    assert another_disk(0, placed, "a", [one for one in nodes if one.disk != "e"]) == "d"
+    assert another_disk(2, placed, "a", [one for one in nodes if one.disk in "bce"]) == "b"
+    assert another_disk(2, placed, "a", [node("3", "e"), node("3", "c")]) is None
+    drained = [NodeSeen("n4", "4", "d", draining=True), NodeSeen("n5", "5", "")]
+    assert another_disk(0, placed, "a", drained) is None
+
+
+def node(host: str, disk: str) -> NodeSeen:
+    return NodeSeen(f"n{disk}", host, disk)

@@ -101,6 +101,10 @@ ILL: dict[Kind, tuple[TopologyStatus, str]] = {
         reported(Kind.BUFFER_WITHOUT_DISK, "disk ab is not here", 1),
         "is not here",
     ),
+    Kind.REPLICAS_BEHIND: (
+        reported(Kind.REPLICAS_BEHIND, "buffer 1 has 1 of 2 replicas in sync: not on host x", 1),
+        "1 of 2 replicas",
+    ),
     Kind.BUFFER_MOVES: (
         reported(Kind.BUFFER_MOVES, "buffer 1 moves from host 10.0.0.7 to 10.0.0.8", 1),
         "moves from host",

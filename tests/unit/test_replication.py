@@ -177,6 +177,19 @@ def test_a_leader_that_hears_nobody_asks_for_a_smaller_set_and_waits_until_it_st
     assert leader.logs[KEY].high_watermark == 6
 
 
+def test_who_was_never_heard_stays_in_sync_while_there_is_nothing_to_have() -> None:
+    leader = SlotLeader("a", placement(A, B, epoch=2), {}, ReplicationSettings(), 0)
+    leader.tick(5_000)
+    assert leader.take_effect() is None, "a slot without logs"
+    leader.opened(KEY, LedLog(0, 0, EpochTable()), 5_000)
+    leader.tick(5_100)
+    assert leader.take_effect() is None, "a log that was made a moment ago"
+    leader.appended(KEY, 5, 0, 5_200)
+    leader.tick(6_300)
+    asked = leader.take_effect()
+    assert isinstance(asked, AskIsr) and asked.change.isr == (A,)
+
+
 def test_a_replica_that_comes_back_is_waited_for_from_the_moment_it_is_asked_for() -> None:
     leader = leader_of(3, (1, 0), isr=(A,))
     assert leader.logs[KEY].high_watermark == 3

@@ -28,6 +28,7 @@ from pxrs_ray.consumer.handler_shape import (
     shape_of,
 )
 from pxrs_ray.data.batch import Headers
+from pxrs_ray.data.reply import Reply
 from pxrs_ray.errors import DeadlineExceeded, NotFound, UsageError
 from pxrs_ray.group.events import Seek
 from pxrs_ray.group.replica_count import check_count
@@ -269,6 +270,10 @@ class TestTopology(Closing):
         """What is put aside now, key by key, in order."""
         failed = self._group(group).failed
         return [entry.message for entries in failed.quarantine.values() for entry in entries]
+
+    def reply_to(self, queue: str, message_id: str) -> Reply | None:
+        """What a handler replied to a message of the queue; None: nobody has yet."""
+        return self._queue(queue).replies.get(message_id)
 
     def messages(self, queue: str) -> list[Message]:
         """Everything that is in a queue, partition by partition."""

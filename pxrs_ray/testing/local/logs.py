@@ -14,10 +14,12 @@ from typing import Any
 from pxrs_ray.clock import Clock
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.config.limits import producer_limits
-from pxrs_ray.data.batch import Batch, batches
+from pxrs_ray.data.batch import Batch, Headers, batches
 from pxrs_ray.data.frame import producer_id
 from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.data.message_form import checked_headers, checked_payload
 from pxrs_ray.data.protocol import Appended, Fetched, Refused
+from pxrs_ray.data.reply import Reply, refuse_replies
 from pxrs_ray.errors import PxrsError, SequenceConflict, SequenceGap
 from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
@@ -56,6 +58,7 @@ class LocalQueue:
         limits = producer_limits(topology, config)
         self._sender = Sender(1, limits.sender)
         identity = producer_id(f"test topology, {name}")
+        self.replies: dict[str, Reply] = {}
         self.accumulator = Accumulator(self.partitioner, self._sender, limits, identity)
 
     def log(self, partition: PartitionId) -> PartitionLog:
@@ -102,6 +105,14 @@ class LocalQueue:
             self.log(partition).append(header, body, self._clock.now().wall_ms)
         except SequenceConflict:
             return  # it is there, from another time
+
+    def reply(self, message_id: str, payload: bytes | str, headers: Headers) -> None:
+        """Keep a handler's reply; the first one to a message counts."""
+        if not self.config.replies:
+            raise refuse_replies(self.name)
+        own = tuple(checked_headers(headers)[0]) if headers else ()
+        reply = Reply(checked_payload(payload), own, self._clock.now().wall_ms)
+        self.replies.setdefault(message_id, reply)
 
     def end(self, partition: PartitionId) -> Offset:
         """The offset that the next message gets."""

@@ -138,6 +138,7 @@ class LocalMember:
             grant.attempts + 1,
             topology_id=self.group.topology_id,
             title=Title(lambda: self.holds(partition, epoch)),
+            replier=self.group.queue.reply,
         )
         progress = grant.progress
         scheduler = scheduler_for(self.config, progress, wants_batch=self.wants_batch)

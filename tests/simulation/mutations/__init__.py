@@ -29,6 +29,7 @@ from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.replica_logs import REPLICA_LOGS
+from tests.simulation.mutations.replicas_hosted import REPLICAS_HOSTED
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
 from tests.simulation.mutations.scaling import SCALING
@@ -62,6 +63,7 @@ _ALL = (
     *SCALING,
     *BUFFERS,
     *REPLICATING,
+    *REPLICAS_HOSTED,
     *REPLICA_LOGS,
     *WORLDS,
     *WORKING,

@@ -122,7 +122,7 @@ OUTSIDE = (
         "what is given up is told by its beginning",
         (
             Change(
-                "actors/consumer/consumer_actor.py",
+                "actors/consumer/giving_up.py",
                 "failure.error[:GIVEN_UP_CHARS]",
                 "failure.error",
             ),

@@ -310,13 +310,13 @@ REPLICATING = (
     ),
     _placed(
         "who began a moment ago elects nobody",
-        "        if now_ms - self._began_ms > self._rules.heard_ms:\n",
-        "        if True:\n",
+        "            if self._has_heard(slot, placement, now_ms):\n",
+        "            if True:\n",
         "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
     ),
     _placed(
         "who began a moment ago calls nobody absent",
-        "if placement is None or now_ms - self._began_ms <= self._rules.heard_ms:",
+        "if placement is None or not self._has_heard(slot, placement, now_ms):",
         "if placement is None:",
         "who_began_a_moment_ago_elects_nobody_and_calls_nobody_absent",
     ),
@@ -331,6 +331,19 @@ REPLICATING = (
         "if known is not None and known[1].life == life:",
         "if known is not None:",
         "an_answer_counts_from_when_it_was_asked_and_none_for_an_earlier_process",
+    ),
+    _placed(
+        "a disk has a process for each slot",
+        "if of == slot and at_ms >= since_ms",
+        "if at_ms >= since_ms",
+        "a_disk_has_a_process_for_each_slot",
+    ),
+    _one(
+        "who was never heard stays in sync while there is nothing to have",
+        _LEADER,
+        "        # Who was never heard lacks all that there is: nothing, without logs.\n",
+        "        if heard is None:\n            return True\n",
+        "who_was_never_heard_stays_in_sync_while_there_is_nothing_to_have",
     ),
     _placed(
         "no two replicas of a slot are on one host",

@@ -59,11 +59,11 @@ class PlacingCoordinator(Process):
                     self._tell(placement)
 
     def _heard(self, disk: str, asked_ms: int, seen: ReplicaSeen) -> None:
-        self._do(lambda now_ms: self.table.heard(disk, asked_ms, seen, now_ms))
+        self._do(lambda now_ms: self.table.heard(SLOT, disk, asked_ms, seen, now_ms))
 
     def died(self, disk: str, life: int) -> None:
         """Ray, or a closed connection, says so."""
-        self._do(lambda now_ms: self.table.died(disk, life, now_ms))
+        self._do(lambda now_ms: self.table.died(SLOT, disk, life, now_ms))
 
     def isr_asked(self, change: IsrChange, respond: Callable[[Placement], None]) -> None:
         """A leader asks for another in-sync set."""

@@ -1,11 +1,12 @@
-"""What a queue with `delays` has beside it: the tiers in which messages wait, and who moves them.
+"""What a queue has beside it: the tiers of its `delays`, and who moves them; its `replies`.
 
-Rules of this file. Both are made of the queue's own options, and can be written out in the file
-like any others: what stands there is not made here.
+Rules of this file. All of it is made of the queue's own options, and can be written out in the file
+like any other queue: what stands there is not made here.
 """
 
 from __future__ import annotations
 
+from pxrs_ray.config.declare import HOUR_MS
 from pxrs_ray.config.options import GroupConfig
 from pxrs_ray.config.queue_options import QueueConfig
 from pxrs_ray.data.delay import DELAYED_SUFFIX, TIERS
@@ -15,12 +16,25 @@ from pxrs_ray.model import Strategy
 MOVER = "pxrs_ray.actors.consumer.delay_mover:DelayMover"
 # What has waited is dropped segment by segment, and there are many tiers.
 SEGMENT_BYTES_MAX = 8 * MIB
+REPLIES_KEPT_MS = 24 * HOUR_MS
+REPLIES_BYTES_MAX = 256 * MIB  # of each partition
+
+# What is beside a queue has nothing beside itself.
+NOTHING: dict[str, object] = {"delays": False, "replies": False}
+
+# What is put aside stays until somebody decides.
+SET_ASIDE: dict[str, object] = {
+    **NOTHING,
+    "retention_ms": None,
+    "retention_bytes": None,
+    "retention_passed": False,
+}
 
 
 def tier_options(queue: QueueConfig) -> dict[str, object]:
     """In what the queue of the tiers differs from the queue that it belongs to."""
     return {
-        "delays": False,
+        **NOTHING,
         "partitions": TIERS,
         "strategy": Strategy.LABEL.value,
         "labels": {str(tier): 1 for tier in range(TIERS)},
@@ -29,6 +43,21 @@ def tier_options(queue: QueueConfig) -> dict[str, object]:
         "retention_bytes": None,
         "retention_passed": True,
         "drop_unread": False,
+    }
+
+
+def reply_options(queue: QueueConfig) -> dict[str, object]:
+    """In what the queue of the replies differs: it is bounded by age and size, and no group reads
+    it."""
+    return {
+        **NOTHING,
+        "strategy": Strategy.MODULO.value,
+        "tenant_span": 1,
+        "labels": None,
+        "segment_bytes_max": min(queue.segment_bytes_max, SEGMENT_BYTES_MAX),
+        "retention_ms": REPLIES_KEPT_MS,
+        "retention_bytes": REPLIES_BYTES_MAX,
+        "retention_passed": False,
     }
 
 

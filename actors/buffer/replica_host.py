@@ -1,0 +1,388 @@
+"""`ReplicaHost`: one process's replica of a slot, hosted: `SlotReplica` on the logs of a buffer,
+its messages on their way, and its clock.
+
+Rules of this file. `SlotReplica` decides. Whatever it does to logs is a job of the buffer's writer,
+one at a time, in order; what it wants said goes out from the event loop. A log or disk that fails,
+and a leader that was replaced, end the process: Ray starts another one, which finds out anew how
+far its logs are, and whoever had a call here finds who leads now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from pxrs_ray.actors.buffer.log_writer import LogWriter
+from pxrs_ray.actors.buffer.replica_peers import ReplicaPeers
+from pxrs_ray.clock import monotonic_ms, wall_ms
+from pxrs_ray.errors import LeaseOver, ProtocolError, PxrsError
+from pxrs_ray.log.buffer_calls import AppendCall
+from pxrs_ray.log.held_calls import Waiting, wake, wake_all
+from pxrs_ray.log.partition_log import PartitionLog
+from pxrs_ray.log.producer_fence import ProducerLife
+from pxrs_ray.log.replica_log import ReplicaLog
+from pxrs_ray.log.replica_logs import ReplicaLogs
+from pxrs_ray.log.write_turns import UNKNOWN_BYTES
+from pxrs_ray.replication.leader_effects import (
+    Advanced,
+    AskIsr,
+    ReplicationSettings,
+    SteppedDown,
+)
+from pxrs_ray.replication.peer_messages import Follower, Frames, LogKey
+from pxrs_ray.replication.peer_wire import pack_peer, unpack_peer
+from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, ReplicaSeen
+from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
+from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
+from pxrs_ray.supervision.restart_rules import told as told_of
+from pxrs_ray.supervision.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.05
+AGAIN_MS = 300
+SHIPS_MAX = 8
+# Of frames in one message: what is more goes in the next ones.
+FRAMES_BYTES = 512 << 10
+END_PAUSE_S = 0.5
+
+
+def end_process() -> None:
+    """Ray starts another one."""
+    os._exit(1)
+
+
+class ReplicaHost:
+    """See the rules at the head of this file. For the buffer's event loop.
+
+    `waiting` are the calls that wait at the buffer, `opened` is called when who may be served has
+    changed.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        who: Follower,
+        logs: ReplicaLogs,
+        writer: LogWriter,
+        rules: ReplicaRules,
+        waiting: Waiting,
+        changed: Callable[[], None],
+    ) -> None:
+        settings = ReplicationSettings(
+            rules.min_isr, rules.synced_only, rules.lag_max_ms, SHIPS_MAX, AGAIN_MS
+        )
+        self.who = who
+        self.over = ""
+        self.replica = SlotReplica(who, {}, settings, FRAMES_BYTES, wall_ms)
+        self._what = what
+        self._logs, self._writer, self._waiting = logs, writer, waiting
+        self._changed = changed
+        self._peers = ReplicaPeers()
+        self._generation = 0
+        self._settled: LeaderEpoch = 0
+        self._queues: Mapping[str, str] = {}
+        # Under this epoch it leads; and up to where its logs went when it began to.
+        self._leads: LeaderEpoch = 0
+        self._to_reach: dict[LogKey, int] = {}
+        self._was_ready = False
+        self._placed = 0
+        self._asks: IsrChange | None = None
+        self._speaks = asyncio.Event()
+        self._outbox: deque[Any] = deque()
+        self._supervisor = Supervisor(what)
+        self._thread_of_loop = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        logs.ends_with = self._fails
+        logs.may_retain = lambda: self.serves(self._leads)
+
+    # --- who may be served ------------------------------------------------------------------------
+
+    @property
+    def leads(self) -> LeaderEpoch:
+        """The epoch under which this replica leads; 0: it does not."""
+        return 0 if self.over else self._leads
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it leads, and all that it had when it began to is on every replica in sync.
+
+        Before, somebody may have been told of more than it knows to be safe.
+        """
+        if not self.leads:
+            return False
+        for key, end in list(self._to_reach.items()):
+            log = self.replica.logs.get(key)
+            if log is None or log.high_watermark >= end:
+                del self._to_reach[key]
+        return not self._to_reach
+
+    def serves(self, term: int) -> bool:
+        """Whether it leads under this term, and knows all that a leader has to know."""
+        return bool(term) and term == self.leads == self._settled and self.is_ready
+
+    @property
+    def takes(self) -> bool:
+        """Whether enough replicas are in sync for an append."""
+        return self.replica.takes
+
+    # --- what the coordinator says ----------------------------------------------------------------
+
+    async def look(self, told: ReplicaTold) -> ReplicaAnswer:
+        """Take in what is told, and answer; held while there is nothing to ask."""
+        self.begin()
+        if told.generation >= self._generation:
+            self._take(told)
+        if told.hold_ms and not self._has_news():
+            self._speaks.clear()
+            try:
+                async with asyncio.timeout(told.hold_ms / 1_000):
+                    await self._speaks.wait()
+            except TimeoutError:
+                pass
+        return self._answer()
+
+    def _has_news(self) -> bool:
+        return self._asks is not None
+
+    def _take(self, told: ReplicaTold) -> None:
+        self._generation = told.generation
+        self._peers.are(told.peers, but=self.who.disk)
+        self._queues = dict(told.queues)
+        placement, absent = told.placement, told.absent
+        if placement is not None and placement.version > self._placed:
+            self._placed = placement.version
+            self._asks = None
+            self._peers.joining.clear()
+            self._do(lambda: self.replica.placed(placement, monotonic_ms()), UNKNOWN_BYTES)
+        if absent is not None:
+            self._do(lambda: self.replica.absent(absent, monotonic_ms()))
+        if told.settled > self._settled:
+            self._settled = told.settled
+            self._changed()
+
+    def _answer(self) -> ReplicaAnswer:
+        missing = self._logs.missing(self._queues, self.replica.logs)
+        seen = ReplicaSeen(self.who.life, self.who.boot, not self.over and not missing)
+        asks, self._asks = self._asks, None
+        return ReplicaAnswer(seen, self.leads if self.is_ready else 0, missing, asks)
+
+    # --- what happens at the logs -----------------------------------------------------------------
+
+    def run_append(self, call: AppendCall) -> None:
+        """As `AppendCall.run`, in a job of the writer: followers are sent what has come."""
+        ends = {log: log.end_offset for log in call.logs.values()}
+        call.run(wall_ms())
+        grown = [log for log, end in ends.items() if log.end_offset > end]
+        self._in_job(partial(self._grown, grown))
+
+    def synced(self, logs: Collection[PartitionLog]) -> None:
+        """More of these may be synced."""
+        if logs:
+            self._do(partial(self._grown, list(logs)))
+
+    def _grown(self, logs: Collection[PartitionLog]) -> None:
+        for log in logs:
+            key = (log.log_id, log.partition)
+            if self.replica.logs.get(key) is log:
+                self.replica.grown(key, monotonic_ms())
+
+    async def heard(self, messages: list[bytes]) -> None:
+        """Other replicas say something; what is none of theirs, or is not for us, is dropped."""
+        self.begin()
+        found = []
+        for data in messages:
+            try:
+                to, message = unpack_peer(data)
+            except ProtocolError as error:
+                logger.warning("%s: %s", self._what, error)
+                continue
+            if to == self.who.disk:
+                found.append(message)
+        keys = {m.key for m in found if isinstance(m, Frames)}
+        logs = [self.replica.logs[key] for key in keys if key in self.replica.logs]
+        little = all(isinstance(m, Frames) or not hasattr(m, "number") for m in found)
+        is_leader = self.replica.leader is not None
+        size = sum(map(len, messages)) if little or is_leader else UNKNOWN_BYTES
+
+        def hear() -> None:
+            for message in found:
+                self.replica.heard(message, monotonic_ms())
+
+        must_sync = [log for log in logs if log.limits.durability == "always"]
+        if must_sync:
+            await self._writer.do_each(partial(self._in_job, hear), logs, size)
+            self.synced(logs)
+        else:
+            self._do(hear, size, logs)
+
+    def _do(
+        self,
+        action: Callable[[], None],
+        size_bytes: int = 0,
+        logs: Collection[PartitionLog] = (),
+    ) -> None:
+        """Have this done as a job of the writer: now where that can be, else in its turn."""
+        if not self.over:
+            self._writer.soon(partial(self._in_job, action), logs, size_bytes)
+
+    def _in_job(self, action: Callable[[], None]) -> None:
+        if self.over:
+            return
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - what the replica knows is not so any more
+            self._fails(told_of(error))
+        while (effect := self.replica.take_effect()) is not None:
+            self._outbox.append(effect)
+        leader = self.replica.leader
+        epoch = leader.placement.epoch if leader is not None else 0
+        if epoch != self._leads:
+            self._to_reach = {key: log.end_offset for key, log in self.replica.logs.items()}
+            self._leads = epoch
+        elif not self._outbox:
+            return
+        if threading.get_ident() == self._thread_of_loop:
+            self._carry()
+        elif self._loop is not None:
+            self._loop.call_soon_threadsafe(self._carry)
+
+    def _fails(self, why: str) -> None:
+        """This replica is over. From any thread."""
+        if self.over:
+            return
+        self.over = why
+        logger.error("%s ends: %s", self._what, why)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._is_over)
+
+    def _is_over(self) -> None:
+        wake_all(self._waiting)
+        asyncio.get_running_loop().call_later(END_PAUSE_S, end_process)
+
+    # --- what it wants said -----------------------------------------------------------------------
+
+    def _carry(self) -> None:
+        advanced: set[LogKey] = set()
+        while self._outbox:
+            match self._outbox.popleft():
+                case ToPeer(to, message):
+                    self._peers.send(to, pack_peer(to, message))
+                case Advanced(key, _):
+                    advanced.add(key)
+                case AskIsr(change):
+                    self._ask(change)
+                case SteppedDown():
+                    self._fails("another replica leads its slot")
+        places = self._logs.places() if advanced else {}
+        for key in advanced:
+            if key in places:
+                wake(self._waiting, places[key])
+        if self._was_ready != self.is_ready:
+            self._was_ready = self.is_ready
+            self._changed()
+            self._speaks.set()
+
+    def _ask(self, change: IsrChange) -> None:
+        """Ask for another in-sync set, once all that are new there know of the producers."""
+        leader = self.replica.leader
+        if leader is None:
+            return
+        known = {member.disk for member in leader.placement.isr}
+        new = {member.disk for member in change.isr} - known
+        if new:
+            self._supervisor.once("telling of producers", self._tell_and_ask(change, new))
+        else:
+            self._say_ask(change)
+
+    async def _tell_and_ask(self, change: IsrChange, new: Collection[Disk]) -> None:
+        self._peers.joining |= set(new)
+        lives = self._logs.producers.lives()
+        try:
+            await self._peers.teach(new, lives)
+        except PxrsError as error:
+            logger.info("%s: asked again later: %s", self._what, error)
+            return
+        self._say_ask(change)
+
+    def _say_ask(self, change: IsrChange) -> None:
+        self._asks = change
+        self._speaks.set()
+
+    # --- producers that come back -----------------------------------------------------------------
+
+    async def spread(self, life: ProducerLife) -> None:
+        """Return once every replica that may lead next knows of this life. Raises LeaseOver."""
+        leader = self.replica.leader
+        if leader is None:
+            raise LeaseOver(f"{self._what} does not lead its slot")
+        told: set[Disk] = {self.who.disk}
+        while True:
+            members = {member.disk for member in leader.placement.isr} | self._peers.joining
+            left = members - told
+            if not left:
+                return
+            await self._peers.teach(left, [life])
+            told |= left
+            if self.replica.leader is not leader:
+                raise LeaseOver(f"{self._what} does not lead its slot any more")
+
+    def learn(self, lives: Collection[ProducerLife]) -> None:
+        """Know of these lives of producers, durably. For a job of the writer."""
+        for life in lives:
+            self._logs.producers.begin(life.queue, life.producer, life.number, life.token)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin; again is harmless. The first call of a buffer finds the loop that this needs."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread_of_loop = threading.get_ident()
+            self._supervisor.keep("its clock", self._tick_for_ever)
+            if self.over:
+                self._is_over()
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._do(self._tick)
+
+    async def adopt(self) -> None:
+        """Return once the replica knows of the logs that there are."""
+        self.begin()
+        await self._writer.do(partial(self._in_job, self._adopt), ())
+
+    def _adopt(self) -> None:
+        now_ms, found = monotonic_ms(), self._logs.whole()
+        for key, log in list(self.replica.logs.items()):
+            if found.get(key) is not log:
+                self.replica.closed(key)
+        for key in found.keys() - self.replica.logs.keys():
+            self.replica.opened(key, found[key], now_ms)
+
+    def _tick(self) -> None:
+        self._adopt()
+        now_ms = monotonic_ms()
+        leader = self.replica.leader
+        for key, log in self.replica.logs.items() if leader is not None else ():
+            if leader is not None and _differs(log, leader.logs[key]):
+                self.replica.grown(key, now_ms)
+        self.replica.tick(now_ms)
+
+    async def close(self) -> None:
+        """End for good."""
+        self.over = self.over or "it was closed"
+        await self._supervisor.close()
+        await self._peers.close()
+
+
+def _differs(log: ReplicaLog, led: Any) -> bool:
+    stands = log.first_offset, log.start_offset, log.end_offset, log.durable_offset
+    return stands != (led.first, led.start, led.end, led.synced)

@@ -1,0 +1,189 @@
+"""`Replies`: waits for what handlers reply to messages, in whatever process they were sent.
+
+    with attach("shop").replies("prompts") as replies:
+        answer = replies.ask("user-7", "what is a queue?", timeout_s=30).payload
+        earlier = replies.wait("id-of-a-message-that-somebody-sent", timeout_s=30)
+
+Rules of this file. Any thread may wait. Of those that wait for the same partition one asks its
+buffer, by a long poll, and tells the others; so many waits cost as much as one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
+from pxrs_ray.actors.client.topology import Topology
+from pxrs_ray.closing import Closing
+from pxrs_ray.data.batch import Headers, batches
+from pxrs_ray.data.protocol import Refused
+from pxrs_ray.data.reply import REPLIES_SUFFIX, RepliesRead, Reply, refuse_replies
+from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.supervision.supervisor import off_loop
+
+if TYPE_CHECKING:
+    from pxrs_ray.actors.client.producer import Producer
+
+READER = "?replies"
+WAIT_S = 30.0
+POLL_MS = 1_000
+
+
+class _Read:
+    """How far one partition was read, and who reads it now."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.at: Offset = 0
+        self.found = RepliesRead()
+        self.is_polling = self.is_at_end = False
+
+    def asked(self) -> None:
+        """Its buffer has answered, or has not: another may ask now."""
+        with self.changed:
+            self.is_polling = False
+            self.changed.notify_all()
+
+
+class Replies(Closing):
+    """The replies to the messages of one queue. Made by `Topology.replies`."""
+
+    def __init__(self, topology: str, queue: str) -> None:
+        self._topology, self._queue = Topology(topology), queue
+        _, config, buffers = self._topology.queue_spec(queue)
+        declared = config.resolved_queue(queue)
+        if not declared.replies:
+            raise refuse_replies(queue)
+        kept = queue + REPLIES_SUFFIX
+        self._full_name = config.full_name(kept)
+        self._partitioner = config.resolved_queue(kept).spread().partitioner()
+        self._logs = BlockingBufferClient(topology, buffers)
+        self._reads: dict[PartitionId, _Read] = {}
+        self._lock = threading.Lock()
+        self._producer: Producer | None = None
+
+    def ask(
+        self,
+        key: bytes | str | None,
+        payload: bytes | str,
+        headers: Headers = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the name that producers have for it
+        timeout_s: float = WAIT_S,
+    ) -> Reply:
+        """Send a message and wait for its reply. Raises as `Producer.send` and `wait`.
+
+        Who asks again with the `id` of an earlier message gets the reply to that one.
+        """
+        end_s = time.monotonic() + timeout_s
+        name = uuid.uuid4().hex if id is None else id
+        sent = self._made().send(key, payload, headers, id=name)
+        sent.result(timeout_s)
+        return self._by(end_s, name, timeout_s)
+
+    async def ask_async(
+        self,
+        key: bytes | str | None,
+        payload: bytes | str,
+        headers: Headers = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the name that producers have for it
+        timeout_s: float = WAIT_S,
+    ) -> Reply:
+        """As `ask`, for event loops."""
+        return await off_loop(partial(self.ask, key, payload, headers, id=id, timeout_s=timeout_s))
+
+    def wait(self, message_id: str, timeout_s: float = WAIT_S) -> Reply:
+        """The reply to the message with this id, as soon as it is kept.
+
+        Raises HandlerError when the message was given up, and DeadlineExceeded. The message may
+        have been sent by anybody, and replied to before; replies are kept for a day.
+        """
+        return self._by(time.monotonic() + timeout_s, message_id, timeout_s)
+
+    def _by(self, end_s: float, message_id: str, timeout_s: float) -> Reply:
+        partition = self._partitioner.partition(message_id)
+        with self._lock:
+            read = self._reads.setdefault(partition, _Read())
+        looks = 0
+        while True:
+            with read.changed:
+                if (found := read.found.to(message_id)) is not None:
+                    return found.sound()
+                left_s = end_s - time.monotonic()
+                # What was there at the deadline counts, however much it is; but not for ever.
+                if looks and left_s <= 0 and (read.is_at_end or left_s < -WAIT_S):
+                    raise DeadlineExceeded(
+                        f"no reply to {message_id!r} of {self._queue} in {timeout_s:g} s: does its "
+                        "handler reply, and do its consumers keep up? `pxrs status` says how far"
+                    )
+                looks += 1
+                if read.is_polling:
+                    read.changed.wait(min(max(left_s, 0.01), POLL_MS / 1_000))
+                    continue
+                read.is_polling = True
+                forgotten = looks == 1 and read.found.has_forgotten
+            old = self._look_back(partition, read, message_id) if forgotten else None
+            self._read_on(partition, read, round(min(max(left_s, 0.0) * 1_000, POLL_MS)))
+            if old is not None:
+                return old.sound()
+
+    async def wait_async(self, message_id: str, timeout_s: float = WAIT_S) -> Reply:
+        """As `wait`, for event loops."""
+        return await off_loop(self.wait, message_id, timeout_s)
+
+    def _read_on(self, partition: PartitionId, read: _Read, wait_ms: int) -> None:
+        """Read what there is, or what comes in time; whatever happens, another may ask then."""
+        try:
+            messages, at = self._fetched(partition, read.at, wait_ms)
+            with read.changed:
+                read.found.take(messages)
+                read.is_at_end, read.at = at == read.at, at
+        finally:
+            read.asked()
+
+    def _look_back(self, partition: PartitionId, read: _Read, message_id: str) -> Reply | None:
+        """Read all again that is not remembered."""
+        at, end = 0, read.at
+        try:
+            while at < end:
+                messages, to = self._fetched(partition, at, 0)
+                for message in messages:
+                    if message.key == message_id.encode():
+                        return Reply.of(message)
+                if to <= at:
+                    return None
+                at = to
+        except BaseException:
+            read.asked()
+            raise
+        return None
+
+    def _fetched(
+        self, partition: PartitionId, at: Offset, wait_ms: int
+    ) -> tuple[list[Message], Offset]:
+        """What the log has from there on, and where it goes on."""
+        part = self._logs.fetch(self._full_name, READER, partition, at, wait_ms=wait_ms)
+        if part is None:
+            return [], at
+        if isinstance(part, Refused):
+            if part.start_offset is not None and part.start_offset > at:
+                return [], part.start_offset
+            raise part.error
+        return [message for batch in batches(part, at) for message in batch], part.next_offset
+
+    def _made(self) -> Producer:
+        with self._lock:
+            if self._producer is None:
+                self._producer = self._topology.producer(self._queue)
+            return self._producer
+
+    def close(self) -> None:
+        """End the producer of `ask`, where there is one."""
+        if self._producer is not None:
+            self._producer.close()

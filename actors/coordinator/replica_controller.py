@@ -1,0 +1,391 @@
+"""`ReplicaController`: the replicas of a topology's slots: it starts them where their disks are,
+looks at them, and has who leads and who is in sync in the registry.
+
+Rules of this file. `SlotPlacements` decides; its decision is durable before a replica hears of it.
+The home of a slot is the disk of its leader, under the leader epoch as its term, and whoever leads
+is served from once all that it had is on every replica in sync. A leader that is silent when
+another one is elected is ended by Ray's GCS: so its callers look for the other. A replica is
+started again where its disk is, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from ray.exceptions import RayError
+
+from pxrs_ray.actors.buffer.replica_client import ReplicaClient, make_replica
+from pxrs_ray.actors.cluster import gcs
+from pxrs_ray.actors.cluster.ray_errors import is_away, is_gone
+from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
+from pxrs_ray.actors.coordinator.home_controller import HomeController
+from pxrs_ray.actors.coordinator.known_ends import PutDocument
+from pxrs_ray.actors.coordinator.replica_followers import Place, ReplicaFollowers, Replicated
+from pxrs_ray.clock import monotonic_ms
+from pxrs_ray.data.protocol import QueueSpec
+from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
+from pxrs_ray.model import Slot
+from pxrs_ray.replication.placement import Disk, LeaderEpoch, Placement
+from pxrs_ray.replication.placements import (
+    DOCUMENT,
+    PLACEMENTS,
+    KeepPlacements,
+    PlacementRules,
+    SlotPlacements,
+    TellReplicas,
+    placements_from,
+)
+from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaTold
+from pxrs_ray.status.problem import Kind, Report
+from pxrs_ray.supervision.restart_rules import told
+from pxrs_ray.topology.homes import SHOWN, Home
+from pxrs_ray.topology.node_seen import NodeSeen
+from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
+
+logger = logging.getLogger(__name__)
+
+# A look is held for a part of the lease at most, and no longer than that.
+HOLD_MS = 500
+LOOK_WAIT_S = 2.0
+PAUSE_S = 0.1
+OPEN_PAUSE_S = 0.3
+TABLE_PAUSE_S = 0.05
+BEGIN_WAIT_S = 60.0
+SERVE_WAIT_S = 20.0
+
+
+class ReplicaController(ReplicaFollowers):
+    """See the rules at the head of this file. For one coordinator incarnation; close it.
+
+    `document` is what the registry has, `spec_of` answers a queue by its full name, and `returned`
+    is called when a replica has begun anew.
+    """
+
+    def __init__(
+        self,
+        how: Replicated,
+        document: str,
+        pool: BufferPool,
+        homing: HomeController,
+        put: PutDocument,
+        spec_of: Callable[[str], QueueSpec | None],
+        returned: Callable[[], Awaitable[None]],
+        make: Callable[..., Any] = make_replica,
+    ) -> None:
+        heard_ms = round(how.lease_s * 1_000)
+        rules = PlacementRules(heard_ms, how.rules.synced_only)
+        super().__init__(how, SlotPlacements(placements_from(document), rules, monotonic_ms()))
+        self._pool, self._homing, self._put = pool, homing, put
+        self._spec_of, self._returned, self._make = spec_of, returned, make
+        self._lives: dict[Place, int] = {}
+        self._watched: set[Place] = set()
+        self._opening: set[Place] = set()
+        self._away_since_ms: dict[Place, int] = {}
+        # The disk that is about to have a replica in the place of one that is away.
+        self._coming: dict[Slot, Disk] = {}
+        # The epoch under which each slot is served from its leader, and is settled.
+        self._served: dict[Slot, LeaderEpoch] = {}
+        self._settled: dict[Slot, LeaderEpoch] = {}
+        self._serving: dict[Slot, asyncio.Lock] = {}
+
+    # --- the beginning ----------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Start and meet all replicas that can be, and serve from those that lead.
+
+        Places the slots of a topology that has none placed. Raises UsageError where there are not
+        enough hosts, DeadlineExceeded.
+        """
+        chosen = {s: one.replicas for s, one in self._placed.items()} or await self._chosen()
+        for slot, disks in chosen.items():
+            for disk in disks:
+                self._watch(slot, disk)
+        self._supervisor.keep("placing", self._look_for_ever)
+        if not self._placed:
+            await self._place_first(chosen)
+        await self._until(lambda: len(self._served) == len(chosen), SERVE_WAIT_S)
+
+    async def _chosen(self) -> dict[Slot, tuple[Disk, ...]]:
+        nodes = await self._homing.looked()
+        has = sorted({node.host for node in nodes if node.slots})
+        if has:
+            raise UsageError(
+                f"host {', '.join(has)} has logs of {self._how.topology}, and this registry does "
+                "not know which replicas of them are in sync: restore the registry that does. They "
+                "cannot be begun again from the disks alone"
+            )
+        return spread_replicas(range(self._how.count), nodes, self._how.replicas)
+
+    async def _place_first(self, chosen: dict[Slot, tuple[Disk, ...]]) -> None:
+        def all_seen() -> bool:
+            now_ms = monotonic_ms()
+            return all(set(d) <= self._table.living(s, now_ms).keys() for s, d in chosen.items())
+
+        if not await self._until(all_seen, BEGIN_WAIT_S):
+            raise DeadlineExceeded(
+                f"the replicas of {self._how.topology} did not all start in {BEGIN_WAIT_S:g} s: "
+                "see that all its hosts live"
+            )
+        for slot, disks in chosen.items():
+            self._table.begin(slot, disks, monotonic_ms())
+        self._carry()
+
+    @staticmethod
+    async def _until(check: Callable[[], bool], wait_s: float) -> bool:
+        end_ms = monotonic_ms() + round(wait_s * 1_000)
+        while not check():
+            if monotonic_ms() > end_ms:
+                return False
+            await asyncio.sleep(TABLE_PAUSE_S)
+        return True
+
+    # --- the replicas' processes ------------------------------------------------------------------
+
+    def _watch(self, slot: Slot, disk: Disk) -> None:
+        if (slot, disk) not in self._watched:
+            self._watched.add((slot, disk))
+            self._supervisor.keep(f"replica {slot}", partial(self._watch_for_ever, slot, disk))
+
+    def _node_of(self, disk: Disk) -> NodeSeen | None:
+        """The living node that has a disk."""
+        return next((node for node in self._homing.nodes if node.disk == disk), None)
+
+    async def _watch_for_ever(self, slot: Slot, disk: Disk) -> None:
+        how = self._how
+        while self._is_wanted(slot, disk):
+            node = self._node_of(disk)
+            if node is None:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            where = (how.topology, slot, how.count, how.folder, how.rules, disk, node.node)
+            make = partial(self._make, *where, how.lease_s)
+            try:
+                handle = await gcs.ask("make", make, gcs.MAKE_S)
+            except (PxrsError, RayError, ValueError) as error:
+                logger.warning("replica %d on host %s: %s", slot, node.host, told(error))
+                await asyncio.sleep(PAUSE_S)
+                continue
+            client = self._clients[slot, disk] = ReplicaClient(handle)
+            try:
+                await self._look_while_there(slot, disk, client)
+            finally:
+                self._clients.pop((slot, disk), None)
+        self._watched.discard((slot, disk))
+
+    def _is_wanted(self, slot: Slot, disk: Disk) -> bool:
+        placement = self._placed.get(slot)
+        return placement is None or disk in (*placement.replicas, self._coming.get(slot))
+
+    async def _look_while_there(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:
+        hold_ms = min(HOLD_MS, round(self._how.lease_s * 1_000 / 5))
+        while self._is_wanted(slot, disk):
+            try:
+                await self._look(slot, disk, client, hold_ms)
+            except (RayError, PxrsError, TimeoutError) as error:
+                logger.info("replica %d on disk %s: %s", slot, disk[:SHOWN], told(error))
+                if is_away(error):
+                    self._table.died(slot, disk, self._lives.get((slot, disk), 0), monotonic_ms())
+                    self._carry()
+                if is_gone(error):
+                    return
+                await asyncio.sleep(PAUSE_S / 2)
+
+    async def _look(self, slot: Slot, disk: Disk, client: ReplicaClient, hold_ms: int = 0) -> None:
+        now_ms = monotonic_ms()
+        answer = await client.look(self._told(slot, hold_ms), LOOK_WAIT_S)
+        if self._clients.get((slot, disk)) is client:
+            self._answered(slot, disk, now_ms, answer)
+
+    def _told(self, slot: Slot, hold_ms: int) -> ReplicaTold:
+        placement, homes = self._placed.get(slot), self._homing.homes.queues
+        replicas = placement.replicas if placement is not None else ()
+        peers = {d: self._clients[slot, d].handle for d in replicas if (slot, d) in self._clients}
+        return ReplicaTold(
+            self._pool.grants.generation,
+            placement,
+            self._table.absent(slot, monotonic_ms()),
+            peers,
+            {queue: home.queue_id for queue, home in homes.items() if slot in home.made},
+            self._settled.get(slot, 0),
+            hold_ms,
+        )
+
+    def _answered(self, slot: Slot, disk: Disk, asked_ms: int, answer: ReplicaAnswer) -> None:
+        now_ms, life = monotonic_ms(), answer.seen.life
+        if life < self._lives.get((slot, disk), 0):
+            return
+        if life != self._lives.get((slot, disk)):
+            self._lives[slot, disk] = life
+            self._supervisor.once("a replica's return", self._has_returned())
+        self._table.heard(slot, disk, asked_ms, answer.seen, now_ms)
+        if answer.asks is not None:
+            self._table.isr_asked(slot, answer.asks, now_ms)
+        self._carry()
+        placement = self._placed.get(slot)
+        if placement is None:
+            return
+        if answer.missing and (slot, disk) not in self._opening:
+            self._opening.add((slot, disk))
+            self._supervisor.once("a replica's logs", self._open_missing(slot, disk, answer))
+        leads = (placement.leader, placement.life, placement.epoch)
+        if leads == (disk, life, answer.leads) and self._served.get(slot) != answer.leads:
+            self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
+
+    async def _has_returned(self) -> None:
+        await self._returned()
+
+    # --- who leads --------------------------------------------------------------------------------
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TABLE_PAUSE_S)
+            self._table.look(monotonic_ms())
+            for slot, placement in list(self._placed.items()):
+                self._replace_lost(slot, placement)
+            self._carry()
+
+    def _replace_lost(self, slot: Slot, placement: Placement) -> None:
+        """Have another disk in the place of one that does not come back."""
+        now_ms = monotonic_ms()
+        absent = self._table.absent(slot, now_ms)
+        for disk in placement.replicas:
+            if absent is None or disk not in absent or self._node_of(disk) is not None:
+                self._away_since_ms.pop((slot, disk), None)
+                continue
+            since_ms = self._away_since_ms.setdefault((slot, disk), now_ms)
+            if now_ms - since_ms < self._how.replace_after_ms:
+                continue
+            placed = {each: one.replicas for each, one in self._placed.items()}
+            new = another_disk(slot, placed, disk, self._homing.nodes)
+            if new is not None:
+                self._coming[slot] = new
+                self._watch(slot, new)
+            if new in self._table.living(slot, now_ms):
+                logger.warning("replica %d on disk %s is replaced: it is away", slot, disk[:SHOWN])
+                self._table.replace_disk(slot, disk, new, now_ms)
+
+    def _carry(self) -> None:
+        while (effect := self._table.take_effect()) is not None:
+            match effect:
+                case KeepPlacements(placements):
+                    text = PLACEMENTS.encode_text(placements)
+                    self._supervisor.once("keeping placements", self._keep(text))
+                case TellReplicas(slot, placement):
+                    self._tell(slot, placement)
+
+    async def _keep(self, text: str) -> None:
+        # Whoever was replaced ends by this.
+        await self._put(DOCUMENT, text)
+        self._table.kept(True, monotonic_ms())
+        self._carry()
+
+    def _tell(self, slot: Slot, placement: Placement) -> None:
+        """It stands in the registry: every replica of the slot hears of it."""
+        home = self._homing.homes.slots.get(slot)
+        living = self._table.living(slot, monotonic_ms())
+        if home is not None and home.disk not in ("", placement.leader, *living):
+            self._end(slot, home.disk)
+        for disk in placement.replicas:
+            self._tell_one(slot, disk)
+
+    def _tell_one(self, slot: Slot, disk: Disk) -> None:
+        client = self._clients.get((slot, disk))
+        if client is not None:
+            self._supervisor.once("telling a replica", self._look_once(slot, disk, client))
+
+    async def _look_once(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:
+        try:
+            await self._look(slot, disk, client)
+        except (RayError, PxrsError, TimeoutError) as error:
+            logger.info("replica %d on disk %s hears later: %s", slot, disk[:SHOWN], told(error))
+
+    def _end(self, slot: Slot, disk: Disk) -> None:
+        """Have Ray's GCS end a leader that was replaced: its callers hear of that."""
+        client = self._clients.get((slot, disk))
+        if client is not None:
+            logger.warning("replica %d on disk %s is ended: another leads", slot, disk[:SHOWN])
+            self._supervisor.once("ending a replica", gcs.kill(client.handle))
+
+    async def _serve(self, slot: Slot, epoch: LeaderEpoch) -> None:
+        """Have the slot at home where its leader is, and served from there."""
+        async with self._serving.setdefault(slot, asyncio.Lock()):
+            placement = self._placed[slot]
+            client = self._clients.get((slot, placement.leader))
+            node = self._node_of(placement.leader)
+            if placement.epoch != epoch or self._served.get(slot) == epoch:
+                return
+            if client is None or node is None:
+                return
+            home = self._home(slot, placement, node)
+            await self._homing.keep(lambda homes: homes.with_slot(slot, home))
+            self._served[slot] = epoch
+            self._pool.begins_at(slot, home)
+            self._pool.placed(slot, home, client.handle)
+            self._pool.look_soon(slot)
+            logger.warning("slot %d is served from host %s, epoch %d", slot, node.host, epoch)
+
+    def _home(self, slot: Slot, placement: Placement, node: NodeSeen) -> Home:
+        known = self._homing.homes.slots.get(slot)
+        term, disk = placement.epoch, placement.leader
+        since = known.since if known is not None and known.disk == disk else term
+        return Home(disk, node.node, node.host, term, node.boot, since=since)
+
+    def settle(self, slot: Slot, epoch: LeaderEpoch) -> None:
+        """The leader of this epoch knows of every group what it has to know."""
+        if self._served.get(slot) == epoch and self._settled.get(slot) != epoch:
+            self._settled[slot] = epoch
+            self._tell_one(slot, self._placed[slot].leader)
+
+    # --- their logs -------------------------------------------------------------------------------
+
+    async def _open_missing(self, slot: Slot, disk: Disk, answer: ReplicaAnswer) -> None:
+        try:
+            for queue in answer.missing:
+                spec, client = self._spec_of(queue), self._clients.get((slot, disk))
+                if spec is not None and client is not None:
+                    placement = self._placed[slot]
+                    make = placement.in_sync(disk) is None
+                    await self._open(client, spec, make=make)
+            self._tell_one(slot, disk)
+        except (RayError, PxrsError, TimeoutError) as error:
+            logger.info("replica %d on disk %s opens later: %s", slot, disk[:SHOWN], told(error))
+        finally:
+            # What it lacks now it may lack until it is in sync no longer.
+            await asyncio.sleep(OPEN_PAUSE_S)
+            self._opening.discard((slot, disk))
+
+    # --- what people are told, and do -------------------------------------------------------------
+
+    def reports(self) -> list[Report]:
+        """Which slots have nobody to lead them, and which have fewer replicas in sync than they
+        should."""
+        now_ms, found = monotonic_ms(), []
+        hosts = {node.disk: node.host for node in self._homing.nodes}
+        for slot, placement in sorted(self._placed.items()):
+            waits = self._table.waits(slot, now_ms)
+            if waits:
+                why = "; ".join(f"disk {d[:SHOWN]} {text}" for d, text in sorted(waits.items()))
+                found.append(
+                    Report(Kind.BUFFER_WAITS, f"buffer {slot} waits for a leader: {why}", slot)
+                )
+                continue
+            behind = [d for d in placement.replicas if placement.in_sync(d) is None]
+            if behind:
+                where = ", ".join(f"{hosts.get(d, 'away')} (disk {d[:SHOWN]})" for d in behind)
+                count = f"{len(placement.isr)} of {len(placement.replicas)}"
+                text = f"buffer {slot} has {count} replicas in sync: not on host {where}"
+                found.append(Report(Kind.REPLICAS_BEHIND, text, slot))
+        return found
+
+    def accept_loss(self, slot: Slot) -> None:
+        """Go on with the replica that `check_loss` names, whatever it has lost."""
+        self._table.accept_loss(slot, self.check_loss(slot), monotonic_ms())
+        self._carry()
+
+    async def close(self) -> None:
+        """Look at nobody any more."""
+        await self._supervisor.close()

@@ -1,0 +1,178 @@
+"""Hosted replicas, without Ray: what is acknowledged is on all in sync, and whoever leads next goes
+on with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pxrs_ray.data.log_limits import Durability
+from pxrs_ray.data.protocol import Appended, Refused
+from pxrs_ray.errors import LeaseOver, NotLeading, UsageError
+from tests.replica_processes import QUEUE, Group, played
+from tests.settings import log_limits
+
+ALWAYS = log_limits(durability=Durability.ALWAYS)
+
+
+@pytest.mark.parametrize("limits", [None, ALWAYS], ids=["interval", "always"])
+def test_what_is_acknowledged_is_on_every_replica_in_sync(tmp_path: Path, limits: object) -> None:
+    async def scene(group: Group) -> None:
+        for number in range(20):
+            assert isinstance(await group.append(number), Appended)
+        follower = group.handles[group.following].buffer
+        assert follower is not None
+        [log] = follower._manager.all_logs()
+        assert log.end_offset == 20
+        assert await group.read() == list(range(20))
+        for asked in (
+            follower.fetch(QUEUE, "g", {0: (1, 0)}, wait_ms=0),
+            follower.append(QUEUE, [], 0),
+            follower.ends(QUEUE),
+            follower.begin_producer(QUEUE, "shop", 1, "token"),
+        ):
+            with pytest.raises(NotLeading):
+                await asked
+
+    given = {} if limits is None else {"limits": limits, "synced_only": True}
+    played(scene, tmp_path, **given)
+
+
+def test_nothing_is_acknowledged_while_one_in_sync_lacks_it(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        group.deaf.add(group.following)
+        refused = await group.append(0, wait_ms=300)
+        assert isinstance(refused, Refused) and "not on every replica" in str(refused.error)
+        assert await group.read() == []
+        await group.until(lambda: group.isr() == {group.leading}, "it leaves the set")
+        answer = await group.append(0)
+        assert isinstance(answer, Appended) and answer.base_offset == 0
+        group.deaf.clear()
+        await group.until(lambda: len(group.isr()) == 2, "it is back in sync")
+
+    played(scene, tmp_path)
+
+
+def test_below_min_isr_appends_wait_and_reads_go_on(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        follower = group.following
+        await group.kill(follower)
+        await group.until(lambda: len(group.isr()) == 1, "it leaves the set")
+        assert isinstance(await group.append(1, wait_ms=100), Refused)
+        assert await group.read() == [0]
+        await group.again(follower)
+        await group.until(lambda: len(group.isr()) == 2, "it is back in sync")
+        assert isinstance(await group.append(1), Appended)
+
+    played(scene, tmp_path, min_isr=2)
+
+
+def test_another_one_leads_and_goes_on_with_all_that_was_acknowledged(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        for round_of in range(3):
+            for number in range(10 * round_of, 10 * round_of + 10):
+                assert isinstance(await group.append(number), Appended)
+            led = group.leading
+            await group.kill(led)
+            await group.until(lambda: group.leading != led, "another one leads")  # noqa: B023
+            await group.open()
+            again = await group.append(10 * round_of + 9)
+            assert isinstance(again, Appended) and again.repeated, "the same frame, sent again"
+            assert await group.read() == list(range(10 * round_of + 10))
+            await group.again(led)
+            await group.until(lambda: len(group.isr()) == 2, "who led is in sync again")
+
+    played(scene, tmp_path)
+
+
+def test_a_silent_leader_is_ended_when_another_one_is_elected(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        led = group.leading
+        group.mute.add(led)
+        await group.until(lambda: group.leading != led, "another one leads")
+        assert led in group.ended
+        await group.open()
+        assert await group.read() == [0]
+
+    played(scene, tmp_path)
+
+
+def test_a_life_of_a_producer_is_known_to_whoever_leads_next(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert group.serves is not None and group.serves.buffer is not None
+        begun = await group.serves.buffer.begin_producer(QUEUE, "shop", 5, "token")
+        assert begun is not None and begun.number == 5
+        group.mute.add(group.following)
+        with pytest.raises(LeaseOver):
+            await group.serves.buffer.begin_producer(QUEUE, "shop", 6, "another")
+        group.mute.clear()
+        assert await group.serves.buffer.begin_producer(QUEUE, "shop", 6, "another") is not None
+        led = group.leading
+        await group.kill(led)
+        await group.until(lambda: group.leading != led, "another one leads")
+        await group.open()
+        known = await group.serves.buffer.begin_producer(QUEUE, "shop", 0, "")
+        assert known is not None and (known.number, known.token) == (6, "another")
+
+    played(scene, tmp_path)
+
+
+def test_a_log_that_was_lost_here_is_taken_from_the_others(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        for number in range(10):
+            assert isinstance(await group.append(number), Appended)
+        lost = group.following
+        await group.kill(lost)
+        for path in (group.folders[lost] / QUEUE / "p00000").iterdir():
+            path.unlink()
+        await group.again(lost)
+        await group.until(lambda: len(group.isr()) == 1, "it is in sync no longer")
+        await group.until(lambda: len(group.isr()) == 2, "it has followed anew")
+        led = group.leading
+        await group.kill(led)
+        await group.until(lambda: group.leading == lost, "it leads")
+        await group.open()
+        assert await group.read() == list(range(10))
+
+    played(scene, tmp_path)
+
+
+def test_a_coordinator_that_begins_goes_on_with_the_leader_that_there_is(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        before, led = group.document, group.leading
+        await group.controller.close()
+        group.serves = None
+        group.lead()
+        await group.controller.begin()
+        assert (group.document, group.leading) == (before, led)
+        assert isinstance(await group.append(1), Appended), "it was served all the time"
+
+    played(scene, tmp_path)
+
+
+def test_a_disk_that_does_not_come_back_is_replaced(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        for number in range(5):
+            assert isinstance(await group.append(number), Appended)
+        lost = group.following_in_sync()
+        await group.kill(lost)
+        group.homing.nodes = [node for node in group.nodes() if node.disk != lost]
+        spare = ({*group.disks} - {group.leading, lost}).pop()
+        await group.until(lambda: group.isr() == {group.leading, spare}, "another has caught up")
+
+    played(scene, tmp_path, disks=3)
+
+
+def test_logs_beside_the_queues_are_refused(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert group.serves is not None and group.serves.buffer is not None
+        ledger = dataclasses.replace(group.spec, queue="_feeds.q", queue_id="")
+        with pytest.raises(UsageError, match="replicas = 1"):
+            await group.serves.buffer.open(ledger, {}, make=True)
+
+    played(scene, tmp_path)

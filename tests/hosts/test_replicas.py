@@ -1,0 +1,126 @@
+"""Logs on two hosts of three: a host that is lost with its disk loses nothing acknowledged.
+
+What was acknowledged, and what was handled, is known from the witnesses' notes alone.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.hosts.conftest import COUNT, Cluster
+from tests.hosts.world import World
+
+GOES_ON_S = 30
+SYNC_S = 60
+
+
+def leaders(world: World) -> dict[int, int]:
+    """The host of each buffer's leader."""
+    hosts = {host.address: host.index for host in world.hosts}
+    return {one["buffer"]: hosts[one["host"]] for one in world.status()["places"]}
+
+
+def one_that_leads(world: World) -> int:
+    """A host with a leader, and with neither the head nor the coordinator."""
+    others = {0, world.homes()["coordinator"]}
+    return next(host for host in leaders(world).values() if host not in others)
+
+
+def until_in_sync(world: World, seconds: float = SYNC_S) -> None:
+    """Wait until no replica lacks anything."""
+
+    def in_sync() -> bool:
+        return "replicas_behind" not in [one["kind"] for one in world.status()["reports"]]
+
+    try:
+        world.until(in_sync, seconds, "all replicas are in sync")
+    except TimeoutError as error:
+        raise AssertionError(world.told()) from error
+
+
+def goes_on(world: World, since_s: float) -> float:
+    """Wait until every partition acknowledges once more; how long that took, since then."""
+    every, now_s = set(range(world.partitions)), time.monotonic()
+    world.until(
+        lambda: every <= {a.partition for a in world.acknowledged() if a.at_s > now_s},
+        GOES_ON_S,
+        "every partition goes on",
+    )
+    return time.monotonic() - since_s
+
+
+def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
+    world = cluster.world(replicas=2)
+    world.start()
+    world.settled()
+    with world.load(0, 1):
+        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
+        for slot in range(COUNT):
+            before = world.status()["places"][slot]
+            until_in_sync(world)
+            killed_s = time.monotonic()
+            world.kill_actor(f"buffer/{slot}/{before['disk']}")
+            gone = before["disk"]
+            led_by_another = lambda: world.status()["places"][slot]["disk"] != gone  # noqa: B023,E731
+            world.until(led_by_another, GOES_ON_S, "another one leads")
+            print("killed", slot, goes_on(world, killed_s))
+        until_in_sync(world)
+        _, pid = world.kill_actor("coordinator")
+        killed_s = time.monotonic()
+        world.wait_back("coordinator", pid)
+        print("coordinator killed", goes_on(world, killed_s))
+        until_in_sync(world)
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_a_whole_clusters_restart_keeps_what_was_acknowledged(cluster: Cluster) -> None:
+    world, hosts = cluster.world(replicas=2), cluster.hosts
+    world.start()
+    world.send(0, 120)
+    for host in hosts:
+        hosts.power_off(host.index)
+    for host in hosts:
+        hosts.power_on(host.index)
+    hosts.ray_where_missing()
+    world.desk = cluster.desk
+    world.deploy()
+    world.start()
+    world.send(1, 120)
+    world.shutdown()
+    world.deploy()
+    world.start()
+    world.send(2, 120)
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_a_topology_with_replicas_works(cluster: Cluster) -> None:
+    world = cluster.world(replicas=2)
+    world.start()
+    with world.load(0, 1):
+        world.until(lambda: len(world.acknowledged()) > 100, GOES_ON_S, "acknowledged")
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"
+
+
+def test_hosts_are_lost_with_their_disks_one_after_the_other_and_nothing_acknowledged_is(
+    cluster: Cluster,
+) -> None:
+    world, hosts = cluster.world(replicas=2, replace_host_after_s=10), cluster.hosts
+    world.start()
+    world.settled()
+    with world.load(0):
+        world.until(lambda: len(world.acknowledged()) > 60, GOES_ON_S, "acknowledged")
+        for _ in range(2):
+            lost, lost_s = one_that_leads(world), time.monotonic()
+            hosts.power_off(lost)
+            away = lambda: lost not in leaders(world).values()  # noqa: B023,E731
+            world.until(away, GOES_ON_S, "others lead")
+            print("lost", lost, goes_on(world, lost_s), leaders(world))
+            # A host that lives takes its place, and then it comes back, with nothing.
+            until_in_sync(world)
+            hosts.power_on(lost, empty_disk=True)
+            hosts.ray_where_missing()
+    verdict = world.verdict()
+    assert verdict.sound and verdict.refused == 0, f"{verdict}\n{world.told()}"

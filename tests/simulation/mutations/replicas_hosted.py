@@ -1,0 +1,51 @@
+"""Guards of replicated logs where actors host them."""
+
+from __future__ import annotations
+
+from tests.simulation.mutations.base import Change, Mutation
+
+
+def _kept(guard: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/unit/test_replica_logs.py::test_{test}"
+    return Mutation(guard, (Change("log/replica_logs.py", text, instead),), tests=(where,))
+
+
+def _shell(guard: str, file: str, text: str, instead: str, test: str) -> Mutation:
+    where = f"tests/actors/test_replicas_in_process.py::test_{test}"
+    return Mutation(guard, (Change(file, text, instead),), tests=(where,))
+
+
+REPLICAS_HOSTED = (
+    _kept(
+        "a log that is gone here is not begun anew while this replica counts as in sync",
+        "if absent and place in self._expected and place not in self._to_make:",
+        "if False:",
+        "a_log_that_is_gone_is_missing_until_it_is_to_be_made",
+    ),
+    _kept(
+        "a log of a replica that failed is not opened anew beside what others know of it",
+        '        self.ends_with(f"{log.folder}: it failed")\n',
+        "        super()._leave(place, log)\n",
+        "a_log_that_failed_ends_the_replica_and_is_not_opened_anew",
+    ),
+    _kept(
+        "a follower drops nothing by itself",
+        "return super().to_retain(now_ms) if self.may_retain() else []",
+        "return super().to_retain(now_ms)",
+        "retention_is_the_leaders",
+    ),
+    _shell(
+        "a life of a producer is known to all that may lead next",
+        "actors/buffer/replica_buffer.py",
+        "            await self._replica.spread(found)\n",
+        "",
+        "a_life_of_a_producer_is_known_to_whoever_leads_next",
+    ),
+    _shell(
+        "a silent leader is ended when another one is elected",
+        "actors/coordinator/replica_controller.py",
+        "            self._end(slot, home.disk)\n",
+        "            pass\n",
+        "a_silent_leader_is_ended_when_another_one_is_elected",
+    ),
+)

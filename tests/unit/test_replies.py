@@ -1,0 +1,67 @@
+"""What is known of replies: the first counts, errors are raised, and a test topology has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pxrs_ray import Delivery, GroupConfig, PxrsConfig, QueueConfig
+from pxrs_ray.data.reply import RepliesRead, Reply, error_header
+from pxrs_ray.errors import ConfigError, HandlerError, UsageError
+from pxrs_ray.model import Message
+from pxrs_ray.testing import TestTopology
+
+
+def reply(name: bytes | None, payload: bytes, *headers: tuple[str, bytes]) -> Message:
+    return Message(0, 0, name, payload, 5, headers)
+
+
+def test_the_first_reply_counts_and_the_newest_are_remembered() -> None:
+    read = RepliesRead(2)
+    read.take([reply(b"a", b"1"), reply(None, b"nobody's"), reply(b"a", b"2")])
+    assert read.to("a") == Reply(b"1", (), 5) and read.to("b") is None
+    read.take([reply(b"b", b"3", ("x", b"y"))])
+    assert not read.has_forgotten
+    read.take([reply(b"c", b"4")])
+    assert read.has_forgotten and read.to("a") is None
+    found = read.to("b")
+    assert found is not None and found.sound().headers == (("x", b"y"),)
+
+
+def test_what_was_given_up_is_an_error_for_who_waits() -> None:
+    read = RepliesRead()
+    read.take([reply(b"a", b"", ("x", b"y"), error_header("no\ud800 way" * 1_000))])
+    found = read.to("a")
+    assert found is not None and found.headers == (("x", b"y"),)
+    with pytest.raises(HandlerError, match=r"given up.*way"):
+        found.sound()
+
+
+def test_a_test_topology_keeps_the_first_reply() -> None:
+    queues = {"q": QueueConfig(partitions=1, replies=True), "plain": QueueConfig(partitions=1)}
+    skips = GroupConfig(queue="q", failure_policy="skip", attempts_max=1)
+    groups = {"g": skips, "p": GroupConfig(queue="plain")}
+
+    def handle(message: Delivery) -> None:
+        message.reply(message.payload.upper(), {"n": b"1"})
+        message.reply("again")
+
+    with TestTopology(PxrsConfig(queues=queues, groups=groups)) as topology:
+        topology.group("g", handle).group("p", handle)
+        topology.send("q", "k", b"m", id="a")
+        topology.send("q", "k", b"nameless")
+        assert topology.reply_to("q", "a") is None
+        topology.run_until_idle()
+        found = topology.reply_to("q", "a")
+        assert found is not None and (found.payload, found.headers) == (b"M", (("n", b"1"),))
+        assert "with an id can be replied to" in topology.given_up("g")[0].error
+        topology.send("plain", "k", b"m", id="a")
+        with pytest.raises(UsageError, match="replies = true"):
+            topology.run_until_idle(fail_fast=True)
+
+
+def test_what_cannot_have_replies_says_so() -> None:
+    with pytest.raises(ConfigError, match="replies = true: not of use with a source"):
+        PxrsConfig(queues={"q": QueueConfig(replies=True, source="file:///x?key=k")})
+    made = PxrsConfig(queues={"q": QueueConfig(replies=True, partitions=3, strategy="tenant")})
+    kept = made.changed(num_partitions=5).queues["q.replies"]
+    assert (kept.partitions, kept.strategy, kept.retention_ms) == (3, "modulo", 86_400_000)
