@@ -36,7 +36,7 @@ from pxrs_ray.errors import LockHeld
 from pxrs_ray.files import Files
 
 OPEN_MAX = 2_048
-UNSYNCED_MAX = 65_536
+UNSYNCED_MAX = 50_000
 OPEN_MIN = 16
 # Among so many of those that were used longest ago it is looked for one that needs no sync.
 LOOK_AT = 32
