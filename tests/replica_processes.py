@@ -68,7 +68,7 @@ class Group:
         self.deaf: set[str] = set()
         self.mute: set[str] = set()
         self.ended: list[str] = []
-        self.terms = 0
+        self.is_removed = False
         self._rules = ReplicaRules(**rules)
         self.spec = QueueSpec(QUEUE, 1, limits or log_limits(), queue_id=QUEUE_ID)
         self.folders = {}
@@ -152,7 +152,7 @@ class Group:
             cast(BufferPool, self.pool),
             cast(HomeController, self.homing),
             self._put,
-            lambda _: self.spec,
+            lambda _: None if self.is_removed else self.spec,
             returned,
             self._make,
         )

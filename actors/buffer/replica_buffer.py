@@ -165,6 +165,11 @@ class ReplicaBuffer(Buffer):
             self._gate.check()
         return found
 
+    async def drop_queue(self, queue: str) -> None:
+        """As `Buffer.drop_queue`."""
+        self._replica.forget(queue)
+        await super().drop_queue(queue)
+
     def _appended(self, *arguments: Any) -> Any:
         self._check_leads()
         return super()._appended(*arguments)

@@ -100,6 +100,7 @@ class ReplicaHost:
         self._thread_of_loop = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         logs.ends_with = self._fails
+        logs.lets_go = self._let_go
         logs.may_retain = lambda: self.serves(self._leads)
 
     # --- who may be served ------------------------------------------------------------------------
@@ -358,6 +359,16 @@ class ReplicaHost:
         """Return once the replica knows of the logs that there are."""
         self.begin()
         await self._writer.do(partial(self._in_job, self._adopt), ())
+
+    def forget(self, queue: str) -> None:
+        """A queue is being removed: nobody misses its logs."""
+        self._queues = {name: each for name, each in self._queues.items() if name != queue}
+
+    def _let_go(self, keys: Collection[LogKey]) -> None:
+        # In the job that closes them: nothing that is said of them may read them after that.
+        for key in keys:
+            self.replica.closed(key)
+            self._to_reach.pop(key, None)
 
     def _adopt(self) -> None:
         now_ms, found = monotonic_ms(), self._logs.whole()

@@ -181,8 +181,9 @@ class Bootstrap(GroupCreation):
         await self._pool.meet(MEET_WAIT_S)
 
     def _spec_of(self, queue: str) -> QueueSpec | None:
-        names = {self._config.full_name(name): name for name in self._config.queues}
-        return self._spec(names[queue]) if queue in names else None
+        prefix = self._config.prefix
+        name = queue.removeprefix(f"{prefix}.") if prefix else queue
+        return self._spec(name) if name in self._config.queues else None
 
     async def _replica_returned(self) -> None:
         """A replica has begun anew: what is being removed may wait for it."""

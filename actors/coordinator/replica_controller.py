@@ -202,6 +202,8 @@ class ReplicaController(ReplicaFollowers):
 
     def _told(self, slot: Slot, hold_ms: int) -> ReplicaTold:
         placement, homes = self._placed.get(slot), self._homing.homes.queues
+        # Of these, those that are being removed have no spec any more.
+        made = [(queue, home) for queue, home in homes.items() if slot in home.made]
         replicas = placement.replicas if placement is not None else ()
         peers = {d: self._clients[slot, d].handle for d in replicas if (slot, d) in self._clients}
         return ReplicaTold(
@@ -209,7 +211,7 @@ class ReplicaController(ReplicaFollowers):
             placement,
             self._table.absent(slot, monotonic_ms()),
             peers,
-            {queue: home.queue_id for queue, home in homes.items() if slot in home.made},
+            {queue: home.queue_id for queue, home in made if self._spec_of(queue) is not None},
             self._settled.get(slot, 0),
             hold_ms,
         )

@@ -9,7 +9,7 @@ leader's: a follower drops what its leader has dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LogLost
@@ -22,12 +22,17 @@ from pxrs_ray.model import Offset, PartitionId, QueuePartition
 def _nobody(_: str) -> None: ...
 
 
+def _of_nobody(_: Collection[tuple[str, PartitionId]]) -> None: ...
+
+
 class ReplicaLogs(LogManager):
     """See the rules at the head of this file."""
 
     kind = ReplicaLog
     # Told why this replica is over.
     ends_with: Callable[[str], None] = staticmethod(_nobody)
+    # Told of logs that are about to be closed: by the ids of their queues, and partitions.
+    lets_go: Callable[[Collection[tuple[str, PartitionId]]], None] = staticmethod(_of_nobody)
     # Whether this replica leads, and knows of every group how far it has come.
     may_retain: Callable[[], bool] = staticmethod(lambda: False)
 
@@ -73,6 +78,17 @@ class ReplicaLogs(LogManager):
             for place in places:
                 self._expected.pop(place, None)
         super().open(spec, expected_ends, now_ms, make=make)
+
+    def drop_queue(self, queue: str) -> None:
+        """As of any logs."""
+        self.lets_go([(log.log_id, p) for (of, p), log in self._logs.items() if of == queue])
+        super().drop_queue(queue)
+
+    def _take_id(self, place: QueuePartition, queue_id: str) -> None:
+        log = self._logs.get(place)
+        if log is not None and log.log_id != queue_id:
+            self.lets_go([(log.log_id, place[1])])
+        super()._take_id(place, queue_id)
 
     def to_retain(self, now_ms: int) -> list[PartitionLog]:
         """As any logs, where this replica leads."""

@@ -3,6 +3,7 @@ on with it."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from pathlib import Path
 
@@ -174,5 +175,33 @@ def test_logs_beside_the_queues_are_refused(tmp_path: Path) -> None:
         ledger = dataclasses.replace(group.spec, queue="_feeds.q", queue_id="")
         with pytest.raises(UsageError, match="replicas = 1"):
             await group.serves.buffer.open(ledger, {}, make=True)
+
+    played(scene, tmp_path)
+
+
+def test_a_queue_is_dropped_in_the_middle_of_appends_and_the_replicas_go_on(tmp_path: Path) -> None:
+    async def scene(group: Group) -> None:
+        assert group.serves is not None and group.serves.buffer is not None
+        leader = group.serves.buffer
+        for round_of in range(3):
+            group.deaf.add(group.following)
+            late = [asyncio.ensure_future(group.append(n, wait_ms=200)) for n in range(5)]
+            await asyncio.sleep(0.02)
+            group.is_removed = True
+            await leader.drop_queue(QUEUE)
+            await group.controller.drop_queue(QUEUE)
+            group.deaf.clear()
+            await asyncio.gather(*late)
+            await asyncio.sleep(0.2)
+            assert leader._host is not None and not leader._host.over
+            # Another queue of that name.
+            group.spec = dataclasses.replace(group.spec, queue_id=f"another {round_of}")
+            homes = group.homing.homes.without_queue(QUEUE)
+            group.homing.homes = homes.with_queue(QUEUE, group.spec.queue_id)
+            group.is_removed = False
+            await group.open()
+            assert isinstance(await group.append(0), Appended)
+            assert await group.read() == [0]
+        assert group.serves.buffer is leader, "nobody was replaced for it"
 
     played(scene, tmp_path)

@@ -162,6 +162,28 @@ def check_messages_and_a_seek(browser: Any, group: Any) -> None:
     wait(browser, lambda b: "8 partitions of billing were moved to start" in done(b))
 
 
+def check_sorting_and_a_look_at_a_chart(browser: Any) -> None:
+    """A click on a head sorts, for pictures that come too; a chart tells what is at the pointer."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    def members() -> list[str]:
+        told = browser.find_element("css selector", ".consumers tbody").text
+        return [line.split("#")[0] for line in told.splitlines()]
+
+    head = browser.find_element("xpath", "//table[@class='consumers']//th[text()='consumer']")
+    assert members() == ["billing-0", "billing-1", "billing-2"]
+    head.click()
+    for _ in range(3):
+        wait(browser, lambda _: members() == ["billing-2", "billing-1", "billing-0"])
+    hues = "return [...document.querySelectorAll('td.owner')].map(e => e.style.cssText)"
+    assert len(set(browser.execute_script(hues))) == 3, "colours go along"
+    head.click()
+    wait(browser, lambda _: members() == ["billing-0", "billing-1", "billing-2"])
+    chart = browser.find_element("class name", "lag-chart")
+    ActionChains(browser).move_to_element(chart).perform()
+    wait(browser, lambda _: "lag " in (chart.get_attribute("data-told") or ""))
+
+
 def checkpoints(group: Any) -> int:
     return sum(partition.checkpoint for partition in group.status().partitions)
 
@@ -187,6 +209,7 @@ def test_what_was_given_up_is_shown_and_sent_again_and_the_keyboard_reaches_the_
         assert dialog.find_element("class name", "ray").get_attribute("href").endswith("/actors/7")
         dialog.find_element("css selector", "form button").click()
         wait(browser, lambda _: not dialog.is_displayed())
+        check_sorting_and_a_look_at_a_chart(browser)
         cells(browser)[0].send_keys(Keys.ARROW_RIGHT, "")
         browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
         chosen = browser.find_element("class name", "chosen")

@@ -1,9 +1,9 @@
 // The live page: draws each picture that the server sends. No state but what is on the page.
 
-import { draw, short } from "./charts.js";
+import { draw, follow_span, short } from "./charts.js";
 import { aside, messages, queues } from "./messages.js";
 
-const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 600;
+const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 4000;
 const views = new Map();   // group name -> { root, cells, points, chosen }
 let past = {}, seen_ms = 0;
 
@@ -28,6 +28,35 @@ function span(ms) {
 
 // Neighbouring owners get colours far apart: each is a golden angle further.
 const hue = (owner) => (owner * 137.5 + 205) % 360;
+
+// What a table is sorted by: a click on a head sorts, another one turns it round, a third forgets.
+// `items` as they are to be shown; `cells` says what stands in the columns of one.
+function in_order(table, items, cells) {
+  if (!table.heads) {
+    table.heads = [...table.tHead.rows[0].cells].filter((each) => each.tagName === "TH" && each.textContent);
+    for (const head of table.heads) {
+      head.tabIndex = 0;
+      head.title = "sort";
+      const turn = () => {
+        const was = head.ariaSort;
+        for (const each of table.heads) each.ariaSort = null;
+        head.ariaSort = was === "descending" ? "ascending" : was === "ascending" ? null : "descending";
+        table.again();
+      };
+      head.addEventListener("click", turn);
+      head.addEventListener("keydown", (event) => { if (event.key === "Enter") turn(); });
+    }
+  }
+  const by = table.heads.find((each) => each.ariaSort);
+  if (!by) return items;
+  const sign = by.ariaSort === "ascending" ? 1 : -1, column = by.cellIndex;
+  const value = (item) => cells(item)[column];
+  return [...items].sort((one, other) => {
+    const [a, b] = [value(one), value(other)];
+    if (typeof a === "number" && typeof b === "number") return sign * (a - b);
+    return sign * String(a ?? "").localeCompare(String(b ?? ""), undefined, { numeric: true });
+  });
+}
 
 function rows(body, wanted) {
   while (body.rows.length > wanted.length) body.deleteRow(-1);
@@ -137,12 +166,16 @@ function show_chosen(group, one) {
 }
 
 function show_consumers(body, group) {
-  rows(body, group.consumers.map((c) => ["", `${c.member}#${c.incarnation}`, c.state, c.partitions,
+  const table = body.parentElement;
+  table.again = () => show_consumers(body, group);
+  const sorted = in_order(table, group.consumers, (c) =>
+    ["", `${c.member}#${c.incarnation}`, c.state, c.partitions, c.lag, c.processed, c.pid]);
+  rows(body, sorted.map((c) => ["", `${c.member}#${c.incarnation}`, c.state, c.partitions,
     short(c.lag), c.processed === null ? null : short(c.processed), c.pid]));
-  group.consumers.forEach((consumer, index) => {
+  sorted.forEach((consumer, index) => {
     const row = body.rows[index];
     row.cells[0].className = "owner";
-    row.cells[0].style.setProperty("--hue", hue(index));
+    row.cells[0].style.setProperty("--hue", hue(group.consumers.indexOf(consumer)));
     row.title = consumer.reason || `lease: ${span(consumer.lease_ms)}, node ${consumer.node}`;
     row.className = ["running", "stable"].includes(consumer.state) ? "" : "warn";
     const stack = row.cells[7] || row.insertCell();
@@ -197,17 +230,30 @@ function show(picture) {
     return item;
   }));
   picture.groups.forEach(show_group);
-  rows(find(document, "#queues tbody"), picture.queues.map((q) =>
-    [q.queue, q.partitions, short(q.messages), size(q.bytes), short(q.rate)]));
+  show_queues(picture.queues);
+  show_buffers(picture.buffers);
   queues(picture.queues.map((q) => q.queue));
-  const buffers = find(document, "#buffers tbody");
-  rows(buffers, picture.buffers.map((b) => [
-    b.buffer, b.host, b.node, b.disk_id, b.state ?? (b.away ? "away" : "-"),
-    b.lease_ms ? span(b.lease_ms) : "none",
+}
+
+function show_queues(queues) {
+  const table = find(document, "#queues");
+  table.again = () => show_queues(queues);
+  const sorted = in_order(table, queues, (q) => [q.queue, q.partitions, q.messages, q.bytes, q.rate]);
+  rows(table.tBodies[0], sorted.map((q) =>
+    [q.queue, q.partitions, short(q.messages), size(q.bytes), short(q.rate)]));
+}
+
+function show_buffers(buffers) {
+  const table = find(document, "#buffers"), body = table.tBodies[0];
+  table.again = () => show_buffers(buffers);
+  const place = (b) => [b.buffer, b.host, b.node, b.disk_id, b.state ?? (b.away ? "away" : "-")];
+  const sorted = in_order(table, buffers, (b) => [...place(b), b.lease_ms, b.disk, b.free, b.memory,
+    b.messages, b.refused, b.fenced]);
+  rows(body, sorted.map((b) => [...place(b), b.lease_ms ? span(b.lease_ms) : "none",
     ...(b.away ? ["", "", "", "", "", ""]
       : [size(b.disk), size(b.free), size(b.memory), short(b.messages), b.refused, b.fenced])]));
-  picture.buffers.forEach((b, index) => {
-    buffers.rows[index].cells[4].className = b.well ? "good" : "bad";
+  sorted.forEach((b, index) => {
+    body.rows[index].cells[4].className = b.well ? "good" : "bad";
   });
 }
 
@@ -262,6 +308,7 @@ async function ask(group, action, root) {
 }
 
 messages(act);
+follow_span(find(document, "#span"));
 if (location.search.includes("token=")) history.replaceState(null, "", "./");
 const stream = new EventSource("events");
 stream.addEventListener("past", (event) => { past = JSON.parse(event.data); });
