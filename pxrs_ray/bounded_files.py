@@ -6,7 +6,8 @@ is needed. Nobody notices, but by time:
 
 - Before a file is closed here, what was written to it is synced: the system tells of a failed write
   to whoever had the file open, and might forget it. Where that sync fails, the next write or sync
-  of the file's owner is told.
+  of the file's owner is told. A sync takes its time, and the owner will make it soon: until far
+  more are open than should be, only those go that need none.
 - A lock outlasts the closing of its file. Each is held twice: on its own file, while that is open,
   and as a part of one file of all locks, which stays open. One that can only be held on its own
   file keeps that open.
@@ -27,14 +28,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pxrs_ray.errors import LockHeld
 from pxrs_ray.files import Files
 
 OPEN_MAX = 2_048
+UNSYNCED_MAX = 50_000
 OPEN_MIN = 16
+# Among so many of those that were used longest ago it is looked for one that needs no sync.
+LOOK_AT = 32
 _FIRST = 1 << 40
 _LOCK_PAUSE_S = 0.02
 _PLACES = (1 << 62) - 1
@@ -43,12 +48,24 @@ _FLOCK = struct.Struct("@hhqqi")
 _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
 
-def open_files_max() -> int:
-    """How many files of logs a process like this one should keep open: half of what it may."""
+class OpenBounds(NamedTuple):
+    """How many files to keep open; and how many at most, where those beyond would have to be synced
+    before they could be closed."""
+
+    open_max: int
+    unsynced_max: int
+
+
+def open_bounds() -> OpenBounds:
+    """What a process like this one should keep open: half of what it may, and at most three
+    quarters."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if allowed == resource.RLIM_INFINITY:
-        return OPEN_MAX
-    return max(OPEN_MIN, min(OPEN_MAX, allowed // 2))
+        return OpenBounds(OPEN_MAX, UNSYNCED_MAX)
+    return OpenBounds(
+        max(OPEN_MIN, min(OPEN_MAX, allowed // 2)),
+        max(OPEN_MIN, min(UNSYNCED_MAX, allowed * 3 // 4)),
+    )
 
 
 class _Held:
@@ -69,17 +86,22 @@ class _Held:
         # Of two syncs at once the system tells one alone that something was lost.
         self.syncing = threading.Lock()
 
+    @property
+    def needs_no_sync(self) -> bool:
+        """Whether it can be closed as it is."""
+        return self.is_lock or not self.unsynced
+
 
 class BoundedFiles(Files):
     """See the rules at the head of this file. `inner` does what this one decides."""
 
     def __init__(
-        self, locks: Path, open_max: int | None = None, *, inner: Files | None = None
+        self, locks: Path, bounds: OpenBounds | None = None, *, inner: Files | None = None
     ) -> None:
         """`locks` is the file of all locks: the same for all processes that may share a file."""
         self._inner = inner or Files()
         self._locks = locks
-        self._open_max = open_files_max() if open_max is None else open_max
+        self._bounds = bounds or open_bounds()
         self._guard = threading.Lock()
         self._held: dict[int, _Held] = {}
         # Of those, what may be closed, the one that was used longest ago first.
@@ -165,7 +187,7 @@ class BoundedFiles(Files):
             self._held[number] = held
             if not held.stays:
                 self._open[number] = held
-        self._close_spare(self._open_max)
+        self._close_spare(self._bounds)
         return number
 
     @contextlib.contextmanager
@@ -187,7 +209,7 @@ class BoundedFiles(Files):
             held.users += 1
         try:
             if reopened:
-                self._close_spare(self._open_max)
+                self._close_spare(self._bounds)
             if writes:
                 held.unsynced = True
             yield held.fd
@@ -210,11 +232,14 @@ class BoundedFiles(Files):
         try:
             return opening()
         except OSError as error:
-            if error.errno not in _SPENT or not self._close_spare(len(self._open) // 2):
+            if error.errno not in _SPENT or not self._close_spare(self._half()):
                 raise
         return opening()
 
-    def _close_spare(self, keep: int) -> int:
+    def _half(self) -> OpenBounds:
+        return OpenBounds(len(self._open) // 2, len(self._open) // 2)
+
+    def _close_spare(self, keep: OpenBounds) -> int:
         """Close those that were used longest ago, down to so many; answers how many went."""
         closed = 0
         while (found := self._spare(keep)) is not None:
@@ -222,8 +247,7 @@ class BoundedFiles(Files):
             self._sync_to_close(held)
             with self._guard:
                 held.users -= 1
-                again = held.users or held.fd < 0 or (held.unsynced and not held.is_lock)
-                if again:  # somebody came meanwhile
+                if held.users or held.fd < 0 or not held.needs_no_sync:  # somebody came meanwhile
                     continue
                 self._open.pop(number, None)
                 closing, held.fd = held.fd, -1
@@ -233,23 +257,27 @@ class BoundedFiles(Files):
 
     def _sync_to_close(self, held: _Held) -> None:
         with held.syncing:
-            if held.unsynced and not held.is_lock:
+            if not held.needs_no_sync:
                 held.unsynced = False
                 try:
                     self._inner.sync(held.fd)
                 except OSError as error:
                     held.error = error
 
-    def _spare(self, keep: int) -> tuple[int, _Held] | None:
+    def _spare(self, keep: OpenBounds) -> tuple[int, _Held] | None:
         """What to close next, with us as its user; None when few enough are open."""
         with self._guard:
-            if len(self._open) <= keep:
+            count = len(self._open)
+            if count <= keep.open_max:
                 return None
-            for number, held in self._open.items():
-                if not held.users:
-                    held.users += 1
-                    return number, held
-        return None
+            unused = (each for each in self._open.items() if not each[1].users)
+            oldest = list(islice(unused, LOOK_AT))
+            found = next((each for each in oldest if each[1].needs_no_sync), None)
+            if found is None and oldest and count > keep.unsynced_max:
+                found = oldest[0]
+            if found is not None:
+                found[1].users += 1
+            return found
 
     # ---- locks
 

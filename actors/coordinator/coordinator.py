@@ -50,6 +50,7 @@ from pxrs_ray.group.custom_assignor import check_assignor
 from pxrs_ray.json_logging import start_journal
 from pxrs_ray.model import Outcome
 from pxrs_ray.replication.placements import DOCUMENT as PLACEMENTS_DOCUMENT
+from pxrs_ray.status.past import Past
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.supervision.supervisor import Supervisor, within
 from pxrs_ray.topology.homes import DOCUMENT as HOMES_DOCUMENT
@@ -83,6 +84,7 @@ class Coordinator(TopologyDocuments, Questions):
         self._starting = Startup(f"topology {config.name}", self._start, self._undo)
         self._clock = SystemClock()
         self._groups: dict[str, GroupController] = {}
+        self._past = Past()
         self._store: RegistryStore
         self._thread: StoreThread
         self._pool: BufferPool
@@ -260,7 +262,9 @@ class Coordinator(TopologyDocuments, Questions):
         recent_ms = list(self._thread.recent_ms)
         self._thread.recent_ms.clear()
         tallies = {name: controller.host.tally for name, controller in self._groups.items()}
-        return Sources(await self.status(), tallies, await self._pool.stats(), recent_ms)
+        status = await self.status()
+        self._past.note(wall_ms(), status)
+        return Sources(status, tallies, await self._pool.stats(), recent_ms)
 
     @answers(Ping)
     async def ping(self, begin: bool = False) -> tuple[str, int, float]:

@@ -23,6 +23,7 @@ from pxrs_ray.actors.coordinator.topology_requests import (
     GetGroupStatus,
     GetHandler,
     GetHistory,
+    GetPast,
     GetQueue,
     GetStatus,
     GetStoreStatus,
@@ -32,6 +33,7 @@ from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.protocol import BufferStats, QueueSpec
 from pxrs_ray.errors import NotFound
 from pxrs_ray.status.answers import GroupStatus, History, StoreStatus, TopologyStatus
+from pxrs_ray.status.past import Past, Point
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.supervisor import problems_here
 
@@ -43,6 +45,7 @@ class Questions(Deletion):
     _started_s: float
     _buffer_count: int
     _seal_problem: str
+    _past: Past
 
     @answers(GetConfig)
     async def config(self) -> PxrsConfig:
@@ -123,6 +126,11 @@ class Questions(Deletion):
         """What each buffer has done and holds; those that are away are missing."""
         await self._ready()
         return await self._pool.stats()
+
+    @answers(GetPast)
+    async def past(self) -> dict[str, list[Point]]:
+        """The last hour of each group, for as long as this incarnation runs."""
+        return self._past.points()
 
     @answers(GetHistory)
     async def history(self, group: str, after_version: int, limit: int) -> History:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pxrs_ray.config import Difference, PxrsConfig
     from pxrs_ray.data.protocol import BufferStats, QueueSpec
     from pxrs_ray.status.answers import GroupStatus, History, StoreStatus, TopologyStatus
+    from pxrs_ray.status.past import Point
     from pxrs_ray.topology.log_witness import Recovered
     from pxrs_ray.topology.move_plan import Leaving
     from pxrs_ray.topology.move_steps import Moved
@@ -145,6 +146,13 @@ class GetGroupStatus(Request["GroupStatus"]):
 @dataclass(frozen=True)
 class GetStoreStatus(Request["StoreStatus"]):
     """How the registry's store is doing: it is looked at, and nobody else is asked."""
+
+    while_away = WhileAway.TELLS
+
+
+@dataclass(frozen=True)
+class GetPast(Request["dict[str, list[Point]]"]):
+    """The last hour of each group: lag and rates."""
 
     while_away = WhileAway.TELLS
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pxrs_ray.actors.client.topology import Topology
     from pxrs_ray.dashboard.page_state import PageState
     from pxrs_ray.model import Change, Message
+    from pxrs_ray.status.past import Point
 
 # Two rebalances of some thousand partitions: fewer would tell a part of one as the whole.
 CHANGES_MAX = 10_000
@@ -45,6 +46,12 @@ class RaySource:
                 changes[name] = Group(status.topology, name).history(seen, CHANGES_MAX).changes
                 self._seen[name] = max((c.version for c in changes[name]), default=seen)
         return PageState(status, self._topology.buffer_stats(), changes)
+
+    def past(self) -> Mapping[str, Sequence[Point]]:
+        """The last hour of each group, as the coordinator has kept it."""
+        from pxrs_ray.actors.client.topology_past import topology_past
+
+        return topology_past(self._topology.name)
 
     def check(self) -> None:
         """Raise PxrsError when the topology does not answer."""

@@ -7,20 +7,21 @@ that can be computed here is, and the page only draws.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.model import Change
 from pxrs_ray.status.answers import GroupStatus, TopologyStatus
+from pxrs_ray.status.past import Past, Point
 from pxrs_ray.status.places import AT_HOME
 from pxrs_ray.status.problem import Severity
 from pxrs_ray.status.problems import partition_problem
-from pxrs_ray.status.rates import Rates
 from pxrs_ray.status.views import group_state
 
-POINTS_KEPT = 600
+POINTS_KEPT = 2_000
+GROUPS_SHOWN = 10_000
 EVENTS_KEPT = 100
 SAME_EVENT_MS = 2_000
 
@@ -40,18 +41,15 @@ class Story:
     """What the page remembers: rates, the last minutes of each group, and its rebalances."""
 
     def __init__(self) -> None:
-        self._rates = Rates()
-        self._points: dict[str, deque[Plain]] = {}
+        self._past = Past(POINTS_KEPT, GROUPS_SHOWN)
         self._events: dict[str, deque[Plain]] = {}
 
     def tell(self, at_ms: int, look: PageState) -> Plain:
         """Take in one look; answer what to show now."""
         status = look.status
-        self._rates.note(at_ms / 1_000, status)
+        self._past.note(at_ms, status)
         for group, changes in look.changes.items():
             _note_changes(self._events.setdefault(group, deque(maxlen=EVENTS_KEPT)), changes)
-        for group_status in status.groups:
-            self._note_point(at_ms, group_status, status)
         return {
             "at_ms": at_ms,
             "topology": status.topology,
@@ -67,7 +65,7 @@ class Story:
                     "partitions": q.partitions,
                     "messages": q.messages,
                     "bytes": q.bytes,
-                    "rate": round(self._rates.produced(q.queue), 1),
+                    "rate": round(self._past.rates.produced(q.queue), 1),
                 }
                 for q in status.queues
             ],
@@ -78,20 +76,13 @@ class Story:
             "groups": [self._group(group) for group in status.groups],
         }
 
-    def past(self) -> Plain:
-        """The points of each group so far, for a page that was opened just now."""
-        return {group: list(points) for group, points in self._points.items()}
+    def begin(self, before: Mapping[str, Sequence[Point]]) -> None:
+        """Go on after what the coordinator has noted while no page was open."""
+        self._past.begin(before)
 
-    def _note_point(self, at_ms: int, group: GroupStatus, status: TopologyStatus) -> None:
-        points = self._points.setdefault(group.group, deque(maxlen=POINTS_KEPT))
-        points.append(
-            {
-                "at_ms": at_ms,
-                "lag": group.lag,
-                "consumed": round(self._rates.consumed(group.group), 1),
-                "produced": round(self._rates.produced(_queue_of(group, status)), 1),
-            }
-        )
+    def past(self) -> Mapping[str, Sequence[Point]]:
+        """The points of each group so far, for a page that was opened just now."""
+        return self._past.points()
 
     def _group(self, group: GroupStatus) -> Plain:
         members = [c.member for c in group.consumers]
@@ -107,7 +98,7 @@ class Story:
             "wanted": group.wanted,
             "lag": group.lag,
             "lag_ms": group.lag_ms,
-            "point": self._points[group.group][-1],
+            "point": self._past.newest(group.group),
             "generation": group.generation,
             "version": group.version,
             "assignor": group.assignor,
@@ -141,12 +132,6 @@ class Story:
             },
             "events": list(self._events.get(group.group, ())),
         }
-
-
-def _queue_of(group: GroupStatus, status: TopologyStatus) -> str:
-    # A queue is shown without the topology's prefix, the queue of a group with it.
-    names = [q.queue for q in status.queues]
-    return next((n for n in names if group.queue == n or group.queue.endswith(f".{n}")), "")
 
 
 def _buffer(index: int, stats: BufferStats | None) -> Plain:

@@ -22,6 +22,7 @@ from aiohttp import web
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.dashboard.page_state import PageState, Story
 from pxrs_ray.errors import PxrsError, UsageError
+from pxrs_ray.status.past import Point
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 
 WAITING_MAX = 3
@@ -59,6 +60,9 @@ class PageSource(Protocol):
     def look(self) -> PageState:
         """The topology now. Raises PxrsError when it cannot be asked."""
 
+    def past(self) -> Mapping[str, Sequence[Point]]:
+        """The last hour of each group, as the coordinator has kept it."""
+
     def check(self) -> None:
         """Raise PxrsError when the topology does not answer."""
 
@@ -86,6 +90,7 @@ class Server:
         self._token = token
         self._story = Story()
         self._pages: set[asyncio.Queue[str]] = set()
+        self._begun = False
         self._ends = asyncio.Event()
         self._health_at_s, self._health = float("-inf"), ""
         self._wanted = asyncio.Event()
@@ -142,6 +147,7 @@ class Server:
         response = web.StreamResponse(headers={**SAFE, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         pictures: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
+        await self._begin()
         await response.write(_event("past", self._story.past()).encode())
         self._pages.add(pictures)
         self._wanted.set()
@@ -154,6 +160,13 @@ class Server:
                 if not self._pages:
                     self._wanted.clear()
         return response
+
+    async def _begin(self) -> None:
+        """Ask once for what was before this server."""
+        if not self._begun:
+            self._begun = True
+            with suppress(PxrsError):
+                self._story.begin(await off_loop(self._source.past))
 
     async def _end(self, _: web.Application) -> None:
         """Let every open page hear that this is the end: nobody waits for a page to go."""

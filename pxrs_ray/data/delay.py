@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import accumulate, repeat
 from typing import Any
 
-from pxrs_ray.data.message_form import checked_headers, checked_timestamp
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Message
 
@@ -91,6 +90,9 @@ class DelayedMessage:
     def sent(cls, headers: Any, timestamp_ms: Any, due_ms: int, now_ms: int) -> DelayedMessage:
         """One that is sent now, with headers and a timestamp as its sender gave them. Raises
         UsageError."""
+        # Here: a status asks this module too, and loads no Arrow for it.
+        from pxrs_ray.data.message_form import checked_headers, checked_timestamp
+
         if timestamp_ms is not None:
             checked_timestamp(timestamp_ms)
         own = tuple(checked_headers(headers)[0]) if headers else ()

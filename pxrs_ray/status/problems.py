@@ -73,9 +73,9 @@ def partition_problem(group: GroupStatus, partition: PartitionStatus) -> Problem
             where,
             f"in the same call since {p.call_s:.0f} s: message {p.call_offset}, attempt "
             f"{p.attempts + 1}, by {p.owner}",
-            f"`pxrs stack {group.group}/{p.owner} -t {on}` shows the line that it is at; if it "
-            f"hangs there, `pxrs restart {group.group}/{p.owner} -t {on}` ends its process, and "
-            "the message is tried again",
+            f"if it hangs: `pxrs restart {group.group}/{p.owner} -t {on}` ends its process, and "
+            f"the message is tried again; `pxrs stack {group.group}/{p.owner} -t {on}` shows "
+            "before that the line that it is at",
         )
     if p.stalled:
         return Problem(
@@ -273,9 +273,9 @@ def _consumers(group: GroupStatus) -> Iterator[Problem]:
                 Kind.CONSUMER_SILENT,
                 where,
                 c.reason if c.reason.startswith("silent") else f"silent: {c.reason}",
-                f"`pxrs stack {group.group}/{c.member} -t {group.topology}` says whether it is "
-                f"frozen or busy; {restart} starts it anew; when its lease is over the others take "
-                "its partitions, and a lease later it is replaced by itself",
+                f"{restart} starts it anew (`pxrs stack {group.group}/{c.member} -t "
+                f"{group.topology}` says whether it is frozen or busy); when its lease is over the "
+                "others take its partitions, and a lease later it is replaced by itself",
             )
         elif c.state == "failed":
             remedy = f"see its log with `ray logs`, mend what it says, then {restart}"

@@ -15,6 +15,7 @@ from pxrs_ray.status.answers import (
     StoreStatus,
     TopologyStatus,
 )
+from pxrs_ray.status.past import Point
 from pxrs_ray.status.places import AT_HOME, BufferStatus
 
 
@@ -102,6 +103,9 @@ class DrawnPage:
     def __init__(self) -> None:
         self.done: list[tuple[str, str, Any]] = []
         self.is_away = False
+
+    def past(self) -> Mapping[str, Sequence[Point]]:
+        return {"billing": [{"at_ms": 5, "lag": 70, "consumed": 1.0, "produced": 2.0}]}
 
     def check(self) -> None:
         if self.is_away:

@@ -62,6 +62,13 @@ def test_messages_are_found_and_sent(topology: Topology) -> None:
     assert [m["payload"] for m in source.messages("orders", {"key": "new"})] == ["one more"]
 
 
+def test_the_coordinator_has_kept_what_was_before_the_page(topology: Topology) -> None:
+    until(lambda: bool(RaySource(topology).past()))
+    past = RaySource(topology).past()
+    assert set(past) == {group.group for group in topology.status().groups}
+    assert all(point["lag"] >= 0 and point["at_ms"] > 0 for point in past[DEAD])
+
+
 @pytest.mark.parametrize(
     ("asked", "error", "words"),
     [

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import Buffer
-from pxrs_ray.bounded_files import BoundedFiles
+from pxrs_ray.bounded_files import BoundedFiles, OpenBounds
 from pxrs_ray.data.batch import Batch, batches
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Fetched, LogEnds, QueueSpec, Refused
@@ -52,7 +52,7 @@ class Lane:
     excused: set[bytes] = field(default_factory=set)
 
 
-FILES_OPEN_MAX = 1
+FILES_OPEN_MAX = OpenBounds(1, 2)
 
 
 class Broken(AssertionError):

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from pxrs_ray.bounded_files import OPEN_MAX, BoundedFiles, open_files_max
+from pxrs_ray.bounded_files import OPEN_MAX, UNSYNCED_MAX, BoundedFiles, OpenBounds, open_bounds
 from pxrs_ray.errors import LockHeld
 from pxrs_ray.files import Files
 from pxrs_ray.log.partition_log import PartitionLog
@@ -21,8 +21,8 @@ from tests.settings import log_limits
 HOLD = """
 import sys, time
 from pathlib import Path
-from pxrs_ray.bounded_files import BoundedFiles
-files = BoundedFiles(Path(sys.argv[1]) / "locks", 0)
+from pxrs_ray.bounded_files import BoundedFiles, OpenBounds
+files = BoundedFiles(Path(sys.argv[1]) / "locks", OpenBounds(0, 0))
 held = [files.lock(Path(each), 0) for each in sys.argv[2:]]
 assert all(each.fd < 0 for each in files._held.values())
 print("held", flush=True)
@@ -54,7 +54,7 @@ class Watched(Files):
 
 
 def bounded(folder: Path, most: int, inner: Files | None = None) -> BoundedFiles:
-    return BoundedFiles(folder / "locks", most, inner=inner)
+    return BoundedFiles(folder / "locks", OpenBounds(most, most), inner=inner)
 
 
 def open_count(files: BoundedFiles) -> int:
@@ -259,7 +259,36 @@ def test_many_logs_are_open_on_few_files(tmp_path: Path) -> None:
     assert open_count(files) == 0
 
 
+def test_what_needs_no_sync_is_closed_first_and_the_others_when_there_are_far_too_many(
+    tmp_path: Path,
+) -> None:
+    """Whoever appends must not wait for the sync of another log."""
+    disk = Watched()
+    files = BoundedFiles(tmp_path / "locks", OpenBounds(2, 5), inner=disk)
+    numbers = [files.open(tmp_path / f"f{n}", create=True) for n in range(5)]
+    assert open_count(files) == 5 and disk.syncs == []
+    files.sync(numbers[3])
+    files.write(numbers[4], [b"4"], 0)
+    disk.syncs.clear()
+    numbers.append(files.open(tmp_path / "f5", create=True))
+    assert open_count(files) == 5 and disk.syncs == [], "f3 has gone, which was synced"
+    assert files._held[numbers[3]].fd < 0
+    numbers.append(files.open(tmp_path / "f6", create=True))
+    assert open_count(files) == 5 and disk.syncs == ["f0"]
+    for number in numbers:
+        files.sync(number)
+    files.length(numbers[0])
+    assert open_count(files) == 2
+
+
 def test_the_bound_follows_what_the_process_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    for allowed, expected in ((1_024, 512), (1 << 20, OPEN_MAX), (-1, OPEN_MAX), (8, 16)):
+    unlimited = (OPEN_MAX, UNSYNCED_MAX)
+    for allowed, expected in (
+        (1_024, (512, 768)),
+        (20_000, (OPEN_MAX, 15_000)),
+        (1 << 20, unlimited),
+        (-1, unlimited),
+        (8, (16, 16)),
+    ):
         monkeypatch.setattr("resource.getrlimit", lambda _, a=allowed: (a, a))
-        assert open_files_max() == expected
+        assert open_bounds() == expected

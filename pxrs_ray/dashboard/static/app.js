@@ -1,9 +1,9 @@
 // The live page: draws each picture that the server sends. No state but what is on the page.
 
-import { draw, short } from "./charts.js";
+import { draw, follow_span, short } from "./charts.js";
 import { aside, messages, queues } from "./messages.js";
 
-const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 600;
+const LARGE_MAX = 32, MEDIUM_MAX = 256, POINTS_MAX = 4000;
 const views = new Map();   // group name -> { root, cells, points, chosen }
 let past = {}, seen_ms = 0;
 
@@ -308,6 +308,7 @@ async function ask(group, action, root) {
 }
 
 messages(act);
+follow_span(find(document, "#span"));
 if (location.search.includes("token=")) history.replaceState(null, "", "./");
 const stream = new EventSource("events");
 stream.addEventListener("past", (event) => { past = JSON.parse(event.data); });

@@ -1,7 +1,17 @@
 // Lines over the last minutes on a canvas, with scales. `marks` are moments shown as vertical lines;
 // where the pointer is, the values of that moment are told.
 
-const SPAN_MS_MIN = 30_000, SPAN_MS_MAX = 5 * 60_000;
+const SPAN_MS_MIN = 30_000, SPANS = { most_ms: 5 * 60_000 };
+
+// Let people choose how far back the charts go.
+export function follow_span(select) {
+  select.addEventListener("change", () => {
+    SPANS.most_ms = Number(select.value) * 60_000;
+    for (const canvas of document.querySelectorAll("canvas")) {
+      if (canvas.drawn) draw(canvas, ...canvas.drawn);
+    }
+  });
+}
 
 export function short(number) {
   if (number === null || number === undefined) return "-";
@@ -52,7 +62,7 @@ export function draw(canvas, points, series, marks) {
   pen.font = "11px system-ui, sans-serif";
   const now = points.length ? points[points.length - 1].at_ms : Date.now();
   const known_ms = points.length ? now - points[0].at_ms : 0;
-  const span_ms = Math.min(SPAN_MS_MAX, Math.max(SPAN_MS_MIN, known_ms));
+  const span_ms = Math.min(SPANS.most_ms, Math.max(SPAN_MS_MIN, known_ms));
   const shown = points.filter((point) => point.at_ms >= now - span_ms);
   const top = round_up(Math.max(1, ...shown.flatMap((point) => series.map((one) => point[one.name]))));
   const right = width - 6, bottom = height - BELOW;

@@ -121,7 +121,11 @@ FILES = (
     _noticed(
         "what was written is synced before its file is closed to make room",
         f"{_BOUNDED}what_was_written_is_synced_before_its_file_is_closed",
-        Change("bounded_files.py", "            self._sync_to_close(held)\n", ""),
+        Change(
+            "bounded_files.py",
+            "                    self._inner.sync(held.fd)\n",
+            "                    pass\n",
+        ),
     ),
     _noticed(
         "a file's owner hears of the sync that failed when the file was closed",
