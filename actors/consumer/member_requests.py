@@ -17,7 +17,7 @@ from pxrs_ray.model import Progress
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.consumer.specs import GroupSpec
-    from pxrs_ray.group.events import Assignment, GroupReply
+    from pxrs_ray.group.events import Assignment, Response
     from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
 A_co = TypeVar("A_co", covariant=True)
@@ -48,7 +48,7 @@ class JoinGroup(MemberRequest["tuple[Incarnation, Assignment | None]"]):
 
 
 @dataclass(frozen=True)
-class SendHeartbeat(MemberRequest["GroupReply"]):
+class SendHeartbeat(MemberRequest["Response"]):
     """Renew a lease, and wait for an assignment that is newer than `seen`."""
 
     incarnation: Incarnation

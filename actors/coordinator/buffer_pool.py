@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import ray
 
@@ -17,6 +18,7 @@ from pxrs_ray.actors.buffer.buffer_actor import LEASE_S
 from pxrs_ray.actors.buffer.buffer_client import BufferClient
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.coordinator.buffer_calls import PING_WAIT_S, BufferCalls
+from pxrs_ray.actors.coordinator.buffer_slots import FOREIGN_REMEDY, went_elsewhere
 from pxrs_ray.actors.coordinator.known_ends import KnownEnds
 from pxrs_ray.actors.coordinator.replica_followers import ReplicaFollowers
 from pxrs_ray.data.link_ports import OFF
@@ -26,7 +28,7 @@ from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor, is_asked_for, within
-from pxrs_ray.topology.registry_witness import RECOVER
+from pxrs_ray.topology.homes import Home
 
 logger = logging.getLogger(__name__)
 
@@ -34,21 +36,6 @@ PING_PAUSE_S = 1.0
 TOLD_CHARS = 300
 # A buffer that lives answers a look in milliseconds: what takes longer is reported within seconds.
 LOOK_WAIT_S = 2.0
-
-FOREIGN_REMEDY = (
-    "restore the registry that they belong to, or give the topology another data_dir; "
-    "`pxrs recover registry FILE --accept-loss` takes the messages that lie there for its own, "
-    "and delivers them from the checkpoints that the registry has (the first message where none)"
-)
-
-
-def went_elsewhere(index: int, host: str) -> str:
-    """What to do about a registry that does not know the last home of a buffer."""
-    return (
-        f"the registry went back: buffer {index} has been at home on host {host} since, and serves "
-        f"nobody. Restore the registry, or run {RECOVER} to go on with what it holds, and with the "
-        "newest logs that are there"
-    )
 
 
 class BufferPool(BufferCalls):
@@ -72,6 +59,7 @@ class BufferPool(BufferCalls):
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]
         self._watching: list[asyncio.Task[None]] = []
+        self._asked: dict[int, asyncio.Task[BufferInfo]] = {}
         self._supervisor = Supervisor(f"buffers of {topology}")
 
     async def meet(self, wait_s: float) -> None:
@@ -135,7 +123,7 @@ class BufferPool(BufferCalls):
 
     def look_soon(self, index: int) -> None:
         """A buffer has started: look at it now."""
-        if 0 <= index < self.count:
+        if index in range(self.count):
             self._soon[index].set()
 
     def stop_watching(self) -> None:
@@ -161,17 +149,15 @@ class BufferPool(BufferCalls):
     def reports(self) -> list[Report]:
         """Which buffers are away, and why, and what else is wrong with them."""
         found = self.replicas.reports() if self.replicas is not None else []
-        found += [
-            Report(Kind.BUFFER_WAITS, f"buffer {index} {why}", index)
-            for index, why in sorted(self._waits.items())
-        ]
+        for index, why in sorted(self._waits.items()):
+            found.append(Report(Kind.BUFFER_WAITS, f"buffer {index} {why}", index))
         for index, why in self._away.items():
             found.append(
                 Report(Kind.BUFFER_AWAY, f"{self.told(index)} does not answer: {why}", index)
             )
         for (index, queue), why in self._unopened.items():
-            told = f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
-            found.append(Report(Kind.QUEUE_NOT_OPEN, told, index))
+            text = f"queue {queue} is not open on buffer {index}, and is tried again: {why}"
+            found.append(Report(Kind.QUEUE_NOT_OPEN, text, index))
         found += [Report(Kind.BUFFER_WITHOUT_DISK, why, at) for at, why in self._elsewhere.items()]
         found += [Report(Kind.WORK_FAILED, text) for text in self._supervisor.problems()]
         for index, troubles in self._troubles.items():
@@ -375,9 +361,22 @@ class BufferPool(BufferCalls):
             if self.is_looked_at(index):
                 await self._look(index)
 
+    def placed(self, index: int, home: Home, handle: Any) -> None:
+        """As `SlotTable.placed`; nobody waits for the answer of another process of the slot."""
+        if index in self._asked and self._handles.get(index) != handle:
+            self._asked[index].cancel()
+        super().placed(index, home, handle)
+
     async def _look(self, index: int) -> None:
+        asked = self._asked[index] = asyncio.ensure_future(self._ping(index, LOOK_WAIT_S))
         try:
-            info = await self._ping(index, LOOK_WAIT_S)
+            await asyncio.wait({asked})
+        finally:
+            asked.cancel()
+        if asked.cancelled():
+            return  # another process has its slot now, and is looked at next
+        try:
+            info = asked.result()
             self.is_back(index)
             if self._returned is not None and self.to_be_opened(index, info):
                 logger.warning("buffer %d of %s gets its queues again", index, self._topology)

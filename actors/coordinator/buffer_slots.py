@@ -23,6 +23,7 @@ from pxrs_ray.errors import BufferAway, SlotWaits
 from pxrs_ray.status.places import AT_HOME, DEPOSED, ELSEWHERE, SILENT, STARTING, WAITING
 from pxrs_ray.supervision.supervisor import off_loop, within
 from pxrs_ray.topology.homes import Home, SlotSeen
+from pxrs_ray.topology.registry_witness import RECOVER
 from pxrs_ray.topology.slot_table import SlotTable
 
 if TYPE_CHECKING:
@@ -31,6 +32,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TOLD_CHARS = 200
+
+
+FOREIGN_REMEDY = (
+    "restore the registry that they belong to, or give the topology another data_dir; "
+    "`pxrs recover registry FILE --accept-loss` takes the messages that lie there for its own, "
+    "and delivers them from the checkpoints that the registry has (the first message where none)"
+)
+
+
+def went_elsewhere(index: int, host: str) -> str:
+    """What to do about a registry that does not know the last home of a buffer."""
+    return (
+        f"the registry went back: buffer {index} has been at home on host {host} since, and serves "
+        f"nobody. Restore the registry, or run {RECOVER} to go on with what it holds, and with the "
+        "newest logs that are there"
+    )
 
 
 class BufferSlots(SlotTable, ABC):

@@ -18,7 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
-from pxrs_ray.actors.coordinator.buffer_pool import FOREIGN_REMEDY, BufferPool, went_elsewhere
+from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
+from pxrs_ray.actors.coordinator.buffer_slots import FOREIGN_REMEDY, went_elsewhere
 from pxrs_ray.actors.coordinator.group_controller import GroupController
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.startup import Startup

@@ -18,7 +18,7 @@ from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.clock import Clock
 from pxrs_ray.errors import StoreError
 from pxrs_ray.group.counters import GroupCounters
-from pxrs_ray.group.events import Dismiss, Event, FenceReaders, GroupReply, Heartbeat
+from pxrs_ray.group.events import Dismiss, Event, FenceReaders, Heartbeat, Response
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_runtime import GroupRuntime
 from pxrs_ray.group.group_state import GroupSettings
@@ -148,13 +148,13 @@ class GroupHost:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    async def submit(self, event: Event) -> GroupReply:
+    async def submit(self, event: Event) -> Response:
         """See `GroupRuntime.submit`."""
         reply = await self._asked(partial(self.runtime.submit, event))
         assert reply is not None
         return reply
 
-    async def heartbeat(self, heartbeat: Heartbeat, wait_s: float) -> GroupReply:
+    async def heartbeat(self, heartbeat: Heartbeat, wait_s: float) -> Response:
         """See `GroupRuntime.heartbeat`."""
         wait_ms = int(wait_s * 1_000)
         reply = await self._asked(partial(self.runtime.heartbeat, heartbeat, wait_ms))
@@ -165,8 +165,8 @@ class GroupHost:
         """Return when everything decided so far is durable, or forgotten after a fault."""
         await self._asked(self.runtime.settle)
 
-    async def _asked(self, ask: Callable[..., None]) -> GroupReply | None:
-        caller: asyncio.Future[GroupReply | None] = asyncio.get_running_loop().create_future()
+    async def _asked(self, ask: Callable[..., None]) -> Response | None:
+        caller: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
         ask(caller, self._clock.now())
         self._carry_out()
         return await caller

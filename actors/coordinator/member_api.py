@@ -36,13 +36,13 @@ from pxrs_ray.group.call_budget import CallBudget
 from pxrs_ray.group.events import (
     Assignment,
     Commit,
-    GroupReply,
     Heartbeat,
     Join,
     Leave,
     PartitionProgress,
     Prepared,
     Release,
+    Response,
 )
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Outcome, PartitionId
 
@@ -101,7 +101,7 @@ class MemberApi:
     @answers_for_group(SendHeartbeat)
     async def heartbeat(
         self, member: MemberId, incarnation: Incarnation, seen: tuple[int, int], wait_ms: int
-    ) -> GroupReply:
+    ) -> Response:
         """Renew a lease from now on, and wait for an assignment that is newer than `seen`.
 
         It is answered as soon as there is one, without one after `wait_ms`; see

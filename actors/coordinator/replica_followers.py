@@ -7,6 +7,7 @@ its logs: each of those may lead next. What is removed is removed when every rep
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ from pxrs_ray.status.problem import Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 from pxrs_ray.topology.homes import SHOWN
+
+logger = logging.getLogger(__name__)
 
 CALL_WAIT_S = 30.0
 
@@ -66,25 +69,38 @@ class ReplicaFollowers:
 
     async def open_on(self, slot: Slot, spec: QueueSpec, *, make: bool) -> None:
         """Have a queue's logs on the followers of a slot. To be made, they must be on all that are
-        in sync, or this raises BufferAway: each of those may lead next."""
+        in sync, or this raises BufferAway: each of those may lead next. Nobody waits for others."""
         placement = self._placed.get(slot)
         if placement is None:
             raise BufferAway(f"slot {slot} is not placed yet")
         for disk in placement.replicas:
             if disk == placement.leader:
                 continue
-            client = self._clients.get((slot, disk))
-            must = make and placement.in_sync(disk) is not None
-            try:
-                if client is None:
-                    raise BufferAway("it is away")
-                await client.open(spec, {}, make=make, wait_s=CALL_WAIT_S)
-            except (RayError, PxrsError, TimeoutError) as error:
-                if must:
-                    raise BufferAway(
-                        f"queue {spec.queue} cannot be made while replica {slot} on disk "
-                        f"{disk[:SHOWN]} does not answer: {told(error)}"
-                    ) from error
+            if make and placement.in_sync(disk) is not None:
+                await self._open_on_one(slot, disk, spec, make=make)
+            else:
+                # Ray holds a call to a process that is being started again until it has started:
+                # a leader that was just elected would serve nobody until then.
+                trying = self._try_to_open(slot, disk, spec, make=make)
+                self._supervisor.once("a follower's logs", trying)
+
+    async def _open_on_one(self, slot: Slot, disk: Disk, spec: QueueSpec, *, make: bool) -> None:
+        client = self._clients.get((slot, disk))
+        try:
+            if client is None:
+                raise BufferAway("it is away")
+            await client.open(spec, {}, make=make, wait_s=CALL_WAIT_S)
+        except (RayError, PxrsError, TimeoutError) as error:
+            raise BufferAway(
+                f"queue {spec.queue} cannot be made while replica {slot} on disk {disk[:SHOWN]} "
+                f"does not answer: {told(error)}"
+            ) from error
+
+    async def _try_to_open(self, slot: Slot, disk: Disk, spec: QueueSpec, *, make: bool) -> None:
+        try:
+            await self._open_on_one(slot, disk, spec, make=make)
+        except BufferAway as error:
+            logger.info("%s; it tells what it lacks", error)
 
     async def of_followers(self, what: str, call: Callable[[ReplicaClient], Any]) -> None:
         """Make a call to each replica that leads nothing. Raises BufferAway where one is away."""

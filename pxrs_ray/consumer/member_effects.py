@@ -17,11 +17,11 @@ from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.group.events import (
     Assignment,
     Commit,
-    GroupReply,
     Heartbeat,
     Leave,
     Prepared,
     Release,
+    Response,
 )
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, Outcome, PartitionId
 
@@ -115,7 +115,7 @@ class Joined:
     assignment: Assignment | None
 
 
-MemberAnswer = GroupReply | Joined | tuple[Outcome, ...] | None
+MemberAnswer = Response | Joined | tuple[Outcome, ...] | None
 
 
 class ReadBatch(Protocol):

@@ -45,15 +45,7 @@ from pxrs_ray.consumer.member_effects import (
 from pxrs_ray.consumer.member_progress import AGAIN_S, MemberProgress
 from pxrs_ray.consumer.session import ConsumerSession, SessionChanges, WorkProgress
 from pxrs_ray.errors import DeadlineExceeded, NotFound, PxrsError, UnknownMember
-from pxrs_ray.group.events import (
-    Assignment,
-    Commit,
-    GroupReply,
-    Heartbeat,
-    Leave,
-    Prepared,
-    Release,
-)
+from pxrs_ray.group.events import Assignment, Commit, Heartbeat, Leave, Prepared, Release, Response
 from pxrs_ray.group.member_lease import WAIT_PART, MemberLease
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, PartitionId
 
@@ -227,7 +219,7 @@ class MemberMachine:
         elif not self._is_ours(ask.session):
             return
         elif isinstance(request, Heartbeat):
-            assert isinstance(answer, GroupReply)
+            assert isinstance(answer, Response)
             self._heard(ask, answer, now_s)
         elif isinstance(request, Commit):
             assert isinstance(answer, tuple)
@@ -245,7 +237,7 @@ class MemberMachine:
             # The assignment that says so is under way, unless its coordinator is replaced.
             self._leave_heard, self._leave_s = True, now_s + self.lease.length_s
 
-    def _heard(self, ask: Ask, reply: GroupReply, now_s: float) -> None:
+    def _heard(self, ask: Ask, reply: Response, now_s: float) -> None:
         was_over = self.lease.is_over(now_s)
         if reply.assignment is not None:
             self._assigned(reply.assignment, now_s)

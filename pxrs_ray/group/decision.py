@@ -16,7 +16,7 @@ from pxrs_ray.group.events import (
     Dismiss,
     FenceReaders,
     GroupEffect,
-    GroupReply,
+    Response,
 )
 from pxrs_ray.group.group_state import GroupSettings, GroupState, MemberState, Preparation
 from pxrs_ray.group.transitions import MemberEvent, MemberPhase
@@ -215,7 +215,7 @@ class DecisionBuilder:
                 self.state.move_phase(name, MemberEvent.FINISH)
                 self.forget(known.member, self.cause, clean=True)
 
-    def decide(self, reply: GroupReply | None, records_before: int) -> Decision:
+    def decide(self, reply: Response | None, records_before: int) -> Decision:
         """The decision, with a new assignment for everybody whose own changed."""
         if self._fenced:
             self._effects.insert(0, FenceReaders(self._fenced))

@@ -241,7 +241,7 @@ GroupEffect = AssignmentChanged | Dismiss | FenceReaders
 
 
 @dataclass(frozen=True, slots=True)
-class GroupReply:
+class Response:
     """The answer to the caller of an event.
 
     `outcomes` has one entry a row for Commit and Release. `assignment` is there when the caller
@@ -266,7 +266,7 @@ class Decision:
     """
 
     records: tuple[Record, ...] = ()
-    reply: GroupReply | None = None
+    reply: Response | None = None
     effects: tuple[GroupEffect, ...] = ()
     after: int = 0
 

@@ -31,7 +31,6 @@ from pxrs_ray.group.events import (
     Decision,
     Died,
     Event,
-    GroupReply,
     Heartbeat,
     Join,
     Leave,
@@ -41,6 +40,7 @@ from pxrs_ray.group.events import (
     Raise,
     Rebalance,
     Release,
+    Response,
     Seek,
     Tick,
 )
@@ -117,11 +117,11 @@ class GroupCoordinator:
             case Raise():
                 builder = self._builder(now, event.cause)
                 raise_epochs(builder, event.epochs)
-                return self._decide(builder, GroupReply(self.state.generation))
+                return self._decide(builder, Response(self.state.generation))
             case Rebalance():
                 builder = self._builder(now, f"rebalance {event.cause}")
                 retarget(builder)
-                return self._decide(builder, GroupReply(self.state.generation))
+                return self._decide(builder, Response(self.state.generation))
 
     def plan(
         self,
@@ -146,7 +146,7 @@ class GroupCoordinator:
         """
         self.state.check_leading(heartbeat.seen[0], ())
         known = self._known(heartbeat.member, heartbeat.incarnation)
-        reply = GroupReply(self.state.generation, lease_ms=lease_ms)
+        reply = Response(self.state.generation, lease_ms=lease_ms)
         if heartbeat.seen >= (self.state.generation, known.sequence):
             return Decision(reply=reply)
         reply = replace(reply, assignment=self.assignment(heartbeat.member))
@@ -163,7 +163,7 @@ class GroupCoordinator:
     def _builder(self, now: Instant, cause: str) -> DecisionBuilder:
         return DecisionBuilder(self.state, self.settings, now, cause)
 
-    def _decide(self, builder: DecisionBuilder, reply: GroupReply | None) -> Decision:
+    def _decide(self, builder: DecisionBuilder, reply: Response | None) -> Decision:
         decision = builder.decide(reply, self.records_emitted)
         self.records_emitted = decision.after
         return decision
@@ -217,7 +217,7 @@ class GroupCoordinator:
             builder.join(member)
         if fresh:
             retarget(builder)
-        reply = GroupReply(
+        reply = Response(
             self.state.generation,
             assignment=self.assignment(names[0]) if len(names) == 1 else None,
         )
@@ -245,7 +245,7 @@ class GroupCoordinator:
     def _leave(self, event: Leave, now: Instant) -> Decision:
         name = event.member
         if self.state.retired.get(name) == event.incarnation:
-            return Decision(reply=GroupReply(self.state.generation), after=self.records_emitted)
+            return Decision(reply=Response(self.state.generation), after=self.records_emitted)
         builder = self._builder(now, f"{name}#{event.incarnation} {event.cause}")
         known = self.state.members.get(name)
         if known is not None and known.phase is MemberPhase.AWAY:
@@ -260,18 +260,18 @@ class GroupCoordinator:
             builder.touch(name)
         retarget(builder)
         builder.finish_leaving()
-        return self._decide(builder, GroupReply(self.state.generation))
+        return self._decide(builder, Response(self.state.generation))
 
     def _died(self, event: Died, now: Instant) -> Decision:
         try:
             known = self._known(event.member, event.incarnation)
         except UnknownMember:
-            return Decision(reply=GroupReply(self.state.generation))
+            return Decision(reply=Response(self.state.generation))
         builder = self._builder(now, "death")
         builder.blame(known.member, event.death)
         builder.bury(known, event.cause)
         retarget(builder)
-        return self._decide(builder, GroupReply(self.state.generation))
+        return self._decide(builder, Response(self.state.generation))
 
     # --- progress -------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class GroupCoordinator:
         known = self._heard(event.member, event.incarnation, now)
         builder = self._builder(now, "commit")
         outcomes = tuple(self._progress(builder, known.member, row) for row in event.rows)
-        return self._decide(builder, GroupReply(self.state.generation, outcomes))
+        return self._decide(builder, Response(self.state.generation, outcomes))
 
     def _progress(
         self, builder: DecisionBuilder, member: Member, row: PartitionProgress
@@ -321,7 +321,7 @@ class GroupCoordinator:
             outcomes.append(outcome)
         grant(builder)
         builder.finish_leaving()
-        return self._decide(builder, GroupReply(self.state.generation, tuple(outcomes)))
+        return self._decide(builder, Response(self.state.generation, tuple(outcomes)))
 
     def _prepared(self, event: Prepared, now: Instant) -> Decision:
         self._heard(event.member, event.incarnation, now)
@@ -332,7 +332,7 @@ class GroupCoordinator:
                 continue
             if (preparation.member, preparation.incarnation) == (event.member, event.incarnation):
                 begin_move(builder, partition)
-        return self._decide(builder, GroupReply(self.state.generation))
+        return self._decide(builder, Response(self.state.generation))
 
     # --- time and configuration -----------------------------------------------------------------
 
@@ -387,7 +387,7 @@ class GroupCoordinator:
             self.state.bump(name)
             builder.touch(name)
         retarget(builder)
-        return self._decide(builder, GroupReply(self.state.generation))
+        return self._decide(builder, Response(self.state.generation))
 
     def _seek(self, event: Seek, now: Instant) -> Decision:
         check_offsets(event.offsets, self.state.group, len(self.state.rows))
@@ -397,4 +397,4 @@ class GroupCoordinator:
             if self.state.phase(partition) is PartitionPhase.OWNED:
                 builder.revoke(partition)
         grant(builder)
-        return self._decide(builder, GroupReply(self.state.generation))
+        return self._decide(builder, Response(self.state.generation))

@@ -39,8 +39,8 @@ from pxrs_ray.group.events import (
     Event,
     FenceReaders,
     GroupEffect,
-    GroupReply,
     Heartbeat,
+    Response,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_health import GroupHealth, shown
@@ -215,7 +215,7 @@ class GroupRuntime:
         if call.end_ms is not None and not call.done:
             self._waiting.ends_at(call, call.end_ms)
 
-    def _hear(self, call: GroupCall, heartbeat: Heartbeat, reply: GroupReply, after: int) -> None:
+    def _hear(self, call: GroupCall, heartbeat: Heartbeat, reply: Response, after: int) -> None:
         """Answer a heartbeat with news, or hold it until there are any."""
         self._waiting.seen[heartbeat.member] = heartbeat.seen
         call.heard = replace(reply, assignment=None) if reply.assignment is not None else reply
@@ -272,7 +272,7 @@ class GroupRuntime:
 
     # --- what leaves ------------------------------------------------------------------------------
 
-    def _after(self, after: int, call: GroupCall, reply: GroupReply | None) -> None:
+    def _after(self, after: int, call: GroupCall, reply: Response | None) -> None:
         """Answer (or refuse, as the request says) when that many records are durable."""
         if self.queue.durable >= after:
             self._waiting.settled(call, reply)

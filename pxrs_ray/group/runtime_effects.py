@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pxrs_ray.group.events import Dismiss, FenceReaders, GroupReply
+from pxrs_ray.group.events import Dismiss, FenceReaders, Response
 from pxrs_ray.group.write_queue import WriteBatch
 from pxrs_ray.model import Generation, Incarnation, MemberId
 
@@ -19,7 +19,7 @@ class GroupAnswer:
     """GroupAnswer a caller. There is no reply for one that only waited."""
 
     caller: object
-    reply: GroupReply | None
+    reply: Response | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pxrs_ray.errors import DeadlineExceeded, Fenced
-from pxrs_ray.group.events import Event, GroupEffect, GroupReply, Heartbeat
+from pxrs_ray.group.events import Event, GroupEffect, Heartbeat, Response
 from pxrs_ray.group.runtime_effects import GroupAnswer, Output, Refusal
 from pxrs_ray.model import Generation, MemberId
 
@@ -30,7 +30,7 @@ class GroupCall:
     caller: object
     event: Event | None
     end_ms: int | None = None
-    heard: GroupReply | None = None
+    heard: Response | None = None
     refused: Fenced | None = None
     parked: bool = False
     parked_to_ms: int | None = None
@@ -47,7 +47,7 @@ class WaitingRequests:
         self._outputs = outputs
         # Up to which (generation, sequence) each member knows its assignment.
         self.seen: dict[MemberId, tuple[Generation, int]] = {}
-        self._deferred: deque[tuple[int, Held, GroupReply | None]] = deque()
+        self._deferred: deque[tuple[int, Held, Response | None]] = deque()
         self._heartbeats: dict[MemberId, list[GroupCall]] = {}
         self._parked: list[GroupCall] = []
         self._ends: list[tuple[int, int, GroupCall]] = []
@@ -55,7 +55,7 @@ class WaitingRequests:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def answer(self, call: GroupCall, reply: GroupReply | None) -> None:
+    def answer(self, call: GroupCall, reply: Response | None) -> None:
         """GroupAnswer a caller, unless that is done."""
         if not call.done:
             call.done = True
@@ -67,7 +67,7 @@ class WaitingRequests:
             call.done = True
             self._outputs.append(Refusal(call.caller, error))
 
-    def settled(self, call: GroupCall, reply: GroupReply | None) -> None:
+    def settled(self, call: GroupCall, reply: Response | None) -> None:
         """What a request waited for is durable."""
         if call.refused is not None:
             self.refuse(call, call.refused)
@@ -82,11 +82,11 @@ class WaitingRequests:
 
     # --- for records ------------------------------------------------------------------------------
 
-    def defer(self, after: int, held: Held, reply: GroupReply | None = None) -> None:
+    def defer(self, after: int, held: Held, reply: Response | None = None) -> None:
         """Hold this until `after` records are durable. `after` never falls."""
         self._deferred.append((after, held, reply))
 
-    def released(self, durable: int) -> Iterator[tuple[Held, GroupReply | None]]:
+    def released(self, durable: int) -> Iterator[tuple[Held, Response | None]]:
         """Let go of everything that waited for what is durable now, in order."""
         while self._deferred and self._deferred[0][0] <= durable:
             _, held, reply = self._deferred.popleft()

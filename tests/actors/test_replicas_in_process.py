@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 
+from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Appended, Refused
 from pxrs_ray.errors import LeaseOver, NotLeading, UsageError
+from pxrs_ray.topology.homes import Home
 from tests.replica_processes import QUEUE, Group, played
 from tests.settings import log_limits
 
@@ -205,3 +210,43 @@ def test_a_queue_is_dropped_in_the_middle_of_appends_and_the_replicas_go_on(tmp_
         assert group.serves.buffer is leader, "nobody was replaced for it"
 
     played(scene, tmp_path)
+
+
+def test_a_leader_waits_for_no_follower_that_is_being_started_again(tmp_path: Path) -> None:
+    """Ray holds a call to such a process for as long as that takes."""
+
+    async def scene(group: Group) -> None:
+        group.mute.add(group.following)
+        async with asyncio.timeout(5):
+            await group.controller.open_on(0, group.spec, make=False)
+
+    played(scene, tmp_path)
+
+
+def test_nobody_waits_for_the_answer_of_a_process_that_another_has_replaced() -> None:
+    async def scene() -> None:
+        asked: asyncio.Queue[str] = asyncio.Queue()
+
+        def process(name: str) -> SimpleNamespace:
+            def ping(*_: object) -> asyncio.Future[None]:
+                asked.put_nowait(name)
+                return asyncio.get_running_loop().create_future()
+
+            return SimpleNamespace(ping=SimpleNamespace(remote=ping))
+
+        pool, home = BufferPool("t", 1, ""), Home("d1", "n1", "h1")
+        returned = AsyncMock()
+        pool.begins_at(0, home)
+        pool.placed(0, home, process("former"))
+        pool.watch(returned)
+        pool.look_soon(0)
+        async with asyncio.timeout(1.5):  # the former would be waited for longer
+            assert await asked.get() == "former"
+            pool.begins_at(0, replace(home, disk="d2", term=2))
+            pool.placed(0, replace(home, disk="d2", term=2), process("newer"))
+            pool.look_soon(0)
+            assert await asked.get() == "newer"
+        assert not pool._away, "what the former did not answer is no fault of the newer one"
+        pool.stop_watching()
+
+    asyncio.run(scene())

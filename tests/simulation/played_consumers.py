@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from pxrs_ray.errors import Fenced, PxrsError
 from pxrs_ray.group.events import (
     Assignment,
-    GroupReply,
     Heartbeat,
     Join,
     PartitionProgress,
     Release,
+    Response,
 )
 from pxrs_ray.group.replica_life import Came, ItsEnd
 from pxrs_ray.model import Incarnation, MemberId
@@ -166,18 +166,18 @@ class PlayedConsumer(Process):
     def _back(
         self,
         coordinator: LeadingProcess,
-        heard: Callable[[GroupReply | PxrsError], None],
-        answer: GroupReply | PxrsError,
+        heard: Callable[[Response | PxrsError], None],
+        answer: Response | PxrsError,
     ) -> None:
         send(coordinator, self, partial(heard, answer))
 
-    def _beaten(self, number: Incarnation, answer: GroupReply | PxrsError) -> None:
+    def _beaten(self, number: Incarnation, answer: Response | PxrsError) -> None:
         if number != self.number:
             return
         if isinstance(answer, Fenced):
             coordinator = self.cluster.coordinator
             send(self, coordinator, partial(self._rejoin, coordinator, number))
-        elif isinstance(answer, GroupReply) and answer.assignment is not None:
+        elif isinstance(answer, Response) and answer.assignment is not None:
             self._take(answer.assignment)
 
     def _take(self, found: Assignment) -> None:
@@ -208,8 +208,8 @@ class PlayedConsumer(Process):
                 return
         join = Join((self.cluster.member(self.member, number, self.name),))
 
-        def joined(answer: GroupReply | PxrsError) -> None:
-            if isinstance(answer, GroupReply):
+        def joined(answer: Response | PxrsError) -> None:
+            if isinstance(answer, Response):
                 send(coordinator, self, partial(self._joined, lost, number))
 
         coordinator.receive(join, joined)

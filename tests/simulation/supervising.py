@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.errors import PxrsError
-from pxrs_ray.group.events import Event, GroupReply, Join, Leave
+from pxrs_ray.group.events import Event, Join, Leave, Response
 from pxrs_ray.group.incarnations import next_above
 from pxrs_ray.group.replica_count import Unkept, new_names, who_goes_first
 from pxrs_ray.group.replica_life import (
@@ -296,7 +296,7 @@ class Supervising:
             self.process.after(LOOK_MS, partial(self._until, holds, end_ms, tell))
 
     def _submit(self, event: Event, tell: Tell) -> None:
-        def respond(answer: GroupReply | PxrsError) -> None:
+        def respond(answer: Response | PxrsError) -> None:
             self.process.after(0, partial(tell, answer))
 
         self.process.receive(event, respond)

@@ -22,7 +22,7 @@ from pxrs_ray.errors import (
     PxrsError,
     UnknownMember,
 )
-from pxrs_ray.group.events import Assignment, GroupReply
+from pxrs_ray.group.events import Assignment, Response
 from pxrs_ray.model import Grant
 from tests.works import Works
 
@@ -78,7 +78,7 @@ class Driver:
 
     def heard(self, assignment: Assignment | None = None) -> None:
         """A heartbeat is asked and answered at once."""
-        reply = GroupReply(1, assignment=assignment, lease_ms=int(LEASE_S * 1_000))
+        reply = Response(1, assignment=assignment, lease_ms=int(LEASE_S * 1_000))
         self.machine.answered(self.asks(MemberChannel.HEARTBEAT), reply, self.now_s)
 
     def owns(self, *grants: Grant, **changed: Any) -> None:

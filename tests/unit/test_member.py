@@ -29,11 +29,11 @@ from pxrs_ray.errors import (
 from pxrs_ray.group.events import (
     Assignment,
     Commit,
-    GroupReply,
     Heartbeat,
     Leave,
     Prepared,
     Release,
+    Response,
 )
 from pxrs_ray.group.member_lease import MARGIN_PART, WAIT_PART
 from pxrs_ray.model import Grant, Outcome
@@ -56,7 +56,7 @@ def test_a_lease_counts_from_when_the_request_left_and_only_after_it_is_obeyed()
     assert ask.request == Heartbeat("A", 1, (0, 0))
     assert (ask.hold_ms, ask.wait_s) == (0, LEASE_S / 2), "who has no lease is answered at once"
     sent_s, driver.now_s = driver.now_s, driver.now_s + 2.0
-    reply = GroupReply(1, assignment=driver.told(Grant(0, 1, 0)), lease_ms=6_000)
+    reply = Response(1, assignment=driver.told(Grant(0, 1, 0)), lease_ms=6_000)
     driver.machine.answered(ask, reply, driver.now_s)
     assert driver.machine.lease.until_s == sent_s + LEASE_S * (1 - MARGIN_PART)
     assert driver.asks(MemberChannel.HEARTBEAT).request == Heartbeat("A", 1, (1, 1))
@@ -137,7 +137,7 @@ def test_who_lost_its_membership_drops_everything_and_joins_once_for_all_that_no
     assert ask.request == JoinAgain("A", 1)
     # What was under way is answered now, to somebody who is no member.
     driver.machine.answered(
-        again, GroupReply(1, assignment=driver.told(Grant(0, 1, 0)), lease_ms=6_000), driver.now_s
+        again, Response(1, assignment=driver.told(Grant(0, 1, 0)), lease_ms=6_000), driver.now_s
     )
     assert driver.effects() == [] and not driver.machine.session.holdings
     granted = Assignment(1, 9, "A", 2, (Grant(3, 7, 4),), frozenset(), 1_000)

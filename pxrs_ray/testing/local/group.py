@@ -24,9 +24,9 @@ from pxrs_ray.group.events import (
     Dismiss,
     Event,
     FenceReaders,
-    GroupReply,
     Join,
     Leave,
+    Response,
     Tick,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
@@ -116,14 +116,14 @@ class LocalGroup:
 
     # --- the coordinator --------------------------------------------------------------------------
 
-    def ask(self, event: Event) -> GroupReply | None:
+    def ask(self, event: Event) -> Response | None:
         """Let the coordinator decide; None: it refused, for the asker is no member any more."""
         try:
             return self._carry_out(self.core.handle(event, self.clock.now()))
         except Fenced:
             return None
 
-    def _carry_out(self, decision: Decision) -> GroupReply | None:
+    def _carry_out(self, decision: Decision) -> Response | None:
         state = self.core.state
         self._store.write(self.name, state.generation, decision.records)
         for effect in decision.effects:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pxrs_ray.errors import CoordinatorDeposed, PxrsError
-from pxrs_ray.group.events import Configure, Event, GroupReply
+from pxrs_ray.group.events import Configure, Event, Response
 from pxrs_ray.model import Snapshot
 from pxrs_ray.supervision.request_tries import (
     KnownCoordinator,
@@ -35,7 +35,7 @@ NOTICED_MS = 60
 COMMAND_MS = 4_000
 
 Asks = Callable[[CoordinatorProcess, Respond], None]
-Hears = Callable[[GroupReply | PxrsError], None]
+Hears = Callable[[Response | PxrsError], None]
 
 
 def _nothing() -> None:
@@ -154,7 +154,7 @@ class Asked:
             self._tries.late()
             self.go_on()
 
-    def _answered(self, step: int, answer: GroupReply | PxrsError) -> None:
+    def _answered(self, step: int, answer: Response | PxrsError) -> None:
         if isinstance(answer, CoordinatorDeposed):
             if step == self._step:
                 self._told(self._tries.deposed, answer)
@@ -198,7 +198,7 @@ class OperatorProcess(Process):
             coordinator.receive(event, respond)
 
     def _keep(
-        self, coordinator: CoordinatorProcess, respond: Respond, answer: GroupReply | PxrsError
+        self, coordinator: CoordinatorProcess, respond: Respond, answer: Response | PxrsError
     ) -> None:
         """Keep for later coordinators what was taken, under the generation, as the shell does."""
         core, store = coordinator.core, self.cluster.store
@@ -218,7 +218,7 @@ class OperatorProcess(Process):
         latency_ms = self.world.scenario.write_latency_ms
         store_call(coordinator, lambda: store.load(GROUP), kept, latency_ms)
 
-    def _over(self, event: Event, _: GroupReply | PxrsError) -> None:
+    def _over(self, event: Event, _: Response | PxrsError) -> None:
         if self._waiting and self._waiting[0] is event:
             self._next()
 

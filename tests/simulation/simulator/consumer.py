@@ -38,7 +38,7 @@ from pxrs_ray.consumer.member_effects import (
 from pxrs_ray.consumer.member_machine import MemberMachine
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.errors import DeadlineExceeded, Fenced, PxrsError
-from pxrs_ray.group.events import Commit, GroupReply, Heartbeat, Join, Prepared, Release
+from pxrs_ray.group.events import Commit, Heartbeat, Join, Prepared, Release, Response
 from pxrs_ray.model import Epoch, Incarnation, Member, Offset, PartitionId
 from tests.simulation.history import Asked, Failed, Obeyed, Unserved
 from tests.simulation.simulator.asking import CoordinatorLink, Hears
@@ -198,7 +198,7 @@ class ConsumerProcess(Process):
         self._send(ask, known, partial(self._give_up, ask, channel))
 
     def _known(
-        self, ask: Ask, channel: int, incarnation: Incarnation, answer: GroupReply | PxrsError
+        self, ask: Ask, channel: int, incarnation: Incarnation, answer: Response | PxrsError
     ) -> None:
         if isinstance(ask.request, JoinAgain) and incarnation != self.incarnation:
             # It is another one by now that joins: this answer is none.
@@ -240,7 +240,7 @@ class ConsumerProcess(Process):
             self._record_asked(request.incarnation, "Prepared", request.partitions)
         self.link.ask(_wait_ms(ask), make, known, unanswered, leaves)
 
-    def _told(self, ask: Ask, answer: GroupReply | PxrsError) -> None:
+    def _told(self, ask: Ask, answer: Response | PxrsError) -> None:
         """Feed it in; what it makes of it is carried out by who calls."""
         machine, now_s, request = self.machine, self._now_s(), ask.request
         if isinstance(answer, PxrsError):

@@ -18,11 +18,11 @@ from pxrs_ray.group.events import (
     Dismiss,
     Event,
     FenceReaders,
-    GroupReply,
     Heartbeat,
     Leave,
     Prepared,
     Release,
+    Response,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
 from pxrs_ray.group.group_runtime import GroupRuntime
@@ -51,7 +51,7 @@ from tests.simulation.simulator.world import Process, once
 if TYPE_CHECKING:
     from tests.simulation.simulator.cluster import Cluster
 
-Respond = Callable[[GroupReply | PxrsError], None]
+Respond = Callable[[Response | PxrsError], None]
 
 RETRY_MS = 30
 # A store's driver gives a call up after so long, and what became of it is not known.
@@ -128,7 +128,7 @@ class CoordinatorProcess(Process):
     def report_fenced(self, respond: Respond) -> None:
         """A member says that logs have refused it. They are right: no registry is lost here."""
         if self.core is not None:
-            respond(GroupReply(self.core.state.generation))
+            respond(Response(self.core.state.generation))
 
     def heartbeat(self, heartbeat: Heartbeat, wait_ms: int, respond: Respond) -> None:
         """Renew a lease; answer when the member has an assignment that it has not seen."""
@@ -169,7 +169,7 @@ class CoordinatorProcess(Process):
             case WriteRecords() | LoadAgain() | LeadAgain() | RenewLeases() | TrimHistory():
                 self._call(output)
 
-    def _answer(self, event: Event, reply: GroupReply, respond: Respond) -> None:
+    def _answer(self, event: Event, reply: Response, respond: Respond) -> None:
         if isinstance(event, Commit | Release):
             self.world.record(
                 Answered(
