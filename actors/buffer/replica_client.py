@@ -1,9 +1,10 @@
 """How the replicas of buffers are made, called and found: `make_replica`, `ReplicaClient` and
 `leading_replica`.
 
-Rules of this file. A replica is started again on its node alone. Whoever calls one that ends gets
-an error, and no other process's answer: what a replica says is of one life of it. Of several that
-take themselves for leaders, the one of the highest epoch leads.
+Rules of this file. A replica is one process, on one node: Ray starts none again. So Ray tells
+whoever has a call there at once that it has ended (of an actor that restarts it does so after a
+second), and the coordinator makes the next one. What a replica says is of one life of it. Of
+several that take themselves for leaders, the one of the highest epoch leads.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def make_replica(
     """Start the replica of a slot on a disk, or find it when it runs; answers its handle."""
     options = {
         "get_if_exists": True,
-        "max_restarts": -1,
+        "max_restarts": 0,
         "max_task_retries": 0,
         "max_concurrency": CALLS_MAX,
         "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False),

@@ -3,8 +3,8 @@ its messages on their way, and its clock.
 
 Rules of this file. `SlotReplica` decides. Whatever it does to logs is a job of the buffer's writer,
 one at a time, in order; what it wants said goes out from the event loop. A log or disk that fails,
-and a leader that was replaced, end the process: Ray starts another one, which finds out anew how
-far its logs are, and whoever had a call here finds who leads now.
+and a leader that was replaced, end the process: the coordinator starts another one, which finds out
+anew how far its logs are, and whoever had a call here finds who leads now.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ END_PAUSE_S = 0.5
 
 
 def end_process() -> None:
-    """Ray starts another one."""
+    """The coordinator starts another one."""
     os._exit(1)
 
 

@@ -54,6 +54,8 @@ LOOK_WAIT_S = 2.0
 PAUSE_S = 0.1
 OPEN_PAUSE_S = 0.3
 TABLE_PAUSE_S = 0.05
+# A process that ends soon, on a full disk for one, is not started again at once.
+SHORT_LIFE_MS, AGAIN_S = 5_000, 1.0
 BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
 
@@ -169,11 +171,14 @@ class ReplicaController(ReplicaFollowers):
                 logger.warning("replica %d on host %s: %s", slot, node.host, told(error))
                 await asyncio.sleep(PAUSE_S)
                 continue
-            client = self._clients[slot, disk] = ReplicaClient(handle)
+            client, began_ms = ReplicaClient(handle), monotonic_ms()
+            self._clients[slot, disk] = client
             try:
                 await self._look_while_there(slot, disk, client)
             finally:
                 self._clients.pop((slot, disk), None)
+            if monotonic_ms() - began_ms < SHORT_LIFE_MS:
+                await asyncio.sleep(AGAIN_S)
         self._watched.discard((slot, disk))
 
     def _is_wanted(self, slot: Slot, disk: Disk) -> bool:

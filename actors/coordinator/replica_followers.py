@@ -79,8 +79,8 @@ class ReplicaFollowers:
             if make and placement.in_sync(disk) is not None:
                 await self._open_on_one(slot, disk, spec, make=make)
             else:
-                # Ray holds a call to a process that is being started again until it has started:
-                # a leader that was just elected would serve nobody until then.
+                # Ray holds a call to a process that is being started until it has started: a leader
+                # that was just elected would serve nobody until then.
                 trying = self._try_to_open(slot, disk, spec, make=make)
                 self._supervisor.once("a follower's logs", trying)
 
