@@ -82,8 +82,8 @@ def show(
     from pxrs_ray.store.reach import check_reach
 
     found: list[dict[str, Any]] = []
-    check_reach(parse_store_url(url))
     with open_store(url, prefix=prefix, deadline_ms=SHOW_DEADLINE_MS) as store:
+        check_reach(parse_store_url(url))
         info = store.describe()
         for name in group or store.groups():
             snapshot = store.load(name)
@@ -130,12 +130,12 @@ def copy(
     from pxrs_ray.store.copy import copy_groups
     from pxrs_ray.store.reach import check_reach
 
-    for each in (source, target):
-        check_reach(parse_store_url(each))
     with (
         open_store(source, prefix=prefix, deadline_ms=30_000) as old,
         open_store(target, prefix=prefix, deadline_ms=30_000) as new,
     ):
+        for each in (source, target):
+            check_reach(parse_store_url(each))
         done = copy_groups(old, new, group)
     heads = ("group", "generation", "partitions", "members", "changes", "documents")
     rows = [(d.group, d.generation, d.partitions, d.members, d.changes, d.documents) for d in done]
@@ -147,12 +147,13 @@ def _opener(url: str, deadline_ms: int) -> Callable[[], RegistryStore]:
     from pxrs_ray.store import open_store, parse_store_url
     from pxrs_ray.store.reach import check_reach
 
-    check_reach(parse_store_url(url))
     if parse_store_url(url).scheme == "memory":
         from pxrs_ray.store.memory import MemoryRegistry, MemoryStore
 
         registry = MemoryRegistry()
         return lambda: MemoryStore(registry)
+    open_store(url, prefix=CHECK_PREFIX, deadline_ms=deadline_ms).close()
+    check_reach(parse_store_url(url))
     return lambda: open_store(url, prefix=CHECK_PREFIX, deadline_ms=deadline_ms)
 
 
