@@ -9,7 +9,7 @@ import pytest
 from pxrs_ray.config import GroupConfig, PxrsConfig, QueueConfig
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import declared
-from pxrs_ray.errors import HandlerError
+from pxrs_ray.errors import DeadlineExceeded, HandlerError
 from tests.actors.conftest import Stage
 from tests.actors.live_scene import (
     LATE,
@@ -145,7 +145,7 @@ def test_each_live_option_of_a_queue_is_set_on_logs_that_are_open(stage: Stage) 
 
     from pxrs_ray.actors import names
 
-    assert set(QUEUE) == live(QueueConfig)
+    assert {*QUEUE, "replies"} == live(QueueConfig)
     assert set(TOPOLOGY) == live(PxrsConfig, "queues", "groups", *QUEUE, *live(GroupConfig))
     with scene_on(stage) as scene:
         before = scene.who()
@@ -164,6 +164,11 @@ def test_each_live_option_of_a_queue_is_set_on_logs_that_are_open(stage: Stage) 
         for name, value in TOPOLOGY.items():
             scene.apply(**{name: value})
             assert getattr(scene.topology.config, name) == value
+        # Last, for it makes a queue beside this one, which nobody takes away again.
+        scene.apply(queues={"q": {"replies": True}})
+        with pytest.raises(DeadlineExceeded):
+            scene.topology.replies("q").ask("k", "nobody replies", timeout_s=0.5)
+        scene.done()
         assert scene.who() == before
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.simulation.homes.run import FAULTS, run
+from tests.simulation.homes.run import CLOCKS, FAULTS, run
 
 RUNS = 25
 ONLY = dict.fromkeys(FAULTS, 0.0)
@@ -38,6 +38,11 @@ def test_hosts_that_come_back_with_another_disk() -> None:
 def test_registries_that_come_back_older_or_empty() -> None:
     weights = {**ONLY, "registry_older": 3.0, "registry_lost": 2.0, "leader_crash": 2.0}
     assert _failed({**weights, "move": 2.0, "host_off": 1.0}) == []
+
+
+def test_a_clock_that_is_set_gives_no_host_up() -> None:
+    assert _failed({**ONLY, "host_off": 4.0, "clock_jump": 4.0, "leader_crash": 1.0}, 24) == []
+    assert _failed(CLOCKS, 8) == []
 
 
 @pytest.mark.parametrize("seed", [594, 757, 1481, 4529, 16624, 30511])

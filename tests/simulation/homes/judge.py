@@ -158,14 +158,14 @@ class Judge:
         self.homes = after
         for slot, home in after.slots.items():
             old = before.slots.get(slot)
-            away_from_ms = self._away_from_ms.get(slot, now_ms)
+            from_ms = self._away_from_ms.get(slot, now_ms)
             if home.away_since_ms is None:
                 self._away_from_ms.pop(slot, None)
             else:
                 self._away_from_ms.setdefault(slot, now_ms)
             if old is None or old.disk == home.disk or slot in moving:
                 continue
-            waited_ms = now_ms - away_from_ms
+            waited_ms = now_ms - from_ms
             is_up = old.given_up or (
                 replace_after_ms is not None and waited_ms * FASTEST >= replace_after_ms
             )

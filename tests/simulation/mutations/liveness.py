@@ -14,6 +14,23 @@ AWAY = "tests/unit/test_away_time.py"
 
 LIVENESS = (
     Mutation(
+        "a clock that is set gives no host up",
+        (
+            Change(
+                "topology/home_rounds.py",
+                "        overdue = self._away.overdue(self.homes)\n",
+                "        after_ms, now_ms = self._away._replace_after(), self._wall_ms()\n"
+                "        overdue = frozenset(\n"
+                "            slot\n"
+                "            for slot, home in self.homes.slots.items()\n"
+                "            if after_ms is not None and home.away_since_ms is not None\n"
+                "            and now_ms - home.away_since_ms >= after_ms\n"
+                "        )\n",
+            ),
+        ),
+        tests=("tests/simulation/test_homes.py::test_a_clock_that_is_set_gives_no_host_up",),
+    ),
+    Mutation(
         "a heartbeat does not wait for the registry",
         (
             Change(
