@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,12 @@ from pxrs_ray.actors.cluster.ray_errors import is_away, is_gone
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.known_ends import PutDocument
-from pxrs_ray.actors.coordinator.replica_followers import Place, ReplicaFollowers, Replicated
+from pxrs_ray.actors.coordinator.replica_followers import (
+    TABLE_PAUSE_S,
+    Place,
+    ReplicaFollowers,
+    Replicated,
+)
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
@@ -53,7 +58,6 @@ HOLD_MS = 500
 LOOK_WAIT_S = 2.0
 PAUSE_S = 0.1
 OPEN_PAUSE_S = 0.3
-TABLE_PAUSE_S = 0.05
 # A process that ends soon, on a full disk for one, is not started again at once.
 SHORT_LIFE_MS, AGAIN_S = 5_000, 1.0
 BEGIN_WAIT_S = 60.0
@@ -75,7 +79,7 @@ class ReplicaController(ReplicaFollowers):
         homing: HomeController,
         put: PutDocument,
         spec_of: Callable[[str], QueueSpec | None],
-        returned: Callable[[], Awaitable[None]],
+        returned: Callable[[], Coroutine[Any, Any, None]],
         make: Callable[..., Any] = make_replica,
     ) -> None:
         heard_ms = round(how.lease_s * 1_000)
@@ -93,6 +97,8 @@ class ReplicaController(ReplicaFollowers):
         self._served: dict[Slot, LeaderEpoch] = {}
         self._settled: dict[Slot, LeaderEpoch] = {}
         self._serving: dict[Slot, asyncio.Lock] = {}
+        self._to_keep = ""
+        self._decided = asyncio.Event()
 
     # --- the beginning ----------------------------------------------------------------------------
 
@@ -106,10 +112,15 @@ class ReplicaController(ReplicaFollowers):
         for slot, disks in chosen.items():
             for disk in disks:
                 self._watch(slot, disk)
-        self._supervisor.keep("placing", self._look_for_ever)
+        self.keep_on()
         if not self._placed:
             await self._place_first(chosen)
         await self._until(lambda: len(self._served) == len(chosen), SERVE_WAIT_S)
+
+    def keep_on(self) -> None:
+        """From now on look who lives, and keep what is decided."""
+        self._supervisor.keep("placing", self._look_for_ever)
+        self._supervisor.keep("keeping placements", self._keep_for_ever)
 
     async def _chosen(self) -> dict[Slot, tuple[Disk, ...]]:
         nodes = await self._homing.looked()
@@ -135,15 +146,6 @@ class ReplicaController(ReplicaFollowers):
         for slot, disks in chosen.items():
             self._table.begin(slot, disks, monotonic_ms())
         self._carry()
-
-    @staticmethod
-    async def _until(check: Callable[[], bool], wait_s: float) -> bool:
-        end_ms = monotonic_ms() + round(wait_s * 1_000)
-        while not check():
-            if monotonic_ms() > end_ms:
-                return False
-            await asyncio.sleep(TABLE_PAUSE_S)
-        return True
 
     # --- the replicas' processes ------------------------------------------------------------------
 
@@ -227,7 +229,7 @@ class ReplicaController(ReplicaFollowers):
             return
         if life != self._lives.get((slot, disk)):
             self._lives[slot, disk] = life
-            self._supervisor.once("a replica's return", self._has_returned())
+            self._supervisor.once("a replica's return", self._returned())
         self._table.heard(slot, disk, asked_ms, answer.seen, now_ms)
         if answer.asks is not None:
             self._table.isr_asked(slot, answer.asks, now_ms)
@@ -241,9 +243,6 @@ class ReplicaController(ReplicaFollowers):
         leads = (placement.leader, placement.life, placement.epoch)
         if leads == (disk, life, answer.leads) and self._served.get(slot) != answer.leads:
             self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
-
-    async def _has_returned(self) -> None:
-        await self._returned()
 
     # --- who leads --------------------------------------------------------------------------------
 
@@ -279,16 +278,19 @@ class ReplicaController(ReplicaFollowers):
         while (effect := self._table.take_effect()) is not None:
             match effect:
                 case KeepPlacements(placements):
-                    text = PLACEMENTS.encode_text(placements)
-                    self._supervisor.once("keeping placements", self._keep(text))
+                    self._to_keep = PLACEMENTS.encode_text(placements)
+                    self._decided.set()
                 case TellReplicas(slot, placement):
                     self._tell(slot, placement)
 
-    async def _keep(self, text: str) -> None:
-        # Whoever was replaced ends by this.
-        await self._put(DOCUMENT, text)
-        self._table.kept(True, monotonic_ms())
-        self._carry()
+    async def _keep_for_ever(self) -> None:
+        while True:
+            await self._decided.wait()
+            # Whoever was replaced ends by this. What fails is written again.
+            await self._put(DOCUMENT, self._to_keep)
+            self._decided.clear()
+            self._table.kept(True, monotonic_ms())
+            self._carry()
 
     def _tell(self, slot: Slot, placement: Placement) -> None:
         """It stands in the registry: every replica of the slot hears of it."""

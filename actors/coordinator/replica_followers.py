@@ -31,6 +31,7 @@ from pxrs_ray.topology.homes import SHOWN
 logger = logging.getLogger(__name__)
 
 CALL_WAIT_S = 30.0
+TABLE_PAUSE_S = 0.05
 
 Place = tuple[Slot, Disk]
 
@@ -60,6 +61,15 @@ class ReplicaFollowers:
     @property
     def _placed(self) -> dict[Slot, Placement]:
         return self._table.placements.slots
+
+    @staticmethod
+    async def _until(check: Callable[[], bool], wait_s: float) -> bool:
+        end_ms = monotonic_ms() + round(wait_s * 1_000)
+        while not check():
+            if monotonic_ms() > end_ms:
+                return False
+            await asyncio.sleep(TABLE_PAUSE_S)
+        return True
 
     @staticmethod
     async def _open(client: ReplicaClient, spec: QueueSpec, *, make: bool) -> None:

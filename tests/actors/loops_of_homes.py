@@ -30,6 +30,7 @@ def answers(fails: Fails) -> Callable[..., Coroutine[Any, Any, Any]]:
 async def _rounds(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
     made: Any = object.__new__(home_controller.HomeController)
     made._supervisor, made.round = Supervisor("homes"), answers(fails)
+    made._kept_on = False
     made.keep_on()
     return made._supervisor.close
 

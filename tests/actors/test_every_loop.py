@@ -35,7 +35,7 @@ from pxrs_ray.config.options import ScalingConfig
 from pxrs_ray.data.protocol import BufferInfo
 from pxrs_ray.errors import StoreUnavailable
 from pxrs_ray.supervision.supervisor import Supervisor, problems_here
-from tests.actors import loops_of_homes
+from tests.actors import loops_of_homes, loops_of_replicas
 from tests.actors.ends import KINDS
 from tests.actors.in_process import until
 from tests.actors.in_process import world as world
@@ -49,6 +49,7 @@ THREADS = "test_every_thread::"
 GROUP = "test_group_faults::test_one_fault_fails_one_group_which_heals"
 LOOPS = f"{HERE}test_a_loop_goes_on_and_is_told"
 SUPERVISION = "test_supervision::"
+BESIDE = f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
 SILENT = "test_nothing_ends_silently::"
 SUPERVISOR = "test_supervisor_in_process::test_who_died_is_replaced_whatever_that_meets"
 
@@ -57,16 +58,12 @@ PLACES = {
     ("actors/coordinator/autoscaler.py", "scaling"): LOOPS,
     ("actors/coordinator/buffer_pool.py", ""): LOOPS,
     ("actors/cluster/thread_pool.py", ""): f"{SUPERVISION}test_a_pool_loses_no_thread_to_a_call",
-    ("actors/consumer/consumer_actor.py", "its end"): (
-        f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
-    ),
+    ("actors/consumer/consumer_actor.py", "its end"): BESIDE,
     ("actors/consumer/consumer_actor.py", "its hand-over"): (
         f"{THREADS}test_a_hand_over_that_fails_ends_the_process"
     ),
     ("actors/consumer/call_gate.py", "its limits"): LOOPS,
-    ("actors/consumer/consumer_actor.py", "looking"): (
-        f"{THREADS}test_what_a_consumer_does_beside_its_work_goes_on"
-    ),
+    ("actors/consumer/consumer_actor.py", "looking"): BESIDE,
     (
         "actors/consumer/consumer_actor.py",
         "on_prepare",
@@ -87,6 +84,16 @@ PLACES = {
     ): f"{THREADS}test_a_thread_goes_on",
     ("actors/coordinator/home_controller.py", "rounds"): LOOPS,
     ("actors/coordinator/home_controller.py", ""): LOOPS,
+    ("actors/coordinator/replica_controller.py", "placing"): LOOPS,
+    ("actors/coordinator/replica_controller.py", "keeping placements"): LOOPS,
+    ("actors/coordinator/replica_controller.py", "telling a replica"): LOOPS,
+    ("actors/coordinator/replica_controller.py", "ending a replica"): LOOPS,
+    ("actors/coordinator/replica_controller.py", "a replica's return"): LOOPS,
+    ("actors/coordinator/replica_controller.py", "a replica's logs"): LOOPS,
+    ("actors/coordinator/replica_followers.py", "a follower's logs"): LOOPS,
+    ("actors/buffer/replica_host.py", "its clock"): LOOPS,
+    ("actors/buffer/replica_host.py", "telling of producers"): LOOPS,
+    ("actors/buffer/replica_peers.py", ""): LOOPS,
     ("actors/coordinator/leadership.py", "buffers' leases"): LOOPS,
     ("actors/coordinator/leadership.py", "known ends"): LOOPS,
     ("actors/coordinator/buffer_moves.py", "leaving nodes"): LOOPS,
@@ -353,6 +360,7 @@ async def _limits(fails: Fails, patch: pytest.MonkeyPatch) -> Any:
 
 MADE = {
     **loops_of_homes.MADE,
+    **loops_of_replicas.MADE,
     "scaling": _autoscale,
     "their watch": _buffers,
     "a buffer's watch": _buffers_failing,

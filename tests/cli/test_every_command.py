@@ -85,7 +85,7 @@ def test_without_ray(
         ("name = 'x'\n[queues.a]\npartitons = 3\n", "wrong.toml:3"),
         ("name = 'x\n", "is not TOML"),
         ("[groups.g]\nqueue = 'none'\n", "no such queue"),
-        (None, "cannot be read"),
+        (None, "there is no such file"),
     ],
 )
 @pytest.mark.parametrize("command", ["up", "down"])
