@@ -59,7 +59,7 @@ class BufferPool(BufferCalls):
         self._returned: Callable[[int], Awaitable[None]] | None = None
         self._soon = [asyncio.Event() for _ in range(count)]
         self._watching: list[asyncio.Task[None]] = []
-        self._asked: dict[int, asyncio.Task[BufferInfo]] = {}
+        self._asked: dict[int, asyncio.Timeout] = {}
         self._supervisor = Supervisor(f"buffers of {topology}")
 
     async def meet(self, wait_s: float) -> None:
@@ -363,20 +363,16 @@ class BufferPool(BufferCalls):
 
     def placed(self, index: int, home: Home, handle: Any) -> None:
         """As `SlotTable.placed`; nobody waits for the answer of another process of the slot."""
-        if index in self._asked and self._handles.get(index) != handle:
-            self._asked[index].cancel()
+        asked = self._asked.get(index)
+        if asked is not None and self._handles.get(index) != handle:
+            with suppress(RuntimeError):  # it was answered just now
+                asked.reschedule(0)
         super().placed(index, home, handle)
 
     async def _look(self, index: int) -> None:
-        asked = self._asked[index] = asyncio.ensure_future(self._ping(index, LOOK_WAIT_S))
         try:
-            await asyncio.wait({asked})
-        finally:
-            asked.cancel()
-        if asked.cancelled():
-            return  # another process has its slot now, and is looked at next
-        try:
-            info = asked.result()
+            async with asyncio.timeout(None) as self._asked[index]:
+                info = await self._ping(index, LOOK_WAIT_S)
             self.is_back(index)
             if self._returned is not None and self.to_be_opened(index, info):
                 logger.warning("buffer %d of %s gets its queues again", index, self._topology)
@@ -390,7 +386,8 @@ class BufferPool(BufferCalls):
         except BaseException as error:
             if is_asked_for(error, asyncio.current_task()):
                 raise
-            self._failed(index, error)
+            if not self._asked[index].expired():
+                self._failed(index, error)
 
 
 def buffer_count(configured: int | None, partitions_max: int) -> int:
