@@ -166,12 +166,16 @@ class Group:
             await leader.open(self.spec, {}, make=True)
             self.homing.homes = self.homing.homes.with_made(QUEUE, [SLOT])
         await leader.open(self.spec, {}, make=False)
-        home = self.homing.homes.slots[SLOT]
-        info = await leader.ping(BufferGrant(1, home.term, 1 << 40))
-        grant = BufferGrant(1, home.term, 1 << 40, info.monotonic_ms, info.incarnation)
-        await leader.ping(grant)
-        self.controller.settle(SLOT, home.term)
+        self.controller.settle(SLOT, await self.grant())
         await self.until(lambda: leader._gate.is_open(), "it serves")
+
+    async def grant(self) -> int:
+        """Give whoever leads a lease; answers its term."""
+        assert self.serves is not None and self.serves.buffer is not None
+        leader, term = self.serves.buffer, self.homing.homes.slots[SLOT].term
+        info = await leader.ping(BufferGrant(1, term, 1 << 40))
+        await leader.ping(BufferGrant(1, term, 1 << 40, info.monotonic_ms, info.incarnation))
+        return term
 
     async def until(self, check: Callable[[], Any], what: str) -> None:
         end_s = time.monotonic() + WAIT_S

@@ -123,7 +123,7 @@ class BufferPool(BufferCalls):
 
     def look_soon(self, index: int) -> None:
         """A buffer has started: look at it now."""
-        if index in range(self.count):
+        if 0 <= index < self.count:
             self._soon[index].set()
 
     def stop_watching(self) -> None:

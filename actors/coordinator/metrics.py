@@ -124,7 +124,7 @@ class TopologyMetrics:
         self._made: dict[str, Any] = {}
         self._totals: dict[tuple[str, tuple[str, ...]], float] = {}
         self._owners: dict[str, set[str]] = {}
-        self._partitions: dict[tuple[str, int], tuple[PartitionStatus, float]] = {}
+        self._partitions: dict[str, dict[int, tuple[PartitionStatus, float]]] = {}
         self._shown: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
         for name, (kind, labels, text) in METRICS.items():
             if kind == GAUGE:
@@ -156,6 +156,8 @@ class TopologyMetrics:
             self._total("produced", queue.produced, queue.queue)
             self._set("queue_messages", queue.messages, queue.queue)
             self._set("queue_bytes", queue.bytes, queue.queue)
+        for gone in self._partitions.keys() - {group.group for group in status.groups}:
+            del self._partitions[gone]
         for group in status.groups:
             self._report_group(group, found.tallies.get(group.group))
         for index, stats in found.buffers.items():
@@ -224,10 +226,11 @@ class TopologyMetrics:
 
     def _is_told(self, group: str, partition: PartitionStatus) -> bool:
         """Whether a partition is as it was when its metrics were set, a moment ago: most sleep."""
-        told, set_s = self._partitions.get((group, partition.partition), (None, 0.0))
+        of_group = self._partitions.setdefault(group, {})
+        told, set_s = of_group.get(partition.partition, (None, 0.0))
         if partition is told and time.monotonic() - set_s < REPEAT_AFTER_S:
             return True
-        self._partitions[group, partition.partition] = (partition, time.monotonic())
+        of_group[partition.partition] = (partition, time.monotonic())
         return False
 
     def _labels(self, name: str, values: tuple[str, ...]) -> dict[str, str]:

@@ -212,6 +212,26 @@ def test_a_queue_is_dropped_in_the_middle_of_appends_and_the_replicas_go_on(tmp_
     played(scene, tmp_path)
 
 
+def test_a_new_leader_serves_nobody_before_it_knows_all_that_it_has_to(tmp_path: Path) -> None:
+    """A lease alone is not enough: it may not know yet which readers are fenced."""
+
+    async def scene(group: Group) -> None:
+        assert isinstance(await group.append(0), Appended)
+        led = group.leading
+        await group.kill(led)
+        await group.until(lambda: group.leading != led, "another one leads")
+        assert group.serves is not None and group.serves.buffer is not None
+        await group.serves.buffer.open(group.spec, {}, make=False)
+        await group.grant()
+        [part] = await group.serves.buffer.fetch(QUEUE, "g", {0: (1, 0)}, wait_ms=0)
+        assert isinstance(part, Refused) and isinstance(part.error, LeaseOver)
+        assert isinstance(await group.append(1, wait_ms=200), Refused)
+        await group.open()
+        assert await group.read() == [0]
+
+    played(scene, tmp_path)
+
+
 def test_a_leader_waits_for_no_follower_that_is_being_started_again(tmp_path: Path) -> None:
     """Ray holds a call to such a process for as long as that takes."""
 

@@ -50,6 +50,15 @@ class Cluster:
             self._desk.close()
         self.hosts.close()
 
+    def ray_everywhere(self) -> None:
+        """Have a node of Ray on every host, also where Ray took one for dead."""
+        self.hosts.ray_where_missing()
+        known = self.desk("nodes")
+        for host in self.hosts:
+            if host.address not in known:
+                host.stop_ray()
+                self.hosts.ray_again(host.index)
+
     def mend(self) -> None:
         """Heal, thaw, bring back and clean up."""
         self.hosts.heal()
@@ -60,12 +69,7 @@ class Cluster:
         for index in range(COUNT):
             if not self.hosts[index].is_on:
                 self.hosts.power_on(index)
-        self.hosts.ray_where_missing()
-        known = self.desk("nodes")
-        for host in self.hosts:
-            if host.address not in known:  # Ray took it for dead
-                host.stop_ray()
-                self.hosts.ray_again(host.index)
+        self.ray_everywhere()
         for world in self.worlds:
             world.desk = self.desk
             world.close()

@@ -172,6 +172,14 @@ class Hosts:
         """Start the Ray nodes of hosts that were powered on again."""
         self._start_ray(list(indices))
 
+    def power_cycle(self) -> None:
+        """Cut the power of every host; then all are there again, with Ray."""
+        for host in self._hosts:
+            self.power_off(host.index)
+        for host in self._hosts:
+            self.power_on(host.index)
+        self.ray_where_missing()
+
     def ray_where_missing(self) -> bool:
         """Have a Ray node on every host, as `start_ray` made them; whether all of Ray is new.
 

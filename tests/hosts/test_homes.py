@@ -113,11 +113,7 @@ def test_a_whole_clusters_restart_keeps_the_topology(cluster: Cluster) -> None:
         world.send(number % COUNT, 120)
         worked_off(world)
         before, homes = standing(world), world.homes()
-        for host in hosts:
-            hosts.power_off(host.index)
-        for host in hosts:
-            hosts.power_on(host.index)
-        hosts.ray_where_missing()
+        hosts.power_cycle()
         world.desk = cluster.desk
         world.deploy()
         check_it_stands(world, before, homes)

@@ -78,11 +78,7 @@ def test_a_whole_clusters_restart_keeps_what_was_acknowledged(cluster: Cluster) 
     world, hosts = cluster.world(replicas=2), cluster.hosts
     world.start()
     world.send(0, 120)
-    for host in hosts:
-        hosts.power_off(host.index)
-    for host in hosts:
-        hosts.power_on(host.index)
-    hosts.ray_where_missing()
+    hosts.power_cycle()
     world.desk = cluster.desk
     world.deploy()
     world.start()

@@ -48,4 +48,11 @@ REPLICAS_HOSTED = (
         "            pass\n",
         "a_silent_leader_is_ended_when_another_one_is_elected",
     ),
+    _shell(
+        "a new leader serves nobody before it knows all that a leader has to know",
+        "actors/buffer/replica_host.py",
+        "        return bool(term) and term == self.leads == self._settled and self.is_ready\n",
+        "        return bool(term) and term == self.leads\n",
+        "a_new_leader_serves_nobody_before_it_knows_all_that_it_has_to",
+    ),
 )
