@@ -25,7 +25,8 @@ from tests.simulation.simulator.scenario import Network, Scenario
 from tests.simulation.simulator.store import RecordingStore
 from tests.simulation.simulator.world import Process, World
 from tests.simulation.step_driver import Tell, Turns, drive
-from tests.simulation.supervising import Kept, Supervising
+from tests.simulation.supervised import Kept
+from tests.simulation.supervising import Supervising
 
 TROUBLE_MS = 90_000
 REST_MS = 100_000

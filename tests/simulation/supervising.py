@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from pxrs_ray.group.replica_life import (
     LetTimePass,
     MakeActor,
     ReadDeath,
-    ReplicaLife,
     ReportDeath,
 )
 from pxrs_ray.group.replica_lives import ReplicaLives
@@ -37,6 +35,7 @@ from pxrs_ray.steps import Do, Steps
 from tests.simulation.played_consumers import LEASE_MS, PlayedConfig, PlayedConsumer
 from tests.simulation.simulator.world import send
 from tests.simulation.step_driver import Tell, drive
+from tests.simulation.supervised import Job, Kept, Life, its
 
 if TYPE_CHECKING:
     from tests.simulation.consumers_world import Consumers, LeadingProcess
@@ -47,33 +46,6 @@ HAND_OVER_MS = 3_000
 FINISH_WAIT_MS = 3_000
 TAKE_WAIT_MS = 500
 TAKEN_OR_NOT = {True: Offered.TAKEN, False: Offered.REFUSED}
-
-
-@dataclass(slots=True)
-class Kept:
-    """What outlives a coordinator."""
-
-    numbers: dict[MemberId, Incarnation] = field(default_factory=dict)
-    members: dict[MemberId, tuple[Incarnation, str]] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Life(ReplicaLife):
-    """A wanted consumer, with its process."""
-
-    process: PlayedConsumer | None = None
-    # What it is known to work by.
-    config: PlayedConfig | None = None
-    jobs: list[Job] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """Something that is done beside for a life."""
-
-    life: Life | None
-    off: bool = False
-    over: bool = False
 
 
 class Supervising:
@@ -277,14 +249,14 @@ class Supervising:
                     after(int(wait_s * 1_000), partial(tell, Came()))
                 life.process.when_up(tell)
             case AwaitStarts(lives, wait_s):
-                jobs = [job for life in lives for job in _its(life).jobs]
+                jobs = [job for life in lives for job in its(life).jobs]
                 end_ms = self.world.now_ms + int(wait_s * 1_000)
                 self._until(lambda: all(job.over for job in jobs), end_ms, tell)
             case LetJoin(lives):
                 members = (self.cluster.member(x.member, x.incarnation, x.actor) for x in lives)
                 self._submit(Join(tuple(members)), tell)
             case LetBegin(lives):
-                self._together([partial(self._let_begin, _its(life)) for life in lives], tell)
+                self._together([partial(self._let_begin, its(life)) for life in lives], tell)
             case AwaitEnd(Life() as life):
                 assert life.process is not None
                 life.process.when_ended(tell)
@@ -428,8 +400,3 @@ class Supervising:
         if found is not None and found.alive:
             life.process = found
         tell(life.process is not None)
-
-
-def _its(life: ReplicaLife) -> Life:
-    assert isinstance(life, Life)
-    return life
