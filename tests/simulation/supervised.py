@@ -8,6 +8,8 @@ from pxrs_ray.group.replica_life import ReplicaLife
 from pxrs_ray.model import Incarnation, MemberId
 from tests.simulation.played_consumers import PlayedConfig, PlayedConsumer
 
+TAKE_WAIT_MS = 500
+
 
 @dataclass(slots=True)
 class Kept:

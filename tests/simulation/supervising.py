@@ -35,7 +35,7 @@ from pxrs_ray.steps import Do, Steps
 from tests.simulation.played_consumers import LEASE_MS, PlayedConfig, PlayedConsumer
 from tests.simulation.simulator.world import send
 from tests.simulation.step_driver import Tell, drive
-from tests.simulation.supervised import Job, Kept, Life, its
+from tests.simulation.supervised import TAKE_WAIT_MS, Job, Kept, Life, its
 
 if TYPE_CHECKING:
     from tests.simulation.consumers_world import Consumers, LeadingProcess
@@ -44,8 +44,6 @@ LOOK_MS = 20
 BEGIN_WAIT_MS = 5_000
 HAND_OVER_MS = 3_000
 FINISH_WAIT_MS = 3_000
-TAKE_WAIT_MS = 500
-TAKEN_OR_NOT = {True: Offered.TAKEN, False: Offered.REFUSED}
 
 
 class Supervising:
@@ -365,7 +363,7 @@ class Supervising:
 
         def back(taken: bool) -> None:
             assert actor is not None
-            send(actor, self.process, partial(heard, TAKEN_OR_NOT[taken]))
+            send(actor, self.process, partial(heard, Offered.TAKEN if taken else Offered.REFUSED))
 
         if not actor.alive:
             self.process.after(self._dice_ms(), partial(heard, Offered.GONE))
