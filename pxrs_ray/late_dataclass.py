@@ -4,8 +4,9 @@ Rules of this file. Who starts a process waits for its imports, and half of what
 Python writes and compiles five methods for each of some hundred dataclasses, of which most are
 never called there. So a class is made with its fields and slots, and each method of its own is
 compiled by Python's dataclass when it is first looked up, and stands in the class from then on:
-whatever is asked of the class, also its signature, is answered as Python's own would. Types that
-others check by (pydantic's, and what users derive from) are Python's own dataclasses.
+whatever is asked of the class, also its signature, is answered as Python's own would. Where Python
+keeps `frozen` it says no: who derives a dataclass of Python's own from one of these gets no frozen
+one.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ else:
         wanted = ["__init__", *["__repr__"] * repr, *["__eq__"] * eq]
         explicit_hash = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
         if eq and not explicit_hash:
-            made.__hash__ = _Later(made, "__hash__") if frozen else None
+            made.__hash__ = _Later(made, "__hash__", frozen) if frozen else None
         for name in wanted:
             if name not in own:
-                setattr(made, name, _Later(made, name))
+                setattr(made, name, _Later(made, name, frozen))
         if frozen:
             _freeze(made, own, kinds.get("slots", False))
         return made
@@ -39,18 +40,18 @@ else:
 class _Later:
     """Stands for a method of a dataclass until it is looked up."""
 
-    __slots__ = ("_cls", "_name")
+    __slots__ = ("_cls", "_frozen", "_name")
 
-    def __init__(self, cls: type, name: str) -> None:
-        self._cls, self._name = cls, name
+    def __init__(self, cls: type, name: str, frozen: bool) -> None:
+        self._cls, self._name, self._frozen = cls, name, frozen
 
     def __get__(self, instance: object, owner: type) -> Any:
-        method = _made(self._cls, self._name)
+        method = _made(self._cls, self._name, self._frozen)
         setattr(self._cls, self._name, method)
         return method.__get__(instance, owner)
 
 
-def _made(cls: type, name: str) -> Any:
+def _made(cls: type, name: str, frozen: bool) -> Any:
     """The method that Python's dataclass writes for such a class."""
     fields = dataclasses.fields(cls)
     after = {"__post_init__": None} if hasattr(cls, "__post_init__") else {}
@@ -62,17 +63,13 @@ def _made(cls: type, name: str) -> Any:
         repr=name == "__repr__",
         eq=name in ("__eq__", "__hash__"),
         # These decide how a field is set, and whether there is a hash.
-        frozen=name in ("__init__", "__hash__") and _is_frozen(cls),
+        frozen=name in ("__init__", "__hash__") and frozen,
         slots="__slots__" in cls.__dict__,
     )
     method = twin.__dict__[name]
     method.__qualname__ = f"{cls.__qualname__}.{name}"
     method.__module__ = cls.__module__
     return method
-
-
-def _is_frozen(cls: type) -> bool:
-    return cls.__setattr__ is not object.__setattr__
 
 
 def _freeze(cls: type, own: dict[str, Any], slots: bool) -> None:
