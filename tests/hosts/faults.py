@@ -172,6 +172,7 @@ def carry_out(world: World3, plan: Plan, done: Counter[str], end_s: float) -> No
             told = _do(world, fault)
         except (Unanswered, ProcessLookupError, TimeoutError) as error:
             told = f"not done: {type(error).__name__}"
+            print(f"hosts: {fault.what}: {error}", flush=True)
         done[told] += 1
         world.whole()
         took_s = time.monotonic() - began_s

@@ -297,7 +297,10 @@ class World:
         def in_sync() -> bool:
             return "replicas_behind" not in [one["kind"] for one in self.status()["reports"]]
 
-        self.until(in_sync, seconds, "all replicas are in sync")
+        try:
+            self.until(in_sync, seconds, "all replicas are in sync")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.told()}") from error
 
     def rest(self, seconds: float = 60, given_up: Collection[int] = ()) -> None:
         """Wait until everything acknowledged was handled (or the time is over: see `verdict`)."""
