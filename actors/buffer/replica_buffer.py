@@ -7,6 +7,8 @@ appended is acknowledged once it is on every replica in sync. `ReplicaHost` host
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +17,7 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S, Buffer
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
-from pxrs_ray.actors.buffer.replica_host import ReplicaHost, end_process
+from pxrs_ray.actors.buffer.replica_host import END_PAUSE_S, ReplicaHost, end_process
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.log_limits import LossPolicy
 from pxrs_ray.data.protocol import (
@@ -33,10 +35,12 @@ from pxrs_ray.log.disk_life import DiskLife
 from pxrs_ray.log.log_manager import LogManager
 from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.replica_logs import ReplicaLogs
-from pxrs_ray.model import Message, Offset, PartitionId
+from pxrs_ray.model import Generation, Message, Offset, PartitionId
 from pxrs_ray.replication.peer_messages import Follower
 from pxrs_ray.replication.placement import LeaderEpoch
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
+
+logger = logging.getLogger(__name__)
 
 
 class ReplicaGate(BufferLeaseGate):
@@ -115,7 +119,24 @@ class ReplicaBuffer(Buffer):
 
     async def learn(self, lives: Sequence[ProducerLife]) -> None:
         """Know of these lives of producers, durably, before this replica may lead."""
-        await self._writer.do(partial(self._replica.learn, lives), ())
+        begin = self._manager.producers.begin
+
+        def learn() -> None:
+            for life in lives:
+                begin(life.queue, life.producer, life.number, life.token)
+
+        await self._writer.do(learn, ())
+
+    async def dismiss(self, generation: Generation, asked_ms: int, queues: Sequence[str]) -> bool:
+        """Drop all logs and end, for this disk has no replica of the slot any more; False where a
+        coordinator has looked here since that was asked. Raises LogAway where it cannot be now."""
+        if not self._replica.dismissed(generation, asked_ms):
+            return False
+        logger.warning("replica %d on disk %s goes", self._index, self.life.here)
+        for queue in {*queues, *self._manager.queues}:
+            await self.drop_queue(queue)
+        asyncio.get_running_loop().call_later(END_PAUSE_S, end_process)
+        return True
 
     async def leads(self) -> LeaderEpoch:
         """The epoch under which it leads its slot; 0: another replica does, or none."""
@@ -215,12 +236,14 @@ class ReplicaBuffer(Buffer):
         return await super().get_message(queue, partition, offset)
 
     def _may_append(self) -> bool:
-        return self._gate.is_open() and self._replica.takes
+        return self._gate.is_open() and self._replica.replica.takes
 
     def _run(self, call: AppendCall) -> None:
         self._replica.run_append(call)
 
     async def _append_round(self, call: AppendCall) -> None:
+        # One that waits at a leader that was replaced asks the other: here it is known no more.
+        self._check_leads()
         await super()._append_round(call)
         self._replica.synced(set(call.logs.values()))
 

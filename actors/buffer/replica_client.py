@@ -22,7 +22,7 @@ from pxrs_ray.actors.buffer.buffer_making import CALLS_MAX
 from pxrs_ray.actors.buffer.replica_buffer import ReplicaBuffer
 from pxrs_ray.actors.cluster.named_actors import actors_named, find_actor, make_actor
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.model import Offset, PartitionId
+from pxrs_ray.model import Generation, Offset, PartitionId
 from pxrs_ray.replication.placement import Disk
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
 from pxrs_ray.supervision.supervisor import within
@@ -89,6 +89,14 @@ class ReplicaClient:
     async def forget(self, queues: Sequence[str], wait_s: float) -> None:
         """See `Buffer.forget`."""
         await within(wait_s, self.handle.forget.remote(queues))
+
+    async def dismiss(
+        self, generation: Generation, asked_ms: int, queues: Sequence[str], wait_s: float
+    ) -> bool:
+        """See `ReplicaBuffer.dismiss`."""
+        gone = self.handle.dismiss.remote(generation, asked_ms, queues)
+        found: bool = await within(wait_s, gone)
+        return found
 
     async def stop(self, wait_s: float) -> None:
         """See `Buffer.close`."""

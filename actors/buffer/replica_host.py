@@ -29,6 +29,7 @@ from pxrs_ray.log.producer_fence import ProducerLife
 from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.log.replica_logs import ReplicaLogs
 from pxrs_ray.log.write_turns import UNKNOWN_BYTES
+from pxrs_ray.model import Generation
 from pxrs_ray.replication.leader_effects import (
     Advanced,
     AskIsr,
@@ -38,6 +39,7 @@ from pxrs_ray.replication.leader_effects import (
 from pxrs_ray.replication.peer_messages import Follower, Frames, LogKey
 from pxrs_ray.replication.peer_wire import pack_peer, unpack_peer
 from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, ReplicaSeen
+from pxrs_ray.replication.retirement import Retirement
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from pxrs_ray.supervision.restart_rules import told as told_of
@@ -86,6 +88,7 @@ class ReplicaHost:
         self._changed = changed
         self._peers = ReplicaPeers()
         self._generation = 0
+        self._retirement = Retirement()
         self._settled: LeaderEpoch = 0
         self._queues: Mapping[str, str] = {}
         # Under this epoch it leads; and up to where its logs went when it began to.
@@ -128,19 +131,15 @@ class ReplicaHost:
         """Whether it leads under this term, and knows all that a leader has to know."""
         return bool(term) and term == self.leads == self._settled and self.is_ready
 
-    @property
-    def takes(self) -> bool:
-        """Whether enough replicas are in sync for an append."""
-        return self.replica.takes
-
     # --- what the coordinator says ----------------------------------------------------------------
 
     async def look(self, told: ReplicaTold) -> ReplicaAnswer:
         """Take in what is told, and answer; held while there is nothing to ask."""
         self.begin()
         if told.generation >= self._generation:
+            self._retirement.looked_at(told.generation, told.asked_ms)
             self._take(told)
-        if told.hold_ms and not self._has_news():
+        if told.hold_ms and self._asks is None:
             self._speaks.clear()
             try:
                 async with asyncio.timeout(told.hold_ms / 1_000):
@@ -149,8 +148,12 @@ class ReplicaHost:
                 pass
         return self._answer()
 
-    def _has_news(self) -> bool:
-        return self._asks is not None
+    def dismissed(self, generation: Generation, asked_ms: int) -> bool:
+        """Its disk is no replica any more: this process is over; False where that is not so now."""
+        if not self._retirement.may_go(generation, asked_ms):
+            return False
+        self.over = self.over or "its disk has no replica of the slot any more"
+        return True
 
     def _take(self, told: ReplicaTold) -> None:
         self._generation = told.generation
@@ -178,6 +181,10 @@ class ReplicaHost:
 
     def run_append(self, call: AppendCall) -> None:
         """As `AppendCall.run`, in a job of the writer: followers are sent what has come."""
+        if self.replica.leader is None or self.over:
+            # It has stepped down while this waited for its turn: these logs follow others now.
+            call.refuse()
+            return
         ends = {log: log.end_offset for log in call.logs.values()}
         call.run(wall_ms())
         grown = [log for log, end in ends.items() if log.end_offset > end]
@@ -280,7 +287,9 @@ class ReplicaHost:
                 case AskIsr(change):
                     self._ask(change)
                 case SteppedDown():
-                    self._fails("another replica leads its slot")
+                    logger.warning("%s follows: another replica leads its slot", self._what)
+                    self._asks = None
+                    wake_all(self._waiting)
         places = self._logs.places() if advanced else {}
         for key in advanced:
             if key in places:
@@ -334,11 +343,6 @@ class ReplicaHost:
             if self.replica.leader is not leader:
                 raise LeaseOver(f"{self._what} does not lead its slot any more")
 
-    def learn(self, lives: Collection[ProducerLife]) -> None:
-        """Know of these lives of producers, durably. For a job of the writer."""
-        for life in lives:
-            self._logs.producers.begin(life.queue, life.producer, life.number, life.token)
-
     # --- time -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -383,7 +387,7 @@ class ReplicaHost:
         now_ms = monotonic_ms()
         leader = self.replica.leader
         for key, log in self.replica.logs.items() if leader is not None else ():
-            if leader is not None and _differs(log, leader.logs[key]):
+            if leader is not None and leader.logs[key].differs(log):
                 self.replica.grown(key, now_ms)
         self.replica.tick(now_ms)
 
@@ -392,8 +396,3 @@ class ReplicaHost:
         self.over = self.over or "it was closed"
         await self._supervisor.close()
         await self._peers.close()
-
-
-def _differs(log: ReplicaLog, led: Any) -> bool:
-    stands = log.first_offset, log.start_offset, log.end_offset, log.durable_offset
-    return stands != (led.first, led.start, led.end, led.synced)

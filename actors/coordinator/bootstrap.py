@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.coordinator_recovery import RecoveryPlan
 from pxrs_ray.actors.cluster import node_watch
 from pxrs_ray.actors.cluster.node_watch import NodeWatch
@@ -28,6 +29,7 @@ from pxrs_ray.actors.coordinator.replica_followers import Replicated
 from pxrs_ray.actors.coordinator.request_handlers import answers
 from pxrs_ray.actors.coordinator.topology_requests import (
     AcceptBufferLoss,
+    LeadElsewhere,
     MoveBuffer,
     PlanBufferLoss,
     PlanDrain,
@@ -36,7 +38,7 @@ from pxrs_ray.actors.coordinator.topology_requests import (
 from pxrs_ray.config import PxrsConfig
 from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere
+from pxrs_ray.errors import DeadlineExceeded, RegistryNotHere, UsageError
 from pxrs_ray.model import Generation
 from pxrs_ray.replication.replica_calls import ReplicaRules
 from pxrs_ray.steps import Do, carry
@@ -253,10 +255,26 @@ class Bootstrap(GroupCreation):
         )
 
     @answers(MoveBuffer)
-    async def move_buffer(self, index: int, node: str | None = None) -> Moved:
-        """Take a buffer with its logs to another node, the emptiest one when none is named."""
+    async def move_buffer(
+        self, index: int, node: str | None = None, source: str | None = None
+    ) -> Moved:
+        """Take a buffer with its logs to another node, the emptiest one when none is named; where
+        it has replicas, that of the node `source`, or the one that leads."""
         await self._ready()
+        if self._replicating is not None:
+            return await self._replicating.move(index, node, source)
+        if source is not None:
+            raise UsageError(f"buffer {index} has one home, and leaves that: name no source")
         return await self._moving.move(index, node)
+
+    @answers(LeadElsewhere)
+    async def hand_over(self, index: int) -> str:
+        """Have another replica of a buffer lead; answers the name of the actor that led before."""
+        await self._ready()
+        if self._replicating is None:
+            raise UsageError(f"buffer {index} has no replicas: nobody could lead in its place")
+        disk = await self._replicating.hand_over(index)
+        return names.replica(self._config.name, index, disk)
 
     @answers(PlanMove)
     async def plan_move(self, index: int, node: str | None, copy_per_s: float) -> Leaving:
@@ -272,7 +290,8 @@ class Bootstrap(GroupCreation):
 
     def _planner(self) -> MovePlanner:
         replica_sets = [controller.replica_set for controller in self._groups.values()]
-        return MovePlanner(self._config, self._homing, self._nodes, self._pool, replica_sets)
+        where = self._homing, self._nodes, self._pool, replica_sets
+        return MovePlanner(self._config, *where, self._replicating)
 
     def _leave_will(self, indexes: Iterable[int]) -> None:
         self._pool.leave(RecoveryPlan(self._config, self._pool.count), indexes)

@@ -38,6 +38,7 @@ def buffer_statuses(
                 has.bytes_kept if has is not None else None,
                 has.disk_free_bytes if has is not None else None,
                 max(0, now_ms - since_ms) / 1_000 if since_ms is not None else None,
+                pool.replicas.statuses(index) if pool.replicas is not None else (),
             )
         )
     return tuple(found)

@@ -24,12 +24,8 @@ from pxrs_ray.actors.cluster.ray_errors import is_away, is_gone
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.known_ends import PutDocument
-from pxrs_ray.actors.coordinator.replica_followers import (
-    TABLE_PAUSE_S,
-    Place,
-    ReplicaFollowers,
-    Replicated,
-)
+from pxrs_ray.actors.coordinator.replica_followers import TABLE_PAUSE_S, Place, Replicated
+from pxrs_ray.actors.coordinator.replica_placing import ReplicaPlacing
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
@@ -49,7 +45,7 @@ from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.topology.homes import SHOWN, Home
 from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
+from pxrs_ray.topology.replica_spread import spread_replicas
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +60,7 @@ BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
 
 
-class ReplicaController(ReplicaFollowers):
+class ReplicaController(ReplicaPlacing):
     """See the rules at the head of this file. For one coordinator incarnation; close it.
 
     `document` is what the registry has, `spec_of` answers a queue by its full name, and `returned`
@@ -84,15 +80,13 @@ class ReplicaController(ReplicaFollowers):
     ) -> None:
         heard_ms = round(how.lease_s * 1_000)
         rules = PlacementRules(heard_ms, how.rules.synced_only)
-        super().__init__(how, SlotPlacements(placements_from(document), rules, monotonic_ms()))
-        self._pool, self._homing, self._put = pool, homing, put
+        table = SlotPlacements(placements_from(document), rules, monotonic_ms())
+        super().__init__(how, table, pool, homing)
+        self._put = put
         self._spec_of, self._returned, self._make = spec_of, returned, make
         self._lives: dict[Place, int] = {}
         self._watched: set[Place] = set()
         self._opening: set[Place] = set()
-        self._away_since_ms: dict[Place, int] = {}
-        # The disk that is about to have a replica in the place of one that is away.
-        self._coming: dict[Slot, Disk] = {}
         # The epoch under which each slot is served from its leader, and is settled.
         self._served: dict[Slot, LeaderEpoch] = {}
         self._settled: dict[Slot, LeaderEpoch] = {}
@@ -154,10 +148,6 @@ class ReplicaController(ReplicaFollowers):
             self._watched.add((slot, disk))
             self._supervisor.keep(f"replica {slot}", partial(self._watch_for_ever, slot, disk))
 
-    def _node_of(self, disk: Disk) -> NodeSeen | None:
-        """The living node that has a disk."""
-        return next((node for node in self._homing.nodes if node.disk == disk), None)
-
     async def _watch_for_ever(self, slot: Slot, disk: Disk) -> None:
         how = self._how
         while self._is_wanted(slot, disk):
@@ -179,13 +169,11 @@ class ReplicaController(ReplicaFollowers):
                 await self._look_while_there(slot, disk, client)
             finally:
                 self._clients.pop((slot, disk), None)
+            if not self._is_wanted(slot, disk):
+                await self._dismiss(slot, disk, client)
             if monotonic_ms() - began_ms < SHORT_LIFE_MS:
                 await asyncio.sleep(AGAIN_S)
         self._watched.discard((slot, disk))
-
-    def _is_wanted(self, slot: Slot, disk: Disk) -> bool:
-        placement = self._placed.get(slot)
-        return placement is None or disk in (*placement.replicas, self._coming.get(slot))
 
     async def _look_while_there(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:
         hold_ms = min(HOLD_MS, round(self._how.lease_s * 1_000 / 5))
@@ -221,6 +209,7 @@ class ReplicaController(ReplicaFollowers):
             {queue: home.queue_id for queue, home in made if self._spec_of(queue) is not None},
             self._settled.get(slot, 0),
             hold_ms,
+            monotonic_ms(),
         )
 
     def _answered(self, slot: Slot, disk: Disk, asked_ms: int, answer: ReplicaAnswer) -> None:
@@ -250,29 +239,8 @@ class ReplicaController(ReplicaFollowers):
         while True:
             await asyncio.sleep(TABLE_PAUSE_S)
             self._table.look(monotonic_ms())
-            for slot, placement in list(self._placed.items()):
-                self._replace_lost(slot, placement)
+            self._place_replicas()
             self._carry()
-
-    def _replace_lost(self, slot: Slot, placement: Placement) -> None:
-        """Have another disk in the place of one that does not come back."""
-        now_ms = monotonic_ms()
-        absent = self._table.absent(slot, now_ms)
-        for disk in placement.replicas:
-            if absent is None or disk not in absent or self._node_of(disk) is not None:
-                self._away_since_ms.pop((slot, disk), None)
-                continue
-            since_ms = self._away_since_ms.setdefault((slot, disk), now_ms)
-            if now_ms - since_ms < self._how.replace_after_ms:
-                continue
-            placed = {each: one.replicas for each, one in self._placed.items()}
-            new = another_disk(slot, placed, disk, self._homing.nodes)
-            if new is not None:
-                self._coming[slot] = new
-                self._watch(slot, new)
-            if new in self._table.living(slot, now_ms):
-                logger.warning("replica %d on disk %s is replaced: it is away", slot, disk[:SHOWN])
-                self._table.replace_disk(slot, disk, new, now_ms)
 
     def _carry(self) -> None:
         while (effect := self._table.take_effect()) is not None:
@@ -372,7 +340,7 @@ class ReplicaController(ReplicaFollowers):
     def reports(self) -> list[Report]:
         """Which slots have nobody to lead them, and which have fewer replicas in sync than they
         should."""
-        now_ms, found = monotonic_ms(), []
+        now_ms, found = monotonic_ms(), super().reports()
         hosts = {node.disk: node.host for node in self._homing.nodes}
         for slot, placement in sorted(self._placed.items()):
             waits = self._table.waits(slot, now_ms)

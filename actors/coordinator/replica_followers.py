@@ -23,6 +23,7 @@ from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import Disk, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import SlotPlacements
 from pxrs_ray.replication.replica_calls import ReplicaRules
+from pxrs_ray.status.places import ReplicaStatus
 from pxrs_ray.status.problem import Report
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
@@ -157,6 +158,10 @@ class ReplicaFollowers:
     def reports(self) -> list[Report]:
         """What is wrong with replicas."""
         return []
+
+    def statuses(self, slot: Slot) -> tuple[ReplicaStatus, ...]:
+        """The replicas of a slot, as people see them; the one that leads comes first."""
+        raise NotImplementedError
 
     def check_loss(self, slot: Slot) -> Disk:
         """Whose logs a slot goes on with where its loss is accepted. Raises UsageError where there

@@ -30,6 +30,7 @@ from pxrs_ray.replication.placement import (
     change_isr,
     elect,
     first_placement,
+    hand_over,
     waits_for,
     with_replicas,
 )
@@ -40,10 +41,12 @@ FORM = 1
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The document. What a newer version of the code wrote has a higher `form`."""
+    """The document. What a newer version of the code wrote has a higher `form`. `away_ms`: for how
+    long disks that are away have been so, as far as coordinators have counted."""
 
     form: int = FORM
     slots: dict[Slot, Placement] = field(default_factory=dict)
+    away_ms: dict[Disk, int] = field(default_factory=dict)
 
 
 PLACEMENTS = json_codec("registry: placements", Placements)
@@ -96,8 +99,10 @@ class SlotPlacements:
         self._rules = rules
         self._began_ms = now_ms
         self._seen: dict[tuple[Slot, Disk], tuple[int, ReplicaSeen]] = {}
+        self._dismissed_ms: dict[tuple[Slot, Disk], int] = {}
         # The newest of a kind counts: who is not answered in time says it again.
         self._wanted: dict[tuple[Slot, str], PlacementChange] = {}
+        self._away_ms = dict(found.away_ms)
         self._writing: Placements | None = None
         self._effects: deque[PlacementEffect] = deque()
 
@@ -113,6 +118,8 @@ class SlotPlacements:
         A later process there is not forgotten for what an earlier one has answered.
         """
         known = self._seen.get((slot, disk))
+        if asked_ms <= self._dismissed_ms.get((slot, disk), -1):
+            return
         if known is None or known[0] <= asked_ms:
             self._seen[slot, disk] = asked_ms, seen
             self.look(now_ms)
@@ -123,6 +130,12 @@ class SlotPlacements:
         if known is not None and known[1].life == life:
             del self._seen[slot, disk]
             self.look(now_ms)
+
+    def dismissed(self, slot: Slot, disk: Disk, now_ms: int) -> None:
+        """The process of a disk that is no replica is told so: what it answers to an earlier look
+        does not count. It may have dropped its logs since."""
+        self._seen.pop((slot, disk), None)
+        self._dismissed_ms[slot, disk] = now_ms
 
     def living(self, slot: Slot, now_ms: int) -> dict[Disk, ReplicaSeen]:
         """The replicas of a slot that were heard of lately."""
@@ -169,8 +182,9 @@ class SlotPlacements:
             if self._has_heard(slot, placement, now_ms):
                 elected = elect(placement, self.living(slot, now_ms), self._rules.synced_only)
                 slots[slot] = elected or placement
-        if slots != self.placements.slots:
-            self._writing = replace(self.placements, slots=slots)
+        wanted_all = replace(self.placements, slots=slots, away_ms=self._away_ms)
+        if wanted_all != self.placements:
+            self._writing = wanted_all
             self._effects.append(KeepPlacements(self._writing))
 
     def begin(self, slot: Slot, replicas: tuple[Disk, ...], now_ms: int) -> None:
@@ -191,13 +205,29 @@ class SlotPlacements:
         if slot not in self._changing() and slot in self.placements.slots:
             self._effects.append(TellReplicas(slot, self.placements.slots[slot]))
 
-    def replace_disk(self, slot: Slot, old: Disk, new: Disk, now_ms: int) -> None:
-        """A disk does not come back: another one takes its place, and has to catch up.
+    def hand_over(self, slot: Slot, disk: Disk, now_ms: int) -> None:
+        """Have this replica lead, though another may live that does; nothing, where it must not."""
+        synced_only = self._rules.synced_only
+        self._wanted[slot, "leader"] = lambda now, seen: (
+            now and hand_over(now, disk, seen, synced_only)
+        )
+        self.look(now_ms)
 
-        Nothing is done while the disk leads the slot, or has all that is left of it; to be said
-        again until it is done.
+    def change_disks(
+        self, slot: Slot, version: int, replicas: tuple[Disk, ...], now_ms: int
+    ) -> None:
+        """Have a slot on these disks instead of those of that `version`. One that is new has to
+        catch up.
+
+        Nothing is done where the placement has changed since, where its leader, or all that is in
+        sync, would go; to be said again until it is done.
         """
-        self._wanted[slot, f"replace {old}"] = lambda now, _: now and _swapped(old, new, now)
+        self._wanted[slot, "disks"] = lambda now, _: now and _on_disks(now, version, replicas)
+        self.look(now_ms)
+
+    def note_away(self, away_ms: Mapping[Disk, int], now_ms: int) -> None:
+        """Have it durable for how long disks have been away, by what was counted."""
+        self._away_ms = dict(away_ms)
         self.look(now_ms)
 
     def accept_loss(self, slot: Slot, disk: Disk, now_ms: int) -> None:
@@ -236,12 +266,10 @@ def _first(replicas: tuple[Disk, ...], seen: Living) -> Placement | None:
     return first_placement(replicas, seen) if all(disk in seen for disk in replicas) else None
 
 
-def _swapped(old: Disk, new: Disk, placement: Placement) -> Placement | None:
-    if old not in placement.replicas or new in placement.replicas:
+def _on_disks(placement: Placement, version: int, replicas: tuple[Disk, ...]) -> Placement | None:
+    if placement.version != version or len(set(replicas)) < len(replicas):
         return None
     try:
-        return with_replicas(
-            placement, tuple(new if disk == old else disk for disk in placement.replicas)
-        )
+        return with_replicas(placement, replicas)
     except UsageError:
         return None

@@ -31,7 +31,8 @@ class ReplicaTold:
     `placement` stands in the registry; None while the slot has none. `absent` are the replicas that
     are away, None while that is not known. `peers` are the handles of the others' processes.
     `queues` are those whose logs the slot has, by name, with their ids. Under `settled` the leader
-    knows of every group what it has to know: it serves. The question may be held for `hold_ms`.
+    knows of every group what it has to know: it serves. The question may be held for `hold_ms`; it
+    was asked at `asked_ms`, by the coordinator's steady clock.
     """
 
     generation: Generation
@@ -41,6 +42,7 @@ class ReplicaTold:
     queues: Mapping[str, str] = field(default_factory=dict)
     settled: LeaderEpoch = 0
     hold_ms: int = 0
+    asked_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,10 @@ class SlotLeader:
         if changes if not self._asked else now_ms >= self._ask_again_ms:
             self._asked = tuple({*self._asked, *wanted})
             self._ask_again_ms = now_ms + self._settings.again_ms
-            change = IsrChange(self.placement.epoch, self.placement.version, tuple(wanted))
+            new = [one.disk for one in wanted if one not in self.placement.isr]
+            lives = tuple((disk, self._replicas[disk].who.life) for disk in new)
+            names = self.placement.epoch, self.placement.version
+            change = IsrChange(*names, tuple(wanted), lives)
             self._effects.append(AskIsr(change))
 
     def _is_late(self, member: InSync, now_ms: int) -> bool:

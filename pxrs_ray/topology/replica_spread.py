@@ -9,7 +9,7 @@ is left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Slot
@@ -50,16 +50,21 @@ def spread_replicas(
 
 
 def another_disk(
-    slot: Slot, placed: Mapping[Slot, Sequence[Disk]], lost: Disk, nodes: Sequence[NodeSeen]
+    slot: Slot,
+    placed: Mapping[Slot, Sequence[Disk]],
+    leaving: Collection[Disk],
+    nodes: Sequence[NodeSeen],
+    begun: Collection[Disk] = (),
 ) -> Disk | None:
-    """Where a slot has a replica instead of that on the disk `lost`: on a host that has none of it,
-    the one with the fewest. None where there is no such host.
+    """Where a slot has one more replica, or one instead of those that leave their disks: on a host
+    that has none of it, the one with the fewest. None where there is no such host.
 
-    `placed` are the disks of each slot.
+    `placed` are the disks of each slot. One where a process has `begun` already goes before others.
     """
-    hosts = {node.host for node in nodes if node.disk in placed[slot] and node.disk != lost}
+    stays = [disk for disk in placed[slot] if disk not in leaving]
+    hosts = {node.host for node in nodes if node.disk in stays}
     has = Counter(disk for disks in placed.values() for disk in disks)
     fit = [node for node in nodes if node.disk and not node.draining and node.host not in hosts]
     fit = [node for node in fit if node.disk not in placed[slot]]
-    best = min(fit, key=lambda n: (n.cpus <= 0, has[n.disk], n.host, n.disk), default=None)
-    return None if best is None else best.disk
+    fit.sort(key=lambda n: (n.disk not in begun, n.cpus <= 0, has[n.disk], n.host, n.disk))
+    return fit[0].disk if fit else None

@@ -44,6 +44,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/partition_client.py": ("data/call_tries.py",),
     "buffer/replica_host.py": ("replication/slot_replica.py", "log/disk_life.py"),
     "coordinator/replica_controller.py": ("replication/placements.py",),
+    "coordinator/replica_placing.py": ("topology/replica_moves.py", "topology/away_disks.py"),
     "buffer/server_end.py": ("data/link_room.py",),
     "buffer/serving_state.py": ("log/buffer_life.py",),
     "buffer/socket_client.py": ("data/link_plan.py",),

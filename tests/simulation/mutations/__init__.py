@@ -29,6 +29,7 @@ from tests.simulation.mutations.outside import OUTSIDE
 from tests.simulation.mutations.poison import POISON
 from tests.simulation.mutations.producing import PRODUCING
 from tests.simulation.mutations.replica_logs import REPLICA_LOGS
+from tests.simulation.mutations.replica_moves import REPLICA_MOVES
 from tests.simulation.mutations.replicas_hosted import REPLICAS_HOSTED
 from tests.simulation.mutations.replicating import REPLICATING
 from tests.simulation.mutations.runtime import RUNTIME
@@ -63,6 +64,7 @@ _ALL = (
     *SCALING,
     *BUFFERS,
     *REPLICATING,
+    *REPLICA_MOVES,
     *REPLICAS_HOSTED,
     *REPLICA_LOGS,
     *WORLDS,
