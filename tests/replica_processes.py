@@ -131,8 +131,13 @@ class Group:
             host = handle.buffer._host if handle.buffer is not None else None
             if host is not None and "no replica of the slot" in host.over:
                 self.gone.append(disk)
-                self._dying.append(asyncio.ensure_future(self.kill(disk)))
+                self._dying.append(asyncio.ensure_future(self._go(disk)))
         traceback.print_stack()
+
+    async def _go(self, disk: str) -> None:
+        """It ends, and another one may start there when it is placed again."""
+        await self.kill(disk)
+        self.ended.remove(disk)
 
     async def _kill(self, handle: Handle) -> None:
         if handle.buffer is not None:

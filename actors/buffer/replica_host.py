@@ -165,6 +165,7 @@ class ReplicaHost:
             self._asks = None
             self._peers.joining.clear()
             self._do(lambda: self.replica.placed(placement, monotonic_ms()), UNKNOWN_BYTES)
+        self._do(lambda: self.replica.needs(told.min_isr, monotonic_ms()))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, monotonic_ms()))
         if told.settled > self._settled:

@@ -70,6 +70,12 @@ IN_MEMORY = "memory:"
 FILE = "sqlite:"
 
 
+def replicas_wanted(config: PxrsConfig) -> tuple[int, int, int]:
+    """How many replicas there are to be, how many must be in sync, and after how many milliseconds
+    one that is away is replaced."""
+    return config.replicas, config.min_isr, config.replace_host_after_ms or REPLACE_AFTER_MS
+
+
 class Bootstrap(GroupCreation):
     """See the rules at the head of this file."""
 
@@ -160,14 +166,15 @@ class Bootstrap(GroupCreation):
         """Start the replicas of every slot, and serve from those that lead."""
         config = self._config
         always = any(queue.durability == Durability.ALWAYS for queue in config.queues.values())
+        replicas, min_isr, replace_after_ms = replicas_wanted(config)
         how = Replicated(
             config.name,
             self._pool.count,
             str(config.topology_dir),
             config.lease_ttl_seconds,
-            config.replicas,
-            config.replace_host_after_ms or REPLACE_AFTER_MS,
-            ReplicaRules(config.min_isr, synced_only=always),
+            replicas,
+            replace_after_ms,
+            ReplicaRules(min_isr, synced_only=always),
         )
         self._replicating = self._pool.replicas = ReplicaController(
             how,

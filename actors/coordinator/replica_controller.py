@@ -210,6 +210,7 @@ class ReplicaController(ReplicaPlacing):
             self._settled.get(slot, 0),
             hold_ms,
             monotonic_ms(),
+            self._how.rules.min_isr,
         )
 
     def _answered(self, slot: Slot, disk: Disk, asked_ms: int, answer: ReplicaAnswer) -> None:

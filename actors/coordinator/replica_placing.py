@@ -13,6 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from ray.exceptions import RayError
 
@@ -80,6 +81,13 @@ class ReplicaPlacing(ReplicaFollowers, ABC):
     def _is_wanted(self, slot: Slot, disk: Disk) -> bool:
         placement = self._placed.get(slot)
         return placement is None or disk in (*placement.replicas, self._coming.get(slot))
+
+    def follow(self, replicas: int, min_isr: int, replace_after_ms: int) -> None:
+        """From now on so many replicas are wanted, and so many must be in sync."""
+        rules = replace(self._how.rules, min_isr=min_isr)
+        self._how = replace(
+            self._how, replicas=replicas, replace_after_ms=replace_after_ms, rules=rules
+        )
 
     # --- where they are to be ---------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from pxrs_ray.model import Offset
 from pxrs_ray.replication.leader_effects import (
@@ -91,6 +92,12 @@ class SlotLeader:
     def takes(self) -> bool:
         """Whether enough replicas are in sync for an append to be acknowledged."""
         return not self.ended and len(self.placement.isr) >= self._settings.min_isr
+
+    def needs(self, min_isr: int) -> None:
+        """From now on so many replicas must be in sync for an append to be acknowledged."""
+        self._settings = replace(self._settings, min_isr=min_isr)
+        for key in self.logs:
+            self._advance(key)
 
     def appended(self, key: LogKey, end: Offset, synced: Offset, now_ms: int) -> None:
         """The log has grown to `end`, or more of it is synced."""

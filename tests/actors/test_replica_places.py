@@ -11,6 +11,7 @@ import pytest
 
 from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, UsageError
+from pxrs_ray.replication.slot_leader import SlotLeader
 from tests.replica_processes import SLOT, Group, played
 
 
@@ -171,8 +172,6 @@ def test_a_replica_is_moved_to_another_host(tmp_path: Path) -> None:
                 assert spare in group.isr() and which not in group.isr()
                 await group.until(lambda: which in group.gone, "it is gone")  # noqa: B023
                 group.gone.clear()
-                await asyncio.sleep(0.1)
-                group.ended.remove(which)
             with pytest.raises(UsageError, match="has a replica on host"):
                 await group.controller.move(SLOT, f"h{group.leading}", None)
 
@@ -192,3 +191,34 @@ def test_a_process_that_was_looked_at_since_keeps_its_logs_whoever_dismisses_it(
         assert not group.lies_on(group.following)
 
     played(scene, tmp_path)
+
+
+def test_the_number_of_replicas_and_the_least_in_sync_change_while_appends_go_on(
+    tmp_path: Path,
+) -> None:
+    async def scene(group: Group) -> None:
+        async with load(group) as running:
+            for replicas, least in ((3, 2), (2, 1), (3, 3), (2, 2), (2, 1)):
+                group.controller.follow(replicas, least, 1_000)
+                await group.until(
+                    lambda: len(group.isr()) == len(group.placement.replicas) == replicas,  # noqa: B023
+                    "as many are in sync",
+                )
+                await running.goes_on()
+            group.controller.follow(2, 2, 1_000)
+            await group.until(lambda: leader_of(group)._settings.min_isr == 2, "it is heard")
+            lost = group.following_in_sync()
+            await group.kill(lost)
+            await group.until(lambda: not leader_of(group).takes, "it leaves the set")
+            group.controller.follow(2, 1, 1_000)
+            await running.goes_on()
+
+    played(scene, tmp_path, disks=3)
+
+
+def leader_of(group: Group) -> SlotLeader:
+    buffer = group.serves.buffer if group.serves is not None else None
+    assert buffer is not None and buffer._host is not None
+    leader = buffer._host.replica.leader
+    assert leader is not None
+    return leader

@@ -76,6 +76,20 @@ REPLICA_MOVES = (
             "test_what_was_counted_is_noted_in_steps_and_counted_on_by_the_next",
         ),
     ),
+    Mutation(
+        "a replica that was let go of and placed again asks its leader anew where it stands",
+        (
+            Change(
+                "replication/slot_replica.py",
+                "if is_newer and placement.in_sync(self.who.disk) is None:",
+                "if False:",
+            ),
+        ),
+        tests=(
+            "tests/actors/test_replica_places.py::"
+            "test_the_number_of_replicas_and_the_least_in_sync_change_while_appends_go_on",
+        ),
+    ),
     _placed(
         "what a process answered before it was dismissed does not count",
         "if asked_ms <= self._dismissed_ms.get((slot, disk), -1):",

@@ -26,6 +26,7 @@ class ReplicaFaults:
     keys: list[LogKey]
     made: int
     wanted: int
+    min_isr: int
     drained: set[str]
     _dice: random.Random
     _over: bool
@@ -172,7 +173,8 @@ class ReplicaFaults:
 
     def _resize(self) -> None:
         """Another number of replicas is wanted."""
-        self.wanted = self._dice.randint(self.rules.min_isr, 3)
+        self.wanted = self._dice.randint(1, 3)
+        self.min_isr = self._dice.randint(1, min(2, self.wanted))
 
     def _move(self) -> None:
         source = self._dice.choice(self.registry.placement.replicas)

@@ -99,7 +99,7 @@ class ReplicaGroup(ReplicaFaults):
         self.disks = {name: self.new_disk(name) for name in names}
         self.processes: dict[str, ReplicaProcess] = {}
         self.doors: dict[str, Process] = {}
-        self.wanted = rules.replicas
+        self.wanted, self.min_isr = rules.replicas, rules.min_isr
         self.drained: set[str] = set()
         for disk in list(self.disks.values())[: rules.replicas]:
             self._begin(disk)

@@ -53,6 +53,7 @@ class PlacingCoordinator(Process):
         for disk, process in sorted(self.group.processes.items()):
             if disk in placement.replicas or disk == self.coming:
                 names = self.generation, now_ms, placement, self.table.absent(SLOT, now_ms)
+                names = (*names, self.group.min_isr)
                 asked = partial(process.pinged, *names)
                 call(self, process, asked, partial(self._heard, disk, now_ms))
             else:

@@ -161,12 +161,14 @@ class ReplicaProcess(Process):
         asked_ms: int,
         placement: Placement,
         absent: frozenset[str] | None,
+        min_isr: int,
         respond: Callable[[ReplicaSeen], None],
     ) -> None:
         """The coordinator says what stands in the registry and who is away, and asks whether we
         live."""
         self.retirement.looked_at(generation, asked_ms)
         self.placed(placement)
+        self._do(lambda: self.replica.needs(min_isr, self.monotonic_ms()))
         self._do(partial(self._make_anew, placement))
         if absent is not None:
             self._do(lambda: self.replica.absent(absent, self.monotonic_ms()))
