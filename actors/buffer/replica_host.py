@@ -26,7 +26,6 @@ from pxrs_ray.log.buffer_calls import AppendCall
 from pxrs_ray.log.held_calls import Waiting, wake, wake_all
 from pxrs_ray.log.partition_log import PartitionLog
 from pxrs_ray.log.producer_fence import ProducerLife
-from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.log.replica_logs import ReplicaLogs
 from pxrs_ray.log.write_turns import UNKNOWN_BYTES
 from pxrs_ray.model import Generation
@@ -39,8 +38,8 @@ from pxrs_ray.replication.leader_effects import (
 from pxrs_ray.replication.peer_messages import Follower, Frames, LogKey
 from pxrs_ray.replication.peer_wire import pack_peer, unpack_peer
 from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, ReplicaSeen
-from pxrs_ray.replication.retirement import Retirement
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaRules, ReplicaTold
+from pxrs_ray.replication.retirement import Retirement
 from pxrs_ray.replication.slot_replica import SlotReplica, ToPeer
 from pxrs_ray.supervision.restart_rules import told as told_of
 from pxrs_ray.supervision.supervisor import Supervisor

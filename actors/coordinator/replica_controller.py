@@ -26,6 +26,7 @@ from pxrs_ray.actors.coordinator.home_controller import HomeController
 from pxrs_ray.actors.coordinator.known_ends import PutDocument
 from pxrs_ray.actors.coordinator.replica_followers import TABLE_PAUSE_S, Place, Replicated
 from pxrs_ray.actors.coordinator.replica_placing import ReplicaPlacing
+from pxrs_ray.backoff import Backoff
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import DeadlineExceeded, PxrsError, UsageError
@@ -54,8 +55,9 @@ HOLD_MS = 500
 LOOK_WAIT_S = 2.0
 PAUSE_S = 0.1
 OPEN_PAUSE_S = 0.3
-# A process that ends soon, on a full disk for one, is not started again at once.
-SHORT_LIFE_MS, AGAIN_S = 5_000, 1.0
+# A process that ends soon, on a full disk for one, is not started again at once, and ever more
+# seldom where that goes on.
+SHORT_LIFE_MS, AGAIN_S, AGAIN_MOST_S = 5_000, 1.0, 30.0
 BEGIN_WAIT_S = 60.0
 SERVE_WAIT_S = 20.0
 
@@ -149,7 +151,7 @@ class ReplicaController(ReplicaPlacing):
             self._supervisor.keep(f"replica {slot}", partial(self._watch_for_ever, slot, disk))
 
     async def _watch_for_ever(self, slot: Slot, disk: Disk) -> None:
-        how = self._how
+        how, pauses = self._how, Backoff(AGAIN_S, AGAIN_MOST_S)
         while self._is_wanted(slot, disk):
             node = self._node_of(disk)
             if node is None:
@@ -172,7 +174,9 @@ class ReplicaController(ReplicaPlacing):
             if not self._is_wanted(slot, disk):
                 await self._dismiss(slot, disk, client)
             if monotonic_ms() - began_ms < SHORT_LIFE_MS:
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(pauses.failed())
+            else:
+                pauses.worked()
         self._watched.discard((slot, disk))
 
     async def _look_while_there(self, slot: Slot, disk: Disk, client: ReplicaClient) -> None:

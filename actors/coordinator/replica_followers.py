@@ -50,8 +50,43 @@ class Replicated:
     rules: ReplicaRules
 
 
-class ReplicaFollowers:
+class NoReplicas:
+    """The replicas of a topology whose logs have one home each: there is nothing to do."""
+
+    are_there = False
+
+    async def open_on(self, slot: Slot, spec: QueueSpec, *, make: bool) -> None:
+        """See `ReplicaFollowers.open_on`."""
+
+    async def drop_queue(self, queue: str) -> None:
+        """See `ReplicaFollowers.drop_queue`."""
+
+    async def drop_group(self, queue: str, group: str) -> None:
+        """See `ReplicaFollowers.drop_group`."""
+
+    async def forget(self, queues: Iterable[str]) -> None:
+        """See `ReplicaFollowers.forget`."""
+
+    async def stop(self) -> None:
+        """See `ReplicaFollowers.stop`."""
+
+    def reports(self) -> list[Report]:
+        """What is wrong with replicas."""
+        return []
+
+    def statuses(self, slot: Slot) -> tuple[ReplicaStatus, ...]:
+        """The replicas of a slot, as people see them; the one that leads comes first."""
+        return ()
+
+    def actor_names(self) -> list[str]:
+        """What the replicas are called."""
+        return []
+
+
+class ReplicaFollowers(NoReplicas):
     """See the rules at the head of this file."""
+
+    are_there = True
 
     def __init__(self, how: Replicated, table: SlotPlacements) -> None:
         self._how = how
@@ -154,14 +189,6 @@ class ReplicaFollowers:
         await self._supervisor.close()
         stops = (client.stop(CALL_WAIT_S) for client in followers)
         await asyncio.gather(*stops, return_exceptions=True)
-
-    def reports(self) -> list[Report]:
-        """What is wrong with replicas."""
-        return []
-
-    def statuses(self, slot: Slot) -> tuple[ReplicaStatus, ...]:
-        """The replicas of a slot, as people see them; the one that leads comes first."""
-        raise NotImplementedError
 
     def check_loss(self, slot: Slot) -> Disk:
         """Whose logs a slot goes on with where its loss is accepted. Raises UsageError where there

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pxrs_ray.actors.coordinator import replica_controller
 from pxrs_ray.data.protocol import Appended
 from pxrs_ray.errors import BufferAway, UsageError
 from pxrs_ray.replication.slot_leader import SlotLeader
@@ -222,3 +223,24 @@ def leader_of(group: Group) -> SlotLeader:
     leader = buffer._host.replica.leader
     assert leader is not None
     return leader
+
+
+def test_a_process_that_ends_again_and_again_is_started_ever_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk for one: each start takes a second of a CPU."""
+    monkeypatch.setattr(replica_controller, "AGAIN_S", 0.05)
+
+    async def scene(group: Group) -> None:
+        made, make = [0], group.controller._make
+
+        def counted(*where: object) -> object:
+            made[0] += 1
+            return make(*where)
+
+        group.controller._make = counted
+        await group.kill(group.following)
+        await asyncio.sleep(2)
+        assert 2 <= made[0] <= 7
+
+    played(scene, tmp_path)
