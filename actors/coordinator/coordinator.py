@@ -108,7 +108,7 @@ class Coordinator(TopologyDocuments, Questions):
         self.accepts_loss = False
         self._watched = watched(config.topology_dir, "coordinator", config.lease_ttl_seconds)
         self._handlers = RequestHandlers(self)
-        self.changes = Commands(self.registry_away_ms, lambda: self._thread.problem)
+        self.changes = Commands(self.registry_away_ms, lambda: self._thread.health.problem)
         self.topology_id = ""
         self.seal: Seal
 

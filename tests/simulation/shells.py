@@ -19,6 +19,7 @@ WORLDS = (
     "tests.simulation.link_world",
     "tests.simulation.node_world",
     "tests.simulation.recovery_world",
+    "tests.simulation.registry_world",
     "tests.simulation.replicas.group",
     "tests.simulation.scaling_world",
     "tests.simulation.start_world",
@@ -95,6 +96,10 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/registry_actor.py": ("store/memory.py",),
     "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/startup.py": ("supervision/start_tries.py",),
+    "coordinator/store_thread.py": (
+        "supervision/registry_calls.py",
+        "supervision/registry_watch.py",
+    ),
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
@@ -102,9 +107,8 @@ DECIDE: Mapping[str, str] = {
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 4
+DECIDE_MAX = 3
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
