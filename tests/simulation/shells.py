@@ -85,7 +85,12 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/commands.py": ("supervision/changes_under_way.py",),
     "coordinator/consumer_replicas.py": ("group/replica_count.py",),
     "coordinator/consumer_supervisor.py": ("group/replica_lives.py", "group/replica_life.py"),
+    "coordinator/coordinator.py": ("topology/coordinator_start.py", "topology/applying.py"),
     "coordinator/deletion.py": ("topology/removing.py", "topology/tombstones.py"),
+    "coordinator/group_controller.py": (
+        "topology/coordinator_start.py",
+        "topology/told_checkpoints.py",
+    ),
     "coordinator/group_creation.py": ("topology/group_making.py",),
     "coordinator/group_host.py": ("group/group_runtime.py", "group/record_writer.py"),
     "coordinator/leadership.py": ("log/lease_grants.py",),
@@ -105,10 +110,8 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
 
 DECIDE: Mapping[str, str] = {
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
-    "coordinator/coordinator.py": "which groups are led, and when",
-    "coordinator/group_controller.py": "what of a group's effects is told again",
 }
-DECIDE_MAX = 3
+DECIDE_MAX = 1
 
 # They wait or try again, and decide nothing by it.
 CARRY = (
