@@ -56,6 +56,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "cluster/coordinator_client.py": ("supervision/request_tries.py",),
     "consumer/call_record.py": ("processing/alone_gate.py",),
     "consumer/callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
+    "consumer/consumer_actor.py": ("consumer/consumer_life.py", "processing/commit_wait.py"),
     "consumer/fetcher.py": ("consumer/fetch_plan.py",),
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "consumer/loop_callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
@@ -108,10 +109,8 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/tenant_router.py": ("tenants/tenant_moves.py", "tenants/migration.py"),
 }
 
-DECIDE: Mapping[str, str] = {
-    "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
-}
-DECIDE_MAX = 1
+DECIDE: Mapping[str, str] = {}
+DECIDE_MAX = 0
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

@@ -129,22 +129,6 @@ TOPOLOGIES = (
         "if self._told.get(p, -1) < offset",
     ),
     Mutation(
-        "no buffer has a lease before it is known whose logs it holds",
-        (
-            Change(
-                _START,
-                "    yield from do(CheckIdentity())\n    yield from do(GrantLeases())\n",
-                "    yield from do(GrantLeases())\n    yield from do(CheckIdentity())\n",
-            ),
-        ),
-        tests=(_LOST,),
-    ),
-    Mutation(
-        "who goes on with an older registry leads above what was given out",
-        (Change(_START, "if snapshot.generation > over:", "if snapshot.generation:"),),
-        tests=(_LOST,),
-    ),
-    Mutation(
         "a loss that was accepted is settled when all has gone on with it",
         (
             Change(
