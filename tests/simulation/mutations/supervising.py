@@ -90,15 +90,4 @@ SUPERVISING = (
         "return offered in (Offered.TAKEN, Offered.GONE)",
         "return True",
     ),
-    Mutation(
-        "a consumer that is let begin again goes on as it was",
-        (
-            Change(
-                "consumer/consumer_life.py",
-                "if self.has_begun or self.is_over:",
-                "if self.is_over:",
-            ),
-        ),
-        tests=(_WORLD,),
-    ),
 )
