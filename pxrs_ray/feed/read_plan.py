@@ -8,9 +8,9 @@ log has dropped since is gone, and not waited for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pxrs_ray.data.protocol import LogEnds
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 
 SHARE_MESSAGES = 500_000

@@ -9,10 +9,10 @@ never get one with what it asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from pxrs_ray.group.replica_life import ReplicaLife
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.steps import Do, Steps, do
 
 CAUSE = "replaced for another configuration"
