@@ -9,12 +9,12 @@ for away when it is back: it is looked at until it answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.clock import Instant
 from pxrs_ray.errors import StoreUnavailable
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.steps import Do, Steps, do
 
 PAUSE_FIRST_S = 0.05

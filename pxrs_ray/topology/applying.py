@@ -8,8 +8,8 @@ call, also where that finds no difference any more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.steps import Do, Steps, do
 
 

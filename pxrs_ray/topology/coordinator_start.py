@@ -11,9 +11,9 @@ accepted is settled last: a start that is cut off goes on with it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from pxrs_ray.errors import NotFound
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Generation, Snapshot
 from pxrs_ray.steps import Do, Steps, do
 

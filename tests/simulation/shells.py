@@ -125,19 +125,19 @@ CARRY = (
 SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
     "appender.py": ("feed/feed_calls.py",),
     "ledger.py": ("feed/facts.py",),
+    "python_workers.py": ("feed/feed_round.py",),
+    "read.py": ("feed/read_plan.py",),
     "routing.py": ("feed/partition_feed.py",),
     "stream.py": ("feed/facts.py", "feed/feed_run.py"),
+    # How often Ray makes a task again is played: feed_driver.py.
+    "tasks.py": ("feed/partition_feed.py",),
     "through_raydp.py": ("feed/feed_round.py", "feed/feed_run.py"),
     "write.py": ("feed/feed_run.py",),
 }
 """The same for spark/, whose machines the world of feeds runs."""
 
 SPARK_DECIDE: Mapping[str, str] = {
-    # Spark and Ray themselves, played.
-    "python_workers.py": "which worker's error is told, when all are over: feed_driver.py",
-    "tasks.py": "how often a task is made again: feed_driver.py",
-    # In no simulation of this folder.
-    "read.py": "how a queue is cut into Spark partitions, and when a read is made again",
+    # Spark itself, which no simulation plays.
     "session.py": "when a session of Spark is there",
 }
-SPARK_DECIDE_MAX = 4
+SPARK_DECIDE_MAX = 1

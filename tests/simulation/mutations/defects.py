@@ -142,10 +142,4 @@ DEFECTS = (
         ("commit_mode=2", "lanes=0", "pulling=0", "store_outage=15"),
         note="what is raised there ends the worker: its partition stands still",
     ),
-    Mutation(
-        "what a frame's payloads hold is no frame of the log (simulated)",
-        (Change("log/scan.py", "begin = unpack_header(data).frame_bytes", "begin = 1"),),
-        ("ComesToRest",),
-        ("nested=1", "power_cut=20", "worn=0", "durability=0", "seek=0"),
-    ),
 )

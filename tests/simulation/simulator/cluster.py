@@ -39,9 +39,7 @@ class Cluster(Process):
         self.registry = RecordingStore(world)
         self.store = FaultyStore(self.registry, seed)
         witness = Witness(scenario.partitions)
-        disk = SimulatedDisk(seed, scenario.disk_bytes)
-        disk.in_order = scenario.nested
-        self.log = BufferProcess(world, disk, witness)
+        self.log = BufferProcess(world, SimulatedDisk(seed, scenario.disk_bytes), witness)
         # Who had its name before, and is not ended yet.
         self.former_logs: list[BufferProcess] = []
         self.keeper = KeeperProcess(self)

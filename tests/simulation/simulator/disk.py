@@ -59,8 +59,6 @@ class SimulatedDisk(Files):
         self._bytes_max = bytes_max
         self.failing = 0.0
         self.boots = 0
-        # A power cut leaves what was written first, as the death of who writes does.
-        self.in_order = False
         self._dice = random.Random(f"disk {seed}")
         self._names: dict[str, dict[str, _Inode]] = {}
         self._synced: dict[str, dict[str, _Inode]] = {}
@@ -116,9 +114,6 @@ class SimulatedDisk(Files):
     def _cut(self, inode: _Inode) -> None:
         if not inode.pending and inode.data == inode.synced:
             return
-        if self.in_order:
-            self._cut_off(inode)
-            return
         kept, data = self._dice.choice((0.0, 0.5, 1.0)), bytearray(inode.synced)
         for change in inode.pending:
             if isinstance(change, int):
@@ -130,16 +125,6 @@ class SimulatedDisk(Files):
                 if self._dice.random() < kept:
                     _apply(data, (position + at, piece[at : at + PAGE_BYTES]))
         inode.data, inode.synced, inode.pending = data, data[:], []
-
-    def _cut_off(self, inode: _Inode) -> None:
-        """Leave its first changes, the last of them cut off, and none left out in between."""
-        count = self._dice.randint(0, len(inode.pending))
-        for change in inode.pending[:count]:
-            _apply(inode.synced, change)
-        if count < len(inode.pending) and not isinstance(cut := inode.pending[count], int):
-            position, piece = cut
-            _apply(inode.synced, (position, piece[: self._dice.randint(0, len(piece))]))
-        inode.data, inode.pending = bytearray(inode.synced), []
 
     def rot(self) -> None:
         """Let a byte of a segment that is sealed be another one; `mend` brings it back."""

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.data.batch import Batch
-from pxrs_ray.data.frame import FrameHeader, frames_in, pack_header, unpack_header
+from pxrs_ray.data.frame import FrameHeader, frames_in, unpack_header
 from pxrs_ray.model import Offset
 
 STAMP_MS = 1
-FAR = 10**9
 _KEPT_MAX = 50_000
 _Content = tuple[bytes, tuple[str, ...]]
 _made: dict[_Content, tuple[FrameHeader, bytes]] = {}
@@ -58,27 +57,17 @@ def begin_run() -> None:
         _content.clear()
 
 
-def frame_of(
-    key: bytes, messages: tuple[str, ...], *, nested: bool = False
-) -> tuple[FrameHeader, bytes]:
-    """A frame's header, without a producer's number, and its body; with `nested`, its payloads hold
-    what looks like a frame of the log."""
+def frame_of(key: bytes, messages: tuple[str, ...]) -> tuple[FrameHeader, bytes]:
+    """A frame's header, without a producer's number, and its body."""
     content = (key, messages)
-    found = _made.get(content) if not nested else None
+    found = _made.get(content)
     if found is None:
         payloads = [message.encode() for message in messages]
-        if nested:
-            payloads = [_frame_within() + payload + bytes(200) for payload in payloads]
         batch = Batch.of([key] * len(messages), payloads, timestamp_ms=STAMP_MS)
         packed, body = batch.to_wire(bytes(16), 0, 0)
         found = _made[content] = (unpack_header(packed), body.to_pybytes())
         _content[found[0].body_checksum] = content
     return found
-
-
-def _frame_within() -> bytes:
-    header, body = Batch.of([b"k"], [b"within"], timestamp_ms=STAMP_MS).to_wire(bytes(16), 0, 0)
-    return pack_header(unpack_header(header)._replace(base_offset=FAR)) + body.to_pybytes()
 
 
 def learn_frame(header: FrameHeader, content: Callable[[], _Content]) -> None:

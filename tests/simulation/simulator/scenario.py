@@ -75,9 +75,7 @@ class Scenario:
     was acknowledged: it comes back older, and power cuts befall also what is synced later.
 
     With `retain` logs drop what the group has passed, as on a worn disk. `disk_bytes` is how much
-    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks. With `nested`
-    payloads hold what looks like a frame of their log, and a power cut leaves what was written
-    first.
+    the disk takes (0: any amount), `leap_ms` the furthest step of wall clocks.
     """
 
     partitions: int = 4
@@ -115,7 +113,6 @@ class Scenario:
     retain: bool = False
     disk_bytes: int = 0
     leap_ms: int = 86_400_000
-    nested: bool = False
     network: Network = field(default_factory=Network)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FAULTS))
 
