@@ -45,6 +45,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "buffer/partition_client.py": ("data/call_tries.py",),
     "buffer/replica_host.py": ("replication/slot_replica.py", "log/disk_life.py"),
     "coordinator/replica_controller.py": ("replication/placements.py",),
+    "coordinator/replica_followers.py": ("replication/placements.py",),
     "buffer/server_end.py": ("data/link_room.py",),
     "buffer/serving_state.py": ("log/buffer_life.py",),
     "buffer/socket_client.py": ("data/link_plan.py",),
@@ -119,7 +120,6 @@ CARRY = (
     "consumer/call_gate.py",  # whose limits `group/call_budget.py` judges
     "coordinator/buffer_calls.py",
     "coordinator/metrics.py",
-    "coordinator/replica_followers.py",  # it waits for what `replication/placements.py` places
 )
 
 SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
