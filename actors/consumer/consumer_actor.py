@@ -59,7 +59,7 @@ from pxrs_ray.model import (
     PartitionId,
     Progress,
 )
-from pxrs_ray.processing.commit_wait import CommitWait, Waiting
+from pxrs_ray.processing.commit_wait import CommitWait, CommitWaits
 from pxrs_ray.status.answers import CallUnderWay, GivenUp
 from pxrs_ray.supervision.forks import keep_children_apart, leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -368,13 +368,13 @@ class Consumer(StackTeller):
         while True:
             is_over, now_s = bool(wait([done], CHECKPOINT_LOOK_S).done), time.monotonic()
             match waiting.look(now_s, is_over=is_over, told_to_stop=worker.told_to_stop):
-                case Waiting.GO_ON:
+                case CommitWaits.GO_ON:
                     done.result()
                     break
-                case Waiting.LEAVE:
+                case CommitWaits.LEAVE:
                     done.cancel()
                     break
-                case Waiting.SHOW:
+                case CommitWaits.SHOW:
                     waits_s = waiting.waits_s(now_s)
                     self._supervisor.trouble(
                         place, f"waits for {waits_s:.0f} s: it goes on by itself"

@@ -183,7 +183,7 @@ class Coordinator(TopologyDocuments, Questions):
                 await self._open_queues(self._config)
             case beginning.GoOnWith(group):
                 await self._groups[group].go_on()
-            case beginning.Settle():
+            case beginning.SettleStart():
                 for index in self._pool.met():
                     self._settle(index, self._pool.terms[index])
                 await self._forget_old_keys()

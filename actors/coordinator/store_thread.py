@@ -23,9 +23,9 @@ from pxrs_ray.supervision.registry_calls import (
     AwaitAnswer,
     CallOnce,
     IsAway,
-    LetTimePass,
     Look,
     RegistryHealth,
+    RestBeforeLook,
     look_until_back,
     until_known,
 )
@@ -132,7 +132,7 @@ class StoreThread:
                     await within(wait_s, self._answered.wait())
             case IsAway():
                 return self.away_ms() is not None
-            case LetTimePass(pause_s):
+            case RestBeforeLook(pause_s):
                 await asyncio.sleep(pause_s)
             case Look():
                 await once()

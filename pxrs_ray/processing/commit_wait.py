@@ -12,7 +12,7 @@ from enum import Enum
 SLOW_S = 5.0
 
 
-class Waiting(Enum):
+class CommitWaits(Enum):
     """What the worker does now."""
 
     GO_ON = "it is committed, or not the worker's any more"
@@ -31,10 +31,10 @@ class CommitWait:
         """For how long it has waited."""
         return now_s - self._began_s
 
-    def look(self, now_s: float, *, is_over: bool, told_to_stop: bool) -> Waiting:
+    def look(self, now_s: float, *, is_over: bool, told_to_stop: bool) -> CommitWaits:
         """Looked at again and again; `is_over`: the round of commits has ended."""
         if is_over:
-            return Waiting.GO_ON
+            return CommitWaits.GO_ON
         if told_to_stop:
-            return Waiting.LEAVE
-        return Waiting.SHOW if self.waits_s(now_s) >= SLOW_S else Waiting.WAIT
+            return CommitWaits.LEAVE
+        return CommitWaits.SHOW if self.waits_s(now_s) >= SLOW_S else CommitWaits.WAIT

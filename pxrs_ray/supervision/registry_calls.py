@@ -36,7 +36,7 @@ class AwaitAnswer(Do[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class LetTimePass(Do[None]):
+class RestBeforeLook(Do[None]):
     """Let so much time pass."""
 
     pause_s: float
@@ -65,7 +65,7 @@ def until_known() -> Steps[Any]:
 def look_until_back() -> Steps[None]:
     """Look at it until it is not away any more."""
     while (yield from do(IsAway())):
-        yield from do(LetTimePass(PAUSE_MOST_S))
+        yield from do(RestBeforeLook(PAUSE_MOST_S))
         yield from do(Look())
 
 

@@ -83,7 +83,7 @@ class GoOnWith(Do[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Settle(Do[None]):
+class SettleStart(Do[None]):
     """Look after the buffers that were met, and finish what was being removed."""
 
 
@@ -116,7 +116,7 @@ def begin_coordinator(name: str) -> Steps[None]:
     yield from do(OpenQueues())
     for group in groups:
         yield from do(GoOnWith(group))
-    yield from do(Settle())
+    yield from do(SettleStart())
     yield from do(SettleAcceptance())
     yield from do(KeepWatch())
 

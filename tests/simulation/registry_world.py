@@ -20,9 +20,9 @@ from pxrs_ray.supervision.registry_calls import (
     AwaitAnswer,
     CallOnce,
     IsAway,
-    LetTimePass,
     Look,
     RegistryHealth,
+    RestBeforeLook,
     look_until_back,
     until_known,
 )
@@ -86,7 +86,7 @@ class Caller(Process):
                 self.after(max(1, int(wait_s * 1_000)), partial(tell, None))
             case IsAway():
                 tell(self.away_ms() is not None)
-            case LetTimePass(pause_s):
+            case RestBeforeLook(pause_s):
                 self.after(max(1, int(pause_s * 1_000)), partial(tell, None))
             case Look():
                 self._turns.take(partial(self._ask, 0, lambda _: tell(None)))

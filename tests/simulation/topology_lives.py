@@ -88,7 +88,7 @@ class TopologyLives(ABC):
                 self.buffers_go_by = kept.version
             case beginning.GoOnWith(group):
                 self.goes_on(group)
-            case beginning.Settle():
+            case beginning.SettleStart():
                 self._finish()
             case beginning.KeepWatch():
                 self.led = set(self._coming) & kept.listed  # nobody is answered before
@@ -163,7 +163,7 @@ OF_START = (
     beginning.LeadListed,
     beginning.OpenQueues,
     beginning.GoOnWith,
-    beginning.Settle,
+    beginning.SettleStart,
     beginning.SettleAcceptance,
     beginning.KeepWatch,
 )

@@ -133,9 +133,9 @@ DEFECTS = (
         (
             Change(
                 "processing/commit_wait.py",
-                "return Waiting.SHOW if self.waits_s(now_s) >= SLOW_S else Waiting.WAIT",
+                "return CommitWaits.SHOW if self.waits_s(now_s) >= SLOW_S else CommitWaits.WAIT",
                 "if self.waits_s(now_s) >= 1.5:\n            raise TimeoutError('its registry')\n"
-                "        return Waiting.WAIT",
+                "        return CommitWaits.WAIT",
             ),
         ),
         ("ComesToRest",),

@@ -133,8 +133,8 @@ TOPOLOGIES = (
         (
             Change(
                 _START,
-                "    yield from do(Settle())\n    yield from do(SettleAcceptance())\n",
-                "    yield from do(Settle())\n",
+                "    yield from do(SettleStart())\n    yield from do(SettleAcceptance())\n",
+                "    yield from do(SettleStart())\n",
             ),
             Change(
                 _START,

@@ -20,7 +20,7 @@ from pxrs_ray.consumer.worker_roster import WorkerRoster
 from pxrs_ray.errors import StoreCorrupted
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
 from pxrs_ray.processing.alone_gate import AloneGate, Turn
-from pxrs_ray.processing.commit_wait import CommitWait, Waiting
+from pxrs_ray.processing.commit_wait import CommitWait, CommitWaits
 from pxrs_ray.processing.suspects import EXITED_ITSELF, Death, HandlerCall, Suspect
 from tests.simulation.history import HandlersDied
 from tests.simulation.simulator.frames import Line
@@ -261,7 +261,7 @@ class Work:
         except TimeoutError:  # it ends the worker's thread
             self._commits.remove(waits)
             return
-        if found is Waiting.LEAVE:
+        if found is CommitWaits.LEAVE:
             self._commits.remove(waits)
             self.process.after(0, waits.then)
         else:
