@@ -189,6 +189,11 @@ class Bootstrap(GroupCreation):
         await self._replicating.begin()
         await self._pool.meet(MEET_WAIT_S)
 
+    def _follow_replicas(self, config: PxrsConfig) -> None:
+        """So many replicas are wanted from now on."""
+        if self._replicating is not None:
+            self._replicating.follow(*replicas_wanted(config))
+
     def _spec_of(self, queue: str) -> QueueSpec | None:
         prefix = self._config.prefix
         name = queue.removeprefix(f"{prefix}.") if prefix else queue

@@ -23,7 +23,6 @@ from pxrs_ray.actors.cluster.node_watch import NodeWatch, asked_of
 from pxrs_ray.actors.cluster.priority import be_as_nice_as
 from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.watchdog import watched
-from pxrs_ray.actors.coordinator.bootstrap import replicas_wanted
 from pxrs_ray.actors.coordinator.buffer_pool import BufferPool
 from pxrs_ray.actors.coordinator.commands import Commands
 from pxrs_ray.actors.coordinator.drain_watch import DrainWatch
@@ -362,8 +361,7 @@ class Coordinator(TopologyDocuments, Questions):
         match what:
             case KeepWanted():
                 await self._keep_config(wanted)
-                if self._replicating is not None:
-                    self._replicating.follow(*replicas_wanted(wanted))
+                self._follow_replicas(wanted)
             case OpenWanted():
                 self._pool.follow(wanted.link_ports)
                 await self._open_queues(wanted)
