@@ -7,7 +7,6 @@ appended is acknowledged once it is on every replica in sync. `ReplicaHost` host
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any
 
 from pxrs_ray.actors.buffer.buffer_actor import LEASE_S, Buffer
 from pxrs_ray.actors.buffer.lease_gate import BufferLeaseGate
-from pxrs_ray.actors.buffer.replica_host import END_PAUSE_S, ReplicaHost, end_process
+from pxrs_ray.actors.buffer.replica_host import ReplicaHost, end_process
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.log_limits import LossPolicy
 from pxrs_ray.data.protocol import (
@@ -134,7 +133,7 @@ class ReplicaBuffer(Buffer):
         logger.warning("replica %d on disk %s goes", self._index, self.life.here)
         for queue in {*queues, *self._manager.queues}:
             await self.drop_queue(queue)
-        asyncio.get_running_loop().call_later(END_PAUSE_S, end_process)
+        self._replica.end()
         return True
 
     async def leads(self) -> LeaderEpoch:

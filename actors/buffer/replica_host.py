@@ -268,9 +268,10 @@ class ReplicaHost:
         self.over = why
         logger.error("%s ends: %s", self._what, why)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._is_over)
+            self._loop.call_soon_threadsafe(self.end)
 
-    def _is_over(self) -> None:
+    def end(self) -> None:
+        """Have the process end, after those have been answered that wait here."""
         wake_all(self._waiting)
         asyncio.get_running_loop().call_later(END_PAUSE_S, end_process)
 
@@ -352,7 +353,7 @@ class ReplicaHost:
             self._thread_of_loop = threading.get_ident()
             self._supervisor.keep("its clock", self._tick_for_ever)
             if self.over:
-                self._is_over()
+                self.end()
 
     async def _tick_for_ever(self) -> None:
         while True:
