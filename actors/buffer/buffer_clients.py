@@ -32,7 +32,7 @@ CONNECT_LOOK_S = 0.001
 # For how long a thread that nobody else waits for looks for whoever leads: among those that there
 # are, and until there are others.
 LOOK_S = 0.5
-FIND_FOR_S = 2.0
+LOOKS = 4
 
 
 class BufferClients:
@@ -81,7 +81,7 @@ class BufferClients:
 
     def when_found(self, index: int) -> Future[BufferClient]:
         """As `of`, without a wait: a thread looks, until the buffer is there or for long enough."""
-        return self._looked_for(index, self.known(index), FIND_FOR_S)
+        return self._looked_for(index, self.known(index), LOOKS)
 
     def doubt(self, index: int) -> Future[BufferClient] | None:
         """A buffer is silent. If it has replicas, a thread looks whether another one leads now, and
@@ -89,10 +89,10 @@ class BufferClients:
         client = self.known(index)
         if client is None or not _is_replica(client.handle):
             return None
-        return self._looked_for(index, client, LOOK_S)
+        return self._looked_for(index, client, 1)
 
     def _looked_for(
-        self, index: int, known: BufferClient | None, wait_s: float
+        self, index: int, known: BufferClient | None, looks: int
     ) -> Future[BufferClient]:
         with self._lock:
             coming = self._looks.get(index)
@@ -102,7 +102,7 @@ class BufferClients:
 
         def run() -> None:
             try:
-                found = self._look(index, known, wait_s)
+                found = self._look(index, known, looks)
             except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
                 del self._looks[index]
                 coming.set_exception(error)
@@ -117,18 +117,17 @@ class BufferClients:
             coming.set_exception(BufferAway(f"it cannot be looked for now: {error}"))
         return coming
 
-    def _look(self, index: int, known: BufferClient | None, wait_s: float) -> BufferClient:
+    def _look(self, index: int, known: BufferClient | None, looks: int) -> BufferClient:
         """Find who is to be called now; `known` is, unless another one is found."""
-        end_s = time.monotonic() + wait_s
-        while True:
+        handle: Any = None
+        for left in reversed(range(looks)):
             began_s = time.monotonic()
             try:
                 handle = find_buffer(self._topology, index, LOOK_S)
                 break
             except BufferAway:
                 # Who has no replicas is not there, and that is known at once.
-                now_s = time.monotonic()
-                if now_s >= end_s or now_s - began_s < LOOK_S / 2:
+                if not left or time.monotonic() - began_s < LOOK_S / 2:
                     raise
         if known is not None and known.handle == handle:
             return known

@@ -94,8 +94,9 @@ class ReplicaController(ReplicaFollowers):
         self._away_since_ms: dict[Place, int] = {}
         # The disk that is about to have a replica in the place of one that is away.
         self._coming: dict[Slot, Disk] = {}
-        # The epoch under which each slot is served from its leader, and is settled.
+        # The epoch under which each slot's leader is to serve, is ready to, and is settled.
         self._served: dict[Slot, LeaderEpoch] = {}
+        self._ready: dict[Slot, LeaderEpoch] = {}
         self._settled: dict[Slot, LeaderEpoch] = {}
         self._serving: dict[Slot, asyncio.Lock] = {}
         self._to_keep = ""
@@ -116,7 +117,8 @@ class ReplicaController(ReplicaFollowers):
         self.keep_on()
         if not self._placed:
             await self._place_first(chosen)
-        await self._until(lambda: len(self._served) == len(chosen), SERVE_WAIT_S)
+        there, count = (self._served, self._ready), len(chosen)
+        await self._until(lambda: all(len(one) == count for one in there), SERVE_WAIT_S)
 
     def keep_on(self) -> None:
         """From now on look who lives, and keep what is decided."""
@@ -241,9 +243,10 @@ class ReplicaController(ReplicaFollowers):
         if answer.missing and (slot, disk) not in self._opening:
             self._opening.add((slot, disk))
             self._supervisor.once("a replica's logs", self._open_missing(slot, disk, answer))
-        leads = (placement.leader, placement.life, placement.epoch)
-        if leads == (disk, life, answer.leads) and self._served.get(slot) != answer.leads:
-            self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
+        if (placement.leader, placement.life, placement.epoch) == (disk, life, answer.leads):
+            self._ready[slot] = answer.leads
+            if self._served.get(slot) != answer.leads:
+                self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
 
     # --- who leads --------------------------------------------------------------------------------
 
@@ -302,7 +305,6 @@ class ReplicaController(ReplicaFollowers):
         for disk in placement.replicas:
             self._tell_one(slot, disk)
         if placement.leader in living and self._served.get(slot) != placement.epoch:
-            # While it learns that it leads.
             self._supervisor.once(f"slot {slot}", self._serve(slot, placement.epoch))
 
     def _tell_one(self, slot: Slot, disk: Disk) -> None:
