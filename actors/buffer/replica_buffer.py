@@ -136,9 +136,10 @@ class ReplicaBuffer(Buffer):
         self._replica.end()
         return True
 
-    async def leads(self) -> LeaderEpoch:
-        """The epoch under which it leads its slot; 0: another replica does, or none."""
-        return self._host.leads if self._host is not None else 0
+    async def leads(self, wait_ms: int = 0) -> LeaderEpoch:
+        """The epoch under which it leads its slot, as soon as it does; 0: another replica does, or
+        none, when `wait_ms` have passed."""
+        return await self._host.leads_within(wait_ms) if self._host is not None else 0
 
     def _check_leads(self) -> None:
         """Raise NotLeading where another replica is to be asked."""
@@ -234,7 +235,7 @@ class ReplicaBuffer(Buffer):
         return await super().get_message(queue, partition, offset)
 
     def _may_append(self) -> bool:
-        return self._gate.is_open() and self._replica.replica.takes
+        return self._gate.is_open() and self._replica.takes
 
     def _run(self, call: AppendCall) -> None:
         self._replica.run_append(call)
