@@ -25,6 +25,7 @@ from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.call_gate import CallLimits
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
+from pxrs_ray.actors.consumer.gap_log import OwnGapLogs
 from pxrs_ray.actors.consumer.giving_up import GivingUp
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import Handler
@@ -113,6 +114,7 @@ class Consumer(StackTeller):
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
         self._limits = CallLimits(self._handler, self._supervisor)
         self._quarantines = OwnQuarantines()
+        self._gap_logs = OwnGapLogs()
         self._giving_up = GivingUp(spec.group)
         self._finished = asyncio.Event()
         self._loading: dict[PartitionId, asyncio.Future[None]] = {}
@@ -281,7 +283,8 @@ class Consumer(StackTeller):
         aside = None
         if config.failure_policy == "quarantine":
             aside = self._quarantines.of(self._spec.group, grant.partition, grant.epoch)
-        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside)
+        gaps = self._gap_logs.of(self._spec.group, grant.partition, grant.epoch)
+        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside, gaps)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""

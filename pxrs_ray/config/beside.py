@@ -1,4 +1,5 @@
-"""What a queue has beside it: the tiers of its `delays`, and who moves them; its `replies`.
+"""What a queue has beside it: the tiers of its `delays`, and who moves them; its `replies`; the gap
+maps of its groups.
 
 Rules of this file. All of it is made of the queue's own options, and can be written out in the file
 like any other queue: what stands there is not made here.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from pxrs_ray.config.declare import HOUR_MS
 from pxrs_ray.config.options import GroupConfig
+from pxrs_ray.config.processing_modes import ByKey
 from pxrs_ray.config.queue_options import QueueConfig
 from pxrs_ray.data.delay import DELAYED_SUFFIX, TIERS
 from pxrs_ray.data.log_limits import MIB
@@ -21,6 +23,10 @@ REPLIES_BYTES_MAX = 256 * MIB  # of each partition
 
 # What is beside a queue has nothing beside itself.
 NOTHING: dict[str, object] = {"delays": False, "replies": False}
+
+# The queue of a group's gap maps: '<queue>.gaps.<group>'.
+GAPS_INFIX = ".gaps."
+GAPS_BYTES_MAX = 32 * MIB  # of each partition
 
 # What is put aside stays until somebody decides.
 SET_ASIDE: dict[str, object] = {
@@ -57,6 +63,26 @@ def reply_options(queue: QueueConfig) -> dict[str, object]:
         "segment_bytes_max": min(queue.segment_bytes_max, SEGMENT_BYTES_MAX),
         "retention_ms": REPLIES_KEPT_MS,
         "retention_bytes": REPLIES_BYTES_MAX,
+        "retention_passed": False,
+    }
+
+
+def keeps_gaps(group: GroupConfig) -> bool:
+    """Whether a group has a queue for gap maps: what is done out of order, beyond what rows
+    hold."""
+    return isinstance(group.processing, ByKey) and group.processing.gap_log
+
+
+def gap_options(queue: QueueConfig) -> dict[str, object]:
+    """In what a queue of gap maps differs: it is bounded by its size, and no group reads it."""
+    return {
+        **NOTHING,
+        "strategy": Strategy.MODULO.value,
+        "tenant_span": 1,
+        "labels": None,
+        "segment_bytes_max": min(queue.segment_bytes_max, SEGMENT_BYTES_MAX),
+        "retention_ms": None,
+        "retention_bytes": GAPS_BYTES_MAX,
         "retention_passed": False,
     }
 
