@@ -153,10 +153,15 @@ class Server:
         self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP every process: connections stay open, and nothing answers."""
+        """SIGSTOP every process: connections stay open, and nothing answers when this returns."""
         self._frozen = self._family()
         for member in self._frozen:
             _send(member, signal.SIGSTOP)
+        # A signal reaches threads one by one; a server on a busy machine goes on until then.
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while not all(map(_stands, self._frozen)):
+            assert time.monotonic() < deadline, f"{self.name} does not stop"
+            time.sleep(0.001)
 
     def thaw(self) -> None:
         """Let a frozen server go on where it stopped; harmless on one that runs."""
@@ -184,6 +189,16 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _stands(process: psutil.Process) -> bool:
+    """Whether every thread of a process is stopped, or the process is gone."""
+    try:
+        threads = list(Path(f"/proc/{process.pid}/task").iterdir())
+        stats = [(thread / "stat").read_text() for thread in threads]
+    except FileNotFoundError:
+        return not process.is_running()
+    return all(stat.rpartition(") ")[2][0] in "TtZX" for stat in stats)
 
 
 def _send(process: psutil.Process, number: signal.Signals) -> None:

@@ -39,7 +39,9 @@ def alive(node: str) -> bool:
 
 
 def scene() -> dict[str, Any]:
-    asking = Asking.remote()  # type: ignore[attr-defined]
+    # Detached: Ray takes a waiting actor for nobody's when its owner answers too late, as a process
+    # does on a busy machine, and ends it.
+    asking = Asking.options(name="asking", lifetime="detached").remote()  # type: ignore[attr-defined]
     second = ray.get(asking.node.remote(), timeout=240)
     told: dict[str, Any] = {}
     with working("scaled", GroupConfig(queue="q", consumers=1), 2, partitions=4) as found:

@@ -16,7 +16,7 @@ from tests.cli.conftest import Cluster
 
 pytestmark = pytest.mark.ray
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 HANDLERS = """
 seen = set()
 
@@ -72,7 +72,8 @@ def test_every_metric_can_be_scraped(cluster: Cluster, tmp_path: Path) -> None:
             cluster.pxrs("produce", "-t", "measured", "orders", "once", "well", "-k", "a")
             cluster.pxrs("scale", "-t", "measured", "billing", "2")
             cluster.pxrs("scale", "-t", "measured", "billing", "1")
-            told = scraped(cluster)
+            # One scrape lacks what Ray's exporter brings a moment late on a busy machine.
+            told += scraped(cluster)
             mine = [line for line in told.splitlines() if 'topology="measured"' in line]
             names = {re.split(r"[{ ]", line)[0].removeprefix("ray_pxrs_") for line in mine}
             missing = {

@@ -115,6 +115,7 @@ CARRY = (
     "consumer/call_gate.py",  # whose limits `group/call_budget.py` judges
     "coordinator/buffer_calls.py",
     "coordinator/metrics.py",
+    "coordinator/replica_followers.py",  # it waits for what `replication/placements.py` places
 )
 
 SPARK_SHELLS: Mapping[str, tuple[str, ...]] = {
