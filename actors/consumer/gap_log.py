@@ -1,4 +1,4 @@
-"""`GapLog`, `GapKeeper`: one partition's gap map, as far as it does not fit into the partition's row.
+"""`GapLog`, `GapKeeper`: one partition's gap map, as far as the partition's row has no room for it.
 
 Rules of this file. What is written when, and what a row names, the scheduler says (`GapMap`). Here
 it is carried, by threads that may wait: a record goes to the log of the same number of the group's

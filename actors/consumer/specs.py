@@ -35,7 +35,6 @@ class GroupSpec:
         name = self.config.quarantine_queue
         return self._prefix + name if name is not None else ""
 
-
     @property
     def gaps(self) -> str:
         """The full name of the queue where the group keeps gap maps beyond what rows hold."""

@@ -7,12 +7,16 @@ like any other queue: what stands there is not made here.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
 from pxrs_ray.config.declare import HOUR_MS
 from pxrs_ray.config.options import GroupConfig
 from pxrs_ray.config.processing_modes import ByKey
 from pxrs_ray.config.queue_options import QueueConfig
 from pxrs_ray.data.delay import DELAYED_SUFFIX, TIERS
 from pxrs_ray.data.log_limits import MIB
+from pxrs_ray.data.reply import REPLIES_SUFFIX
 from pxrs_ray.model import Strategy
 
 MOVER = "pxrs_ray.actors.consumer.delay_mover:DelayMover"
@@ -85,6 +89,61 @@ def gap_options(queue: QueueConfig) -> dict[str, object]:
         "retention_bytes": GAPS_BYTES_MAX,
         "retention_passed": False,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class BesideQueue:
+    """What a queue has beside itself: other queues, and the group that moves delayed messages."""
+
+    queues: tuple[str, ...] = ()
+    mover: str | None = None
+
+
+def beside(
+    name: str,
+    queues: Mapping[str, QueueConfig],
+    groups: Mapping[str, GroupConfig],
+    in_file: Collection[str] = (),
+) -> BesideQueue:
+    """What goes with a queue when it is removed.
+
+    A queue of such a name that the topology's file names itself, while the option that would make
+    it is off, is another one.
+    """
+    queue = queues[name]
+    found = [
+        f"{name}{suffix}"
+        for suffix, is_on in ((DELAYED_SUFFIX, queue.delays), (REPLIES_SUFFIX, queue.replies))
+        if is_on or f"{name}{suffix}" not in in_file
+    ]
+    found += [f"{name}{GAPS_INFIX}{group}" for group, one in groups.items() if one.queue == name]
+    delayed = groups.get(f"{name}{DELAYED_SUFFIX}")
+    is_mover = delayed is not None and delayed.handler == MOVER
+    return BesideQueue(
+        tuple(each for each in found if each in queues),
+        f"{name}{DELAYED_SUFFIX}" if is_mover else None,
+    )
+
+
+def belongs_to(
+    name: str, queues: Mapping[str, QueueConfig], groups: Mapping[str, GroupConfig]
+) -> str | None:
+    """Why a queue cannot go alone: whose part it is. None where it can."""
+    for group, one in groups.items():
+        if name == f"{one.queue}{GAPS_INFIX}{group}" and keeps_gaps(one):
+            return (
+                f"group {group} keeps in it what is done out of order: `pxrs group delete {group}`"
+                f", or write `gap_log = false` below [groups.{group}.processing], then `pxrs up`"
+            )
+    for suffix, option in ((DELAYED_SUFFIX, "delays"), (REPLIES_SUFFIX, "replies")):
+        queue = queues.get(name.removesuffix(suffix))
+        if name.endswith(suffix) and queue is not None and getattr(queue, option):
+            owner = name.removesuffix(suffix)
+            return (
+                f"queue {owner} has {option} = true: `pxrs queue delete {owner}` removes both, or "
+                f"write `{option} = false` below [queues.{owner}], then `pxrs up`"
+            )
+    return None
 
 
 def mover(topology: str, queue: str) -> GroupConfig:

@@ -313,6 +313,13 @@ class PxrsConfig(QueueOptions, GroupOptions, ReplicationOptions):
         """Everything that holds for one group. Raises NotFound with the nearest name."""
         return _found("group", name, self.groups)
 
+    def queues_of(self, group: str) -> list[str]:
+        """The queue that a group works, and those that it puts something into."""
+        made = self.groups[group]
+        gaps = f"{made.queue}{beside.GAPS_INFIX}{group}"
+        names = (made.queue, made.dead_letter_queue, made.quarantine_queue, gaps)
+        return [name for name in names if name is not None and name in self.queues]
+
     def full_name(self, name: str) -> str:
         """The name of a queue or group with the topology's prefix before it."""
         return f"{self.prefix}.{name}" if self.prefix else name

@@ -52,9 +52,9 @@ class LaneRules:
     lookahead_bytes: int
     weights: Mapping[str, float]
     fair: bool
+    gap_log: bool
     detail_chars: int = DETAIL_CHARS_MAX
     window: int = WINDOW_RECORDS_MAX
-    gap_log: bool = False
 
     def __post_init__(self) -> None:
         if self.lookahead_records < 1 or self.lookahead_bytes < 1 or self.detail_chars < 100:
