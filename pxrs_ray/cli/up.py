@@ -57,6 +57,7 @@ def command(
                 "changes": changes,
                 "stays": stays,
                 "dry_run": dry_run,
+                "not_started": deployment.late,
                 "fingerprint": config.fingerprint(),
                 "sha256": deployment.sha256,
             }
@@ -64,7 +65,12 @@ def command(
         return
     if not dry_run and (remark := deployment.single_point()):
         out.print(remark, markup=False)
-    if not changes:
+    if deployment.late:
+        for line in deployment.late:
+            out.print(f"not started yet: {line}", markup=False)
+        told = f"{config.name} is starting; see it with: pxrs status -t {config.name}"
+        out.print(told, markup=False)
+    elif not changes:
         out.print(f"{config.name} is as {file} says", markup=False)
     elif not dry_run:
         out.print(f"{config.name} runs; see it with: pxrs status -t {config.name}", markup=False)
