@@ -3,7 +3,7 @@
 # make simulate RUNS=50000   torture the core  make setup   what all of these do first
 # make chaos MINUTES=10      the same on real Ray, with real kills
 # make fuzz MINUTES=60       random bytes at every door
-# make hosts MINUTES=30      on three hosts, with power cuts and cut links; as root
+# make hosts MINUTES=30      on three hosts, with power cuts and cut links; as root; REPLICAS=2
 .DEFAULT_GOAL := help
 PYTHON_HERE := .venv/bin/python
 ONLY ?=
@@ -13,6 +13,8 @@ FAULTS ?=
 SET ?=
 MINUTES ?= 10
 STAGES ?=
+REPLICAS ?=
+DURABILITY ?=
 
 .PHONY: help setup demo test check bench simulate chaos fuzz hosts clean
 
@@ -46,7 +48,8 @@ fuzz: setup
 	@$(PYTHON_HERE) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 hosts: setup
-	@$(PYTHON_HERE) -m tests.hosts --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(PYTHON_HERE) -m tests.hosts --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+		$(if $(REPLICAS),--replicas $(REPLICAS)) $(if $(DURABILITY),--durability $(DURABILITY))
 
 clean:
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -9,8 +9,9 @@ wall clock everywhere but here.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Protocol
+
+from pxrs_ray.late_dataclass import dataclass
 
 _LEASE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

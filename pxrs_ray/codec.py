@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pxrs_ray.errors import StoreSchemaError
+from pxrs_ray.late_dataclass import dataclass
 
 T = TypeVar("T")
 

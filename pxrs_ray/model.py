@@ -8,8 +8,10 @@ and at each release; time is milliseconds since 1970, as an int, with the unit i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from pxrs_ray.late_dataclass import dataclass
 
 PartitionId = int
 Offset = int

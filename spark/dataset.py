@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.feed.facts import KnownProgress
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.tasks import route_block
 

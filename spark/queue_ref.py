@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ray
@@ -10,6 +10,7 @@ import ray
 from pxrs_ray.actors import names
 from pxrs_ray.data.log_limits import MIB, LogLimits
 from pxrs_ray.data.protocol import QueueSpec
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.partitioning import Partitioner, PartitioningSpec
 
 if TYPE_CHECKING:

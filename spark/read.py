@@ -12,7 +12,6 @@ import datetime as dt
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Refused
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.log_opening import log_folder
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.scan import Damage, scan

@@ -7,7 +7,7 @@ workers and of Ray's tasks, and what came of it goes back.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from pxrs_ray.feed.partition_feed import (
     SparkPartition,
     TellLedger,
 )
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.spark.appender import Appender
 from pxrs_ray.spark.ledger import Ledger
 from pxrs_ray.spark.queue_ref import Target

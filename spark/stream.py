@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -25,6 +25,7 @@ from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.errors import DeadlineExceeded, FeedConflict, ProducerFenced, PxrsError, UsageError
 from pxrs_ray.feed.facts import FeedState
 from pxrs_ray.feed.feed_run import FeedCounts, FeedReport, FetchFailed, Rounds
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.spark.columns import Expression, WholeRow, message_columns
 from pxrs_ray.spark.ledger import Ledger
 from pxrs_ray.spark.python_workers import partitions_of, push_round, pushed

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import ray
@@ -28,6 +27,7 @@ from pxrs_ray.feed.facts import FeedState, KnownProgress
 from pxrs_ray.feed.feed_round import FeedRound
 from pxrs_ray.feed.feed_run import FetchFailed
 from pxrs_ray.feed.partition_feed import RoutedRows
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.spark.routing import Feed
 from pxrs_ray.spark.tasks import route_bytes
 from pxrs_ray.supervision.restart_rules import first_line, last_line

@@ -9,6 +9,7 @@ acknowledged. Every wait has a deadline that the caller gives.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -75,6 +76,7 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
         be_as_nice_as()
         start_journal(topology=topology, actor=f"buffer {index}")
         self._lease_s = lease_s
+        self._closing = asyncio.Lock()
         # A log keeps two files open, and there may be more logs than files that we may open.
         files = files or BoundedFiles(Path(folder) / SLOTS / LOCKS)
         super().__init__(topology, index, buffers, Path(folder), files, disk_id)
@@ -198,7 +200,15 @@ class Buffer(MessageCalls, LogOwnership, Inspection):
 
     async def close(self) -> None:
         """Sync and close every log; once more is no harm. Kill the actor after it, or `ping` it
-        with a grant: then it begins anew."""
+        with a grant: then it begins anew. Raises BufferAway when an earlier call has failed.
+
+        Whoever asks again, as the next coordinator does, hears of it when all is closed too: it
+        copies the files then.
+        """
+        async with self._closing:
+            await self._close()
+
+    async def _close(self) -> None:
         if not self.life.closes():
             return
         self._heir.close()

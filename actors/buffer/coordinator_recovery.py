@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ray.exceptions import RayError
@@ -22,6 +21,7 @@ from pxrs_ray.actors.cluster.named_actors import find_actor, runs
 from pxrs_ray.actors.coordinator.coordinator_actor import make_coordinator
 from pxrs_ray.actors.coordinator.topology_requests import Ping
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.supervision.coordinator_watch import (
     ANYWHERE,
     LOOK_PAUSE_S,

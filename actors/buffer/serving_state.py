@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import ray
@@ -22,6 +21,7 @@ from pxrs_ray.actors.buffer.maintenance import Maintenance, patiently
 from pxrs_ray.clock import lease_clock_ms, wall_ms
 from pxrs_ray.data.protocol import BufferGrant, BufferInfo
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.buffer_life import BufferLife, Woken
 from pxrs_ray.log.disk_id import make_disk_id, read_disk_id
 from pxrs_ray.log.held_calls import Waiting, wake

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 
 import ray
@@ -11,6 +10,7 @@ import ray
 from pxrs_ray.actors import names
 from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
 from pxrs_ray.actors.cluster.named_actors import find_actor
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.supervision.restart_rules import told
 from pxrs_ray.supervision.supervisor import Supervisor
 

@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.actors.client.group import Group
@@ -15,6 +14,7 @@ from pxrs_ray.actors.client.topology import Topology, deploy
 from pxrs_ray.config import PxrsConfig, QueueConfig
 from pxrs_ray.consumer.delivery import DeliveredBatch
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.late_dataclass import dataclass
 
 CHUNK_ROWS = 100_000
 KEYS = 10_000

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from pxrs_ray.actors.cluster.join import join
 from pxrs_ray.actors.cluster.named_actors import actors_of
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.config import PxrsConfig
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.status.started import not_started
 from pxrs_ray.status.units import clock_text
 from pxrs_ray.store import open_store

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
@@ -19,6 +18,7 @@ from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import UsageError
 from pxrs_ray.interop.folder_queue import FolderMessage, FolderQueue, chunks
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import PartitionId
 
 CHUNK_RECORDS = 1_000

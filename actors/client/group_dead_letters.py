@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
@@ -29,6 +28,7 @@ from pxrs_ray.consumer.settled_letters import SettledLetters
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import producer_id
 from pxrs_ray.errors import NotFound, SequenceConflict, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.status.answers import Shown
 from pxrs_ray.status.rendering import Table, View

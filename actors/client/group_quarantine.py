@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ray.exceptions import RayError
 
@@ -26,6 +25,7 @@ from pxrs_ray.actors.consumer.quarantine_log import QuarantineLog
 from pxrs_ray.actors.consumer.specs import GroupSpec
 from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus
 from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.processing.quarantine_state import Parked, QuarantinedKey, QuarantineRecord, restored
 from pxrs_ray.status.answers import Shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pxrs_ray.actors.buffer.blocking_buffer_client import BlockingBufferClient
 from pxrs_ray.actors.buffer.buffer_clients import BufferClients
@@ -20,6 +20,7 @@ from pxrs_ray.actors.cluster.join import join
 from pxrs_ray.data.batch import batches
 from pxrs_ray.data.protocol import Fetched, LogEnds, PartsRead, ReadPosition, Refused
 from pxrs_ray.errors import DeadlineExceeded, NotFound, OffsetOutOfRange, PxrsError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Message, Offset, PartitionId
 
 READER = "?peek"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import ray
@@ -19,6 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.actors.cluster.named_actors import find_actor
 from pxrs_ray.errors import DeadlineExceeded, NotFound
+from pxrs_ray.late_dataclass import dataclass
 
 TASK_WAIT_S = 30.0
 AGAIN_WAIT_S = 30.0

@@ -15,9 +15,11 @@ a newer version adds has its default in what an older one sent.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
+
+from pxrs_ray.late_dataclass import dataclass
 
 A_co = TypeVar("A_co", covariant=True)
 

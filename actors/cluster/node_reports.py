@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pxrs_ray.clock import wall_ms
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.supervision.restart_rules import first_line
 
 

@@ -13,12 +13,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import DiskFull
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ import math
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -25,6 +24,7 @@ from pxrs_ray.actors.consumer.specs import ConsumerSpec
 from pxrs_ray.consumer.delivery import DeliveredBatch, Delivery
 from pxrs_ray.consumer.handler_shape import import_handler
 from pxrs_ray.errors import HandlerError, PxrsError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,7 @@ from pxrs_ray.errors import PxrsError
 from pxrs_ray.group.events import Assignment
 from pxrs_ray.group.member_lease import Title
 from pxrs_ray.json_logging import start_journal
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Epoch,
     Grant,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.actors.buffer.partition_client import PartitionClient
@@ -13,6 +12,7 @@ from pxrs_ray.actors.consumer.worker import Failure
 from pxrs_ray.clock import wall_ms
 from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
 from pxrs_ray.errors import SequenceConflict, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Message, PartitionId
 from pxrs_ray.partitioning import PartitioningSpec
 

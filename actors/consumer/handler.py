@@ -14,7 +14,6 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ray import cloudpickle
@@ -27,6 +26,7 @@ from pxrs_ray.consumer.handler_shape import (
     shape_of,
 )
 from pxrs_ray.errors import HandlerError, NotHeld
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.supervision.forks import leave_if_child
 from pxrs_ray.supervision.supervisor import LoopThread

@@ -7,12 +7,12 @@ group answers them itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, Request, WhileAway
 from pxrs_ray.group.events import PartitionProgress
 from pxrs_ray.group.member_lease import MEMBER_WAIT_S
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Progress
 
 if TYPE_CHECKING:

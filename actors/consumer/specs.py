@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.config import GroupConfig, PxrsConfig
 from pxrs_ray.config.beside import GAPS_INFIX
 from pxrs_ray.data.protocol import QueueSpec
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.sources.open_source import SourceSpec
 

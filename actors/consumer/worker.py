@@ -17,7 +17,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from pxrs_ray.actors.consumer.call_record import CallRecord
@@ -27,6 +27,7 @@ from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.consumer.work_queue import WorkEnd, WorkQueue
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.errors import NotHeld
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Grant, Message, Offset, PartitionId, Progress
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.supervision.forks import leave_if_child

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import ray
@@ -22,6 +22,7 @@ from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.config import GroupConfig
 from pxrs_ray.group.incarnations import next_above
 from pxrs_ray.group.replica_life import ReplicaLife
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Incarnation, Member, MemberId
 from pxrs_ray.supervision.supervisor import within
 

@@ -34,7 +34,7 @@ from pxrs_ray.actors.coordinator.group_requests import (
     StartGroup,
     StopGroup,
 )
-from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS, take_over
+from pxrs_ray.actors.coordinator.reconfiguration import OF_CONSUMERS
 from pxrs_ray.actors.coordinator.replicas_document import ReplicasDocument, kill_orphans
 from pxrs_ray.actors.coordinator.request_handlers import answers_for_group
 from pxrs_ray.clock import wall_ms
@@ -235,8 +235,7 @@ class ConsumerReplicas:
             return
         supervisor.spec = self.spec
         if who & OF_CONSUMERS:
-            for member in await take_over(supervisor.replicas.values(), config):
-                await supervisor.replace([member], "replaced for another configuration")
+            await supervisor.take_over()
         if "consumers" in self._owed.by_option:
             self.scaled_ms = None
             await self._scale(config.consumers)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ray.exceptions import RayActorError, RayError
 
@@ -35,7 +35,7 @@ from pxrs_ray.actors.coordinator.consumer_replica import (
     until_left,
 )
 from pxrs_ray.actors.coordinator.group_host import GroupHost
-from pxrs_ray.actors.coordinator.reconfiguration import taken_over
+from pxrs_ray.actors.coordinator.reconfiguration import offer
 from pxrs_ray.errors import NotFound, PxrsError
 from pxrs_ray.group.events import Dismiss, Join, Leave
 from pxrs_ray.group.replica_life import (
@@ -58,10 +58,13 @@ from pxrs_ray.group.replica_life import (
     ReportDeath,
 )
 from pxrs_ray.group.replica_lives import ReplicaLives
+from pxrs_ray.group.taking_over import CAUSE, HasNewest, OfferConfig, taken_over
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.steps import Do, Steps, carry
 from pxrs_ray.supervision.restart_rules import last_line
 from pxrs_ray.supervision.supervisor import Supervisor, beside, contained, is_asked_for, within
+
+A = TypeVar("A")
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +116,15 @@ class ConsumerSupervisor:
         wanted = [member for member in members if member in self.replicas]
         await self.remove(wanted, cause)
         await self.add(wanted)
+
+    async def take_over(self) -> None:
+        """Have all consumers take the newest configuration over together, and replace those that
+        cannot."""
+        asked = list(self.replicas.values())
+        each = (self._carry(taken_over(replica)) for replica in asked)
+        for replica, taken in zip(asked, await asyncio.gather(*each), strict=True):
+            if not taken:
+                await self.replace([replica.member], CAUSE)
 
     async def stop(self, cause: str) -> None:
         """Remove everybody."""
@@ -201,8 +213,8 @@ class ConsumerSupervisor:
 
     # --- carrying ---------------------------------------------------------------------------------
 
-    async def _carry(self, steps: Steps[None]) -> None:
-        await carry(steps, lambda what: contained(self._do(what)))
+    async def _carry(self, steps: Steps[A]) -> A:
+        return await carry(steps, lambda what: contained(self._do(what)))
 
     async def _guarded(self, replica: ConsumerReplica, steps: Steps[None]) -> None:
         try:
@@ -244,6 +256,10 @@ class ConsumerSupervisor:
                 with suppress(NotFound):
                     await gcs.ask("end", partial(end_actor, life.actor), gcs.MAKE_S)
                 return None
+            case HasNewest(life):
+                return _its(life).config == self.spec.config
+            case OfferConfig(life):
+                return await offer(_its(life), self.spec.config)
             case FindActor(life):
                 _its(life).handle = await gcs.find(life.actor)
                 return _its(life).handle is not None
@@ -295,7 +311,6 @@ class ConsumerSupervisor:
         first = self._host.core.assignment(replica.member)
         begun = replica.handle.begin.remote(replica.incarnation, first)
         replica.pid, replica.node = await within(BEGIN_WAIT_S, begun)
-        await taken_over(replica, self.spec.config)
 
     async def _noted(self, replica: ConsumerReplica, work: Awaitable[Any]) -> Any:
         """What is the matter with it is noted only: the watch or its lease will tell."""

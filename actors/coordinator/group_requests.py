@@ -7,10 +7,10 @@ each means to a user.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pxrs_ray.actors.cluster.coordinator_request import GroupRequest, WhileAway
+from pxrs_ray.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.consumer.handler import HandlerRef

@@ -12,13 +12,13 @@ import asyncio
 import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from pxrs_ray.data.protocol import BufferStats
 from pxrs_ray.group.counters import GroupCounters
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.status.answers import GroupStatus, PartitionStatus, TopologyStatus
 from pxrs_ray.status.places import AT_HOME, by_host
 from pxrs_ray.status.problem import OF_A_STATUS, Kind

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.actors.consumer.specs import GroupSpec
@@ -13,6 +12,7 @@ from pxrs_ray.actors.coordinator.group_host import GroupHost
 from pxrs_ray.actors.coordinator.store_thread import StoreThread
 from pxrs_ray.errors import AlreadyExists
 from pxrs_ray.group.events import Raise, Seek
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Snapshot
 from pxrs_ray.steps import Do
 from pxrs_ray.store.registry import RegistryStore

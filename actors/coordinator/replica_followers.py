@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ray.exceptions import RayError
@@ -19,6 +18,7 @@ from pxrs_ray.actors.buffer.replica_client import ReplicaClient
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import BufferAway, PxrsError, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import Disk, Placement, ReplicaSeen
 from pxrs_ray.replication.placements import SlotPlacements

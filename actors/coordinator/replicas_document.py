@@ -7,7 +7,7 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from pxrs_ray.actors.cluster import gcs
 from pxrs_ray.actors.consumer.handler import HandlerRef
 from pxrs_ray.actors.coordinator.orphans import consumers_there
 from pxrs_ray.codec import Codec, register
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Incarnation, MemberId
 
 logger = logging.getLogger(__name__)

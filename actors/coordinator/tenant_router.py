@@ -11,7 +11,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.actors import names
@@ -19,6 +18,7 @@ from pxrs_ray.actors.client.topology import Topology
 from pxrs_ray.actors.cluster.named_actors import make_actor
 from pxrs_ray.actors.coordinator.topology_requests import GetGroupStatus, OpenGroup
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.status.answers import GroupStatus
 from pxrs_ray.steps import Do, carry
 from pxrs_ray.supervision.supervisor import Supervisor, off_loop

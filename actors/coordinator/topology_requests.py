@@ -7,10 +7,10 @@ what each means to a user.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.actors.cluster.coordinator_request import Request, WhileAway
+from pxrs_ray.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pxrs_ray.actors.consumer.handler import HandlerRef

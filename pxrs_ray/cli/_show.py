@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.status.harmless import harmless
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ WIDTH_OF_FILES = 160
 BASE64 = "base64:"
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Output:
     """With `quiet`, what is told to people and is no error is left out. JSON is not."""
 

@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,6 +21,7 @@ from typing import IO, Any, NamedTuple
 from pxrs_ray.cli._show import BASE64
 from pxrs_ray.codec import from_json
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.supervision.restart_rules import told
 
 HeaderPairs = tuple[tuple[str, bytes], ...]

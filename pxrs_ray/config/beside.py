@@ -8,7 +8,6 @@ like any other queue: what stands there is not made here.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from pxrs_ray.config.declare import HOUR_MS
 from pxrs_ray.config.options import GroupConfig
@@ -17,6 +16,7 @@ from pxrs_ray.config.queue_options import QueueConfig
 from pxrs_ray.data.delay import DELAYED_SUFFIX, TIERS
 from pxrs_ray.data.log_limits import MIB
 from pxrs_ray.data.reply import REPLIES_SUFFIX
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Strategy
 
 MOVER = "pxrs_ray.actors.consumer.delay_mover:DelayMover"

@@ -8,7 +8,6 @@ documentation, and a word on who must react to its change on a running topology 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ from pxrs_ray.config.messages import refusal
 from pxrs_ray.config.redact import without_secrets
 from pxrs_ray.data import log_limits
 from pxrs_ray.data.log_limits import GIB
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.processing import pack_rules, retry_rules
 
 # How many partitions a queue has where nothing says so.

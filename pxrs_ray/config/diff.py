@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pxrs_ray.config.declare import Effect, Options
 from pxrs_ray.config.redact import without_secrets
+from pxrs_ray.late_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -8,11 +8,12 @@ and headers are the message's; further headers after them describe the failure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pxrs_ray.consumer.delivery import Context
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import producer_id
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import NOT_FOR_DEAD_LETTERS, Message, Offset, PartitionId, Strategy
 from pxrs_ray.partitioning import PartitioningSpec
 

@@ -10,7 +10,7 @@ something that compares no tokens calls `context.holds()` right before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from sys import getrefcount
 from typing import Any
@@ -19,6 +19,7 @@ from pxrs_ray.data.batch import Batch, Fields, Headers
 from pxrs_ray.data.reply import answerable
 from pxrs_ray.errors import NotHeld, UsageError
 from pxrs_ray.group.member_lease import UNBOUND, Title
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Incarnation, MemberId, Message, Offset, PartitionId
 from pxrs_ray.sink.transaction import (
     SinkPlace,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.errors import HandlerError
+from pxrs_ray.late_dataclass import dataclass
 
 MODES = ("auto", "message", "batch")
 

@@ -9,7 +9,6 @@ for the workers or for another channel.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -23,6 +22,7 @@ from pxrs_ray.group.events import (
     Release,
     Response,
 )
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Grant, Incarnation, MemberId, Offset, Outcome, PartitionId
 
 Positions = Mapping[PartitionId, tuple[Epoch, Offset]]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pxrs_ray.data.batch import Batch
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Grant, Offset, PartitionId, Progress
 
 

@@ -14,10 +14,11 @@ The caller (`MemberMachine`) owns all waiting and fetching.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from pxrs_ray.group.events import Assignment, PartitionProgress
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Epoch,
     Generation,

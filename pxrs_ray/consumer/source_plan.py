@@ -10,11 +10,11 @@ source that fails is opened anew, with growing pauses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.consumer.session import ConsumerSession
 from pxrs_ray.data.batch import Batch
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.sources.soundness import runs

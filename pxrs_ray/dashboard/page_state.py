@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pxrs_ray.data.protocol import BufferStats
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Change
 from pxrs_ray.status.answers import GroupStatus, TopologyStatus
 from pxrs_ray.status.past import Past, Point

@@ -11,11 +11,11 @@ message needs on its way stands in its last headers.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate, repeat
 from typing import Any
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Message
 
 DELAYED_SUFFIX = ".delayed"

@@ -12,10 +12,10 @@ from __future__ import annotations
 import hmac
 import secrets
 import struct
-from dataclasses import dataclass
 
 from pxrs_ray.data.link_messages import VERSION
 from pxrs_ray.errors import ProtocolError
+from pxrs_ray.late_dataclass import dataclass
 
 MAGIC = b"PXLK"
 TICKET_BYTES = NONCE_BYTES = 16

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from pxrs_ray.late_dataclass import dataclass
 
 ANY = "any"
 OFF = "off"

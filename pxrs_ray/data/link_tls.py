@@ -13,10 +13,10 @@ import hashlib
 import hmac
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.errors import ProtocolError
+from pxrs_ray.late_dataclass import dataclass
 
 HANDSHAKE_BYTES_MAX = 64 << 10
 _RECORD_BYTES = 16 << 10

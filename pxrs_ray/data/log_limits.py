@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.late_dataclass import dataclass
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -9,12 +9,13 @@ out of band, so that Ray moves them without copying.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pxrs_ray.data.link_ports import OFF
 from pxrs_ray.data.log_limits import LogLimits
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Generation, Offset, PartitionId
 
 # (partition, packed frame header without a base offset, body): see pxrs_ray.data.frame

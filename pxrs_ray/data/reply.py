@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from pxrs_ray.errors import HandlerError, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Message
 
 REPLIES_SUFFIX = ".replies"

@@ -9,7 +9,7 @@ a higher epoch take the place of those before (a stream's next batch).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pxrs_ray.codec import Codec, from_json, register
@@ -17,6 +17,7 @@ from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.frame import producer_id
 from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import FeedConflict
+from pxrs_ray.late_dataclass import dataclass
 
 # Sorted, for the log compares a repeat byte by byte with what it has.
 FACT_CODEC: Codec[dict[str, Any]] = register(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pxrs_ray.data.protocol import Appended, OutFrame, Refused
 from pxrs_ray.errors import (
@@ -23,6 +22,7 @@ from pxrs_ray.errors import (
     PxrsError,
     SequenceGap,
 )
+from pxrs_ray.late_dataclass import dataclass
 
 APPEND_WAIT_MS = 5_000
 ANSWER_MS = 5_000

@@ -7,12 +7,13 @@ the same, something is added. The driver has no state whose loss would matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pxrs_ray.errors import DeadlineExceeded, FeedConflict, UsageError
 from pxrs_ray.feed.facts import FeedState
 from pxrs_ray.feed.partition_feed import RoutedRows
+from pxrs_ray.late_dataclass import dataclass
 
 ROUNDS_MAX = 5
 SPARK_PARTITIONS_MAX = 10_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import MessageTooLarge, UsageError
 from pxrs_ray.feed.fields import HEADERS, KEY, PAYLOAD, SCOPE, TIMESTAMP
 from pxrs_ray.feed.fingerprint import Fingerprint
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.partitioning import Partitioner, PartitioningSpec
 from pxrs_ray.partitioning.key_columns import Ints
 from pxrs_ray.producer.routing import route_columns

@@ -11,7 +11,7 @@ clock: it says the next step, and is sent what came of it, or thrown what refuse
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pxrs_ray.data.protocol import OutFrame
 from pxrs_ray.errors import FeedConflict, SequenceConflict, UsageError
 from pxrs_ray.feed.facts import NO_PIECE, FeedFacts, KnownProgress
 from pxrs_ray.feed.frames import CHUNK_BYTES_MAX, CHUNK_ROWS_MAX, FedQueue, Framer, chunks
+from pxrs_ray.late_dataclass import dataclass
 
 # What a log remembers of a producer (producer_state.ANSWERS_MAX), for want of a ledger.
 CHUNKS_MAX = 64

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.group.custom_assignor import is_own, solve_by
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import AssignorName, Member, MemberId, PartitionId
 from pxrs_ray.partitioning.hashes import hash_key
 from pxrs_ray.suggest import pick

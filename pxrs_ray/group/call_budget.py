@@ -9,8 +9,10 @@ for a moment, and never too much. What is granted and not used is lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
+
+from pxrs_ray.late_dataclass import dataclass
 
 MINUTE_MS = 60_000.0
 WAIT_MS_MAX = 60_000

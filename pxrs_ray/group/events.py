@@ -8,9 +8,10 @@ somebody else. Nothing here waits, sends or stores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Epoch,
     Generation,

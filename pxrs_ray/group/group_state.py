@@ -9,7 +9,6 @@ and nothing that was promised depends on it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from pxrs_ray.errors import CoordinatorDeposed, IllegalTransition
 from pxrs_ray.group.events import PartitionProgress
@@ -22,6 +21,7 @@ from pxrs_ray.group.transitions import (
     PartitionPhase,
     advance,
 )
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Epoch,
     Generation,

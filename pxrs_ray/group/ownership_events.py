@@ -8,9 +8,9 @@ numbers when it has missed one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pxrs_ray.errors import OffsetOutOfRange
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Change, MemberId, PartitionId, WriteKind
 
 Owners = Mapping[MemberId, tuple[PartitionId, ...]]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import CONSUMERS_MAX, MemberId
 from pxrs_ray.steps import Do, Steps, do
 

@@ -6,10 +6,11 @@ it. A consumer that was replaced, or let go, is another one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
 from pxrs_ray.group.events import Died
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.steps import Do, Steps

@@ -11,6 +11,7 @@ left to itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Generic
 
 from pxrs_ray.backoff import pause_after
@@ -34,6 +35,7 @@ from pxrs_ray.group.replica_life import (
     ReadDeath,
     ReportDeath,
 )
+from pxrs_ray.group.taking_over import CAUSE, HasNewest, OfferConfig, Offered
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.steps import Steps, do
@@ -43,6 +45,7 @@ TOGETHER_WAIT_S = 10.0
 PENDING_AFTER_S = 5.0
 RESPAWN_PAUSE_S = 0.1
 RESPAWN_PAUSE_MOST_S = 10.0
+OFFER_AGAIN_S = 1.0
 
 
 class ReplicaLives(Generic[L]):
@@ -206,14 +209,23 @@ class ReplicaLives(Generic[L]):
             life.state = "pending"
             needs = self._room.needs
             life.reason = f"no node has room for {needs} yet, or it is slow to start"
-            came = yield from do(AwaitUp(life))
+            while True:
+                if not (yield from do(HasNewest(life))):
+                    # With what it asked for it may never get a place; by now it may ask for less.
+                    self._room.beside(life, self._respawn(life, CAUSE))
+                    return False
+                came = yield from do(AwaitUp(life, PENDING_AFTER_S))
+                if came.is_up or came.died:
+                    break
+        if came.is_up:
+            return True
         if came.refused:
             # The constructor loads the handler: its error is what the user must see.
             life.state, life.reason = "failed", came.died
-        elif came.died and self.is_wanted(life):
+        elif self.is_wanted(life):
             cause = f"died while it started: {came.died}"
             self._room.beside(life, self._respawn(life, cause))
-        return came.is_up
+        return False
 
     def _join_when_up(self, life: L) -> Steps[None]:
         if (yield from self._up(life)):
@@ -242,6 +254,29 @@ class ReplicaLives(Generic[L]):
             self._room.beside(life, self._join([life]))
         if members:
             yield from do(LetBegin(tuple(members)))
+            for life in members:
+                self._room.beside(life, self._renewed(life))
+
+    def _renewed(self, life: L) -> Steps[None]:
+        """What it was made of may be old by now: one that cannot have the newest hands over, and
+        its end is seen then. What its handler cannot serve was told to whoever wanted that."""
+        actor = life.actor
+        while self.is_wanted(life) and life.actor == actor:
+            if (yield from do(HasNewest(life))):
+                return
+            try:
+                offered = yield from do(OfferConfig(life))
+            except HandlerError:
+                return
+            if offered is Offered.REFUSED:
+                try:
+                    yield from do(HandOver(life, CAUSE))
+                except DidNotEnd:
+                    self._room.kill(life, hard=True)
+                return
+            if offered is Offered.GONE:
+                return
+            yield from do(LetTimePass(OFFER_AGAIN_S if offered is Offered.SILENT else 0.0))
 
     # --- how it ends ------------------------------------------------------------------------------
 
@@ -305,6 +340,10 @@ class ReplicaLives(Generic[L]):
             except DidNotEnd:
                 pass
         self._room.call_off(life)
+        if hard:
+            with suppress(DeadlineExceeded):
+                # Of a former coordinator's nobody may have come to look for it yet.
+                yield from do(FindActor(life))
         self._room.kill(life, hard=hard)
 
 

@@ -5,10 +5,9 @@ A caller is anything: it comes back, as it was given, with its answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pxrs_ray.group.events import Dismiss, FenceReaders, Response
 from pxrs_ray.group.write_queue import WriteBatch
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Generation, Incarnation, MemberId
 
 # --- what leaves ----------------------------------------------------------------------------------

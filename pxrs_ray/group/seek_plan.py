@@ -8,9 +8,9 @@ more", and its plan shows where it stopped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 
 KINDS = ("start", "end", "time", "shift", "offset")

@@ -8,10 +8,10 @@ the logs, so that no message is in neither.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pxrs_ray.errors import DeadlineExceeded, NotFound
 from pxrs_ray.group.seek_plan import LogBounds, PartitionSeek, SeekPlan, Sought, seek_offset
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.steps import Do, Steps, do
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from pxrs_ray.errors import DeadlineExceeded, Fenced
 from pxrs_ray.group.events import Event, GroupEffect, Heartbeat, Response
 from pxrs_ray.group.runtime_effects import GroupAnswer, Output, Refusal
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Generation, MemberId
 
 

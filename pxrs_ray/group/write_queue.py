@@ -10,9 +10,9 @@ ownership changes however long a store is down. Replacing moves a commit later i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from pxrs_ray.errors import CoordinatorDeposed, StoreCorrupted
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Epoch,
     Incarnation,

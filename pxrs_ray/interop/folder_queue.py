@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.errors import NotFound, UsageError
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 
 DIGITS = 14
 _PARTITION = re.compile(r"partition-(\d+)$")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from pxrs_ray.errors import LeaseOver
+from pxrs_ray.errors import BufferAway, LeaseOver
 
 
 class Woken(Enum):
@@ -50,7 +50,10 @@ class BufferLife:
         self.is_open = True
 
     def closes(self) -> bool:
-        """Its logs are to be closed; False when they are, or are being closed."""
+        """Its logs are to be closed; False when they are. Raises BufferAway when that was tried,
+        and has failed."""
+        if self.is_closed and not self._rests:
+            raise BufferAway(f"buffer {self._index} did not close its logs: end its process")
         begins, self.is_closed = not self.is_closed, True
         return begins
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 
 NAME = "disk.json"
 

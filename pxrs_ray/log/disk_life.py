@@ -8,12 +8,12 @@ once, the second gets none. A note that cannot be read is an error and never a n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 
 NAME, LOCK = "life.json", "life.lock"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from xxhash import xxh3_64_intdigest
@@ -12,6 +12,7 @@ from xxhash import xxh3_64_intdigest
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.data.frame import FrameHeader
 from pxrs_ray.errors import LogCorrupted
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 
 MAGIC = b"PXIX"

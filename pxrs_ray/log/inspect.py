@@ -7,7 +7,6 @@ of one that is gone: it yields batches, and `Batch.to_arrow` makes record batche
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from pxrs_ray.data.batch import ARROW_SCHEMA, Batch
 from pxrs_ray.errors import LogCorrupted, NotFound
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.index import NO_TIMESTAMP
 from pxrs_ray.log.manifest import NAME, Manifest
 from pxrs_ray.log.recovery import RecoveredSegments, recover

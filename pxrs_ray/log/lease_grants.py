@@ -9,9 +9,8 @@ predecessor's grant. A process that is not known to have the topology's own logs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pxrs_ray.data.protocol import BufferGrant
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Generation
 
 

@@ -11,12 +11,13 @@ stays beside the log until that is as long.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.log_cut import CUT, FLOOR, SNAPSHOT
 from pxrs_ray.log.manifest import Manifest
 from pxrs_ray.log.producer_state import SNAPSHOT as SNAPSHOT_FORM

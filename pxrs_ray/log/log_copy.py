@@ -15,13 +15,13 @@ it was; a copy that was begun before is thrown away by the next one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from xxhash import xxh3_64_intdigest
 
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.disk_reserve import NAME as RESERVE
 from pxrs_ray.log.identity import note_left
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from pxrs_ray.data.log_limits import Durability, LossPolicy
 from pxrs_ray.data.protocol import QueueSpec
 from pxrs_ray.errors import LockHeld, LogAway, LogError, LogReplaced, PxrsError
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.log_opening import log_folder
 from pxrs_ray.log.open_logs import OpenLogs
 from pxrs_ray.log.partition_log import PartitionLog

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.data.log_limits import Durability, LogLimits, LossPolicy
 from pxrs_ray.data.protocol import Gap
 from pxrs_ray.errors import LogCorrupted, LogReplaced, UsageError
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.disk_reserve import Reserve
 from pxrs_ray.log.log_begin import BEGUN, finish_beginning
 from pxrs_ray.log.log_cut import FLOOR, SNAPSHOT, finish_cut, snapshot_end

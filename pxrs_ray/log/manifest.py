@@ -7,7 +7,7 @@ is written rarely; elsewhere it is only raised to what is synced. The file is re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
@@ -15,6 +15,7 @@ from pxrs_ray.data.log_limits import Durability
 from pxrs_ray.data.protocol import Gap
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 
 NAME = "manifest.json"

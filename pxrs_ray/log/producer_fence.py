@@ -10,7 +10,6 @@ changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pxrs_ray.codec import json_codec
 from pxrs_ray.data.frame import PRODUCER_ID_BYTES, producer_of
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, UsageError
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 
 PRODUCERS_MAX = 100_000
 PREFIX_BYTES = 10

@@ -13,7 +13,7 @@ has been silent is measured by a time of the log's own, see `tick`.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
@@ -22,6 +22,7 @@ from pxrs_ray.codec import Codec, register
 from pxrs_ray.data.frame import NOBODY, FrameHeader, mark
 from pxrs_ray.data.protocol import Heard
 from pxrs_ray.errors import LogCorrupted, ProducerFenced, SequenceConflict, SequenceGap
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 
 ANSWERS_MAX = 64

@@ -10,11 +10,11 @@ made anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.index import SparseIndex
 from pxrs_ray.log.scan import Damage, scan, whole_frame_after
 from pxrs_ray.log.segment import (

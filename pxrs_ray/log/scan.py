@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pxrs_ray.data.frame import HEADER_BYTES, MAGIC, FrameHeader, check_body, unpack_header
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 
 _WINDOW_BYTES = 4 << 20

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from pxrs_ray.codec import Codec, register
 from pxrs_ray.data.frame import HEADER_BYTES, FrameHeader, check_body, unpack_header
 from pxrs_ray.errors import LogCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.index import SparseIndex
 from pxrs_ray.log.scan import Damage, scan
 from pxrs_ray.model import Offset

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from dataclasses import dataclass
 
 from xxhash import xxh3_64_intdigest
 
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 
 _FIELDS = struct.Struct("<Q")

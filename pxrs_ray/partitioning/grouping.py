@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning.hashes import Key, key_bytes
 from pxrs_ray.partitioning.key_columns import Ints

@@ -8,12 +8,12 @@ hash alike. Where a C function beats numpy (long keys, few of a length) it is ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import HashName
 from pxrs_ray.partitioning import scalar_hashes, vector_hashes
 from pxrs_ray.partitioning.key_columns import (

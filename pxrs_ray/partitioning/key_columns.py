@@ -7,7 +7,6 @@ keys of one length in it, from which a kernel loads the word at byte `at` of eve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
 Ints: TypeAlias = npt.NDArray[np.int64]

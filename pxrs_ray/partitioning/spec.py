@@ -6,8 +6,7 @@ process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Strategy
 from pxrs_ray.partitioning.hashes import SEED
 from pxrs_ray.partitioning.partitioner import Partitioner

@@ -9,8 +9,7 @@ quarantine is not a call; it is retried when it fails.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.processing.call_turns import NOT_BEGUN
 from pxrs_ray.processing.scheduler import Task, Work
 from pxrs_ray.steps import Do, Steps

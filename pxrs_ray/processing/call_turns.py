@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from math import inf
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.processing.scheduler import Item, Task, WorkScheduler
 
 # After so many short calls, one after the other, calls are short.

@@ -11,13 +11,14 @@ again as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from pxrs_ray.data.delay import WAITS_MS, DelayedMessage, OwnHeaders
 from pxrs_ray.data.frame import NOBODY, Mark, mark
 from pxrs_ray.data.protocol import Heard
 from pxrs_ray.errors import RetryAfter
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Message, Offset, PartitionId
 
 # A producer whose clock is ahead by more holds nobody up: its messages go another way.

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from pxrs_ray.errors import StoreCorrupted
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset
 from pxrs_ray.store.registry import DETAIL_CHARS_MAX
 

@@ -16,10 +16,11 @@ the named records. No record moves the checkpoint: the row alone says what is do
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from pxrs_ray.errors import StoreCorrupted
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges, NamedGaps, named_in, numbers, written
 from pxrs_ray.processing.suspects import Suspicion, decode_detail, encode_detail

@@ -11,8 +11,8 @@ many deaths. Progress may be read from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.retry_rules import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.processing.scheduler import Item, Work
 
 

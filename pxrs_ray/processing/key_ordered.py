@@ -13,10 +13,11 @@ What is done is noted run by run, not message by message: `_noted` is what reads
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges, NamedGaps, written
 from pxrs_ray.processing.fair_queue import ArrivalQueue, FairQueue

@@ -8,11 +8,11 @@ from each fate to what follows; the limits (retries, failure percentage) are app
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pxrs_ray.backoff import pause_after
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.late_dataclass import dataclass
 
 # A pack's gap map needs at most a character a message, and has to fit into a row's detail.
 PACK_RECORDS_MAX = 1_900

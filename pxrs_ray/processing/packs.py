@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.done_ranges import DoneRanges
 from pxrs_ray.processing.pack_rules import (

@@ -22,9 +22,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Message, Offset
 
 PREFIX = "pxrs-"

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from pxrs_ray.errors import HandlerKilled
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset
 from pxrs_ray.processing.quarantine_state import Parked, Quarantine, QuarantineRecord
 from pxrs_ray.processing.retry_rules import Deferred, RetryRules, TryAgain, after_failure

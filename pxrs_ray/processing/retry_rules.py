@@ -9,11 +9,11 @@ all later messages of its key, in order, until somebody retries or skips them. A
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pxrs_ray.backoff import pause_after
 from pxrs_ray.errors import ConfigError, RetryAfter
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.supervision.restart_rules import told
 
 

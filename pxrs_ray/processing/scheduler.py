@@ -8,10 +8,11 @@ that it no longer waits for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, Progress
 from pxrs_ray.processing.suspects import Suspect
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from pxrs_ray.codec import Codec, register
 from pxrs_ray.errors import HandlerKilled, StoreCorrupted
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.processing.done_ranges import (
     VERSION,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from pxrs_ray.data.message_form import (
     too_large,
 )
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.producer.outbox import Outbox

@@ -4,12 +4,13 @@ partition's pending. Data of the `Sender`, which alone changes it."""
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from pxrs_ray.data.frame import Mark
 from pxrs_ray.data.protocol import Appended, Heard, OutFrame
 from pxrs_ray.errors import PxrsError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.producer_state import ANSWERS_MAX
 from pxrs_ray.model import PartitionId
 

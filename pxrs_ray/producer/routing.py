@@ -8,7 +8,6 @@ sixteen megabytes best.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from pxrs_ray.data.batch import Batch
 from pxrs_ray.data.plain_rows import PlainRows
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import PartitionId, Strategy
 from pxrs_ray.partitioning import Partitioner, group_by_partition
 

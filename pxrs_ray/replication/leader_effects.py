@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 from pxrs_ray.replication.peer_messages import LogKey, ToFollower
 from pxrs_ray.replication.placement import Disk, IsrChange

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 from pxrs_ray.replication.epoch_table import EpochTable
 from pxrs_ray.replication.peer_messages import Follower, LogKey

@@ -8,9 +8,9 @@ the same disk counts its questions from the start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.replication.placement import Disk, LeaderEpoch
 

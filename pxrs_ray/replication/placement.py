@@ -10,9 +10,10 @@ catch up first. Where nobody may be elected the slot waits; only an operator giv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 
 Disk = str
 LeaderEpoch = int

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pxrs_ray.codec import check_form, json_codec
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
 from pxrs_ray.replication.placement import (
     Disk,

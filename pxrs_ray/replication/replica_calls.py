@@ -8,9 +8,10 @@ one. A replica is whole while it has, open, every log of the queues that it was 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Generation
 from pxrs_ray.replication.placement import Disk, IsrChange, LeaderEpoch, Placement, ReplicaSeen
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 from pxrs_ray.replication.epoch_table import EpochTable
 from pxrs_ray.replication.peer_messages import (

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.replica_log import ReplicaLog
 from pxrs_ray.replication.epoch_table import EpochTable
 from pxrs_ray.replication.leader_effects import (

@@ -9,11 +9,11 @@ advice is obeyed only if nobody has pinned or released the number by the time it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.clock import Instant
 from pxrs_ray.data.protocol import LogEnds
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId, PartitionRow
 from pxrs_ray.scaling.observation import Advice, Observation, PartitionLoad, ScalerSettings
 from pxrs_ray.scaling.scaler import Scaler

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import MemberId, Offset, PartitionId
 
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import PartitionId
 from pxrs_ray.scaling.observation import Advice, Observation, ScalerSettings
 from pxrs_ray.scaling.rate_meter import ObservedRates, RateMeter

@@ -10,10 +10,10 @@ from __future__ import annotations
 import inspect
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.steps import Do, Steps, carry, carry_now, do
 from pxrs_ray.supervision.supervisor import off_loop
 

@@ -14,11 +14,11 @@ database is written as steps: `with` makes them where it stands, `async with` aw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from pxrs_ray.errors import Fenced, NotHeld, SinkConflict, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Offset, PartitionId
 from pxrs_ray.sink.applied import TEXT_CHARS_MAX, Applied, Run, page_of, page_text, runs_text
 from pxrs_ray.sink.dialects import SinkDialect, dialect_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.partitioning import PartitioningSpec
 from pxrs_ray.sources.source import Source
 from pxrs_ray.store.url import PASSWORD_REFERENCES, password_named

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset
 
 

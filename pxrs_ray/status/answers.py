@@ -7,10 +7,11 @@ is shown by its view (`pxrs_ray.status.views`): as text (`repr`), and as HTML in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pxrs_ray.data.delay import is_of_delays
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Change, Epoch, Incarnation, MemberId, Offset, PartitionId
 from pxrs_ray.status.places import BufferStatus, SpreadStep
 from pxrs_ray.status.problem import Problem, Report

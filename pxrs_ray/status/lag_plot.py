@@ -7,8 +7,9 @@ watch(topology.group("billing"), seconds=10)
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Protocol
+
+from pxrs_ray.late_dataclass import dataclass
 
 WIDTH, HEIGHT, MARGIN = 640, 160, 24
 

@@ -8,8 +8,8 @@ host is on no node, and is not moved: it goes on where its disk is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
 from pxrs_ray.topology.homes import SHOWN, Homes
 from pxrs_ray.topology.node_seen import NodeSeen

@@ -6,8 +6,9 @@ kinds. A PROBLEM stops or endangers work; a WARNING does not, or not yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from pxrs_ray.late_dataclass import dataclass
 
 
 class Severity(StrEnum):

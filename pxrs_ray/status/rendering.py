@@ -16,9 +16,10 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from pxrs_ray.late_dataclass import dataclass
 
 # Wider than any table: plain text is never folded, so that every word in it can be found.
 TEXT_WIDTH = 100_000

@@ -10,11 +10,11 @@ import linecache
 import re
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import MemberId
 from pxrs_ray.status.answers import CallUnderWay, Shown
 

@@ -11,8 +11,8 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 
 WINDOW_MS = 60_000

@@ -8,9 +8,9 @@ target exactly as it was is removed there again and raised as `StoreCorrupted`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pxrs_ray.errors import NotFound, StoreCorrupted, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Change
 from pxrs_ray.store.registry import RegistryStore
 

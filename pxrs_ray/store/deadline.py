@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pxrs_ray.backoff import Backoff
 from pxrs_ray.errors import StoreError, StoreUnavailable
+from pxrs_ray.late_dataclass import dataclass
 
 T = TypeVar("T")
 

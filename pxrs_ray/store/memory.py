@@ -12,10 +12,11 @@ import bisect
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pxrs_ray.clock import monotonic_ms, wall_ms
 from pxrs_ray.errors import AlreadyExists, StoreUnavailable, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Change,
     Generation,

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pxrs_ray.closing import Closing
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Change,
     Generation,

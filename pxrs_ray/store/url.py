@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pxrs_ray.errors import ConfigError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.suggest import nearest
 
 SCHEMES = ("memory", "sqlite", "etcd", "etcds", "postgresql", "oracle", "redis", "rediss", "python")

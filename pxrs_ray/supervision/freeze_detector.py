@@ -14,8 +14,9 @@ minute at least.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from pxrs_ray.late_dataclass import dataclass
 
 MUTE_LEASES = 3.0
 LOOP_LEASES = 6.0

@@ -11,9 +11,9 @@ forgotten. A process is known by all that its file says: another one with its nu
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.supervision.freeze_detector import FreezeDetector, Health, ProcessLook
 
 GAP_PAUSES = 3.0

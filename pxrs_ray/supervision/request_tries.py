@@ -12,10 +12,10 @@ called again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.backoff import Backoff
+from pxrs_ray.late_dataclass import dataclass
 
 FIND_S = 1.0
 RETRY_FIRST_S = 0.02

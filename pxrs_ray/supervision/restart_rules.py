@@ -9,9 +9,8 @@ the monotonic one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pxrs_ray.backoff import pause_after
+from pxrs_ray.late_dataclass import dataclass
 
 # How much of an error's text is kept and sent: a handler may put a whole payload into it.
 ERROR_CHARS_MAX = 2_000

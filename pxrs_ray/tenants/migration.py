@@ -22,10 +22,11 @@ Handlers emit nothing and wait for nothing; each call may be repeated. The state
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from pxrs_ray.errors import IllegalTransition
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 
 DRAINED_MESSAGES = 1_000

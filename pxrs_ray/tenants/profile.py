@@ -10,9 +10,10 @@ server is assigned to a tenant's profile, the shared ones serve it too, and that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pxrs_ray.errors import ConfigError, NotFound
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.partitioning import Partitioner
 from pxrs_ray.partitioning.hashes import hash_key
 from pxrs_ray.suggest import did_you_mean

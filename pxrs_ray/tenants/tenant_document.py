@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pxrs_ray.codec import json_codec
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.tenants.migration import Phase
 from pxrs_ray.tenants.profile import TenantProfile

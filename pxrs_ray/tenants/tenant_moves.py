@@ -12,8 +12,9 @@ demote, look) come one at a time; producers are answered beside them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Offset, PartitionId
 from pxrs_ray.steps import Do, Steps, do
 from pxrs_ray.tenants.followed_routes import Routes

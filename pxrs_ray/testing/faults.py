@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pxrs_ray.errors import PxrsError, StoreUnavailable
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Change,
     Generation,

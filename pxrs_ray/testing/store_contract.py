@@ -18,8 +18,8 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.store.registry import RegistryStore
 from pxrs_ray.testing.store_checks.documented import DocumentedChecks
 from pxrs_ray.testing.store_checks.lease_checks import LeaseChecks

@@ -11,11 +11,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pxrs_ray.errors import RegistryNotHere, StoreCorrupted, UsageError
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.disk_id import make_disk_id, read_disk_id
 from pxrs_ray.log.identity import Identity, Terms, read_identity, read_left
 from pxrs_ray.log.queues_file import read_queues

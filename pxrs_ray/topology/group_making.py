@@ -10,10 +10,10 @@ group is durable before the list does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import DeadlineExceeded
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Generation, Offset, PartitionId, PartitionRow
 from pxrs_ray.steps import Do, Steps, do
 

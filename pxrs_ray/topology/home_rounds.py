@@ -12,10 +12,11 @@ than the registry knows, nobody serves that slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pxrs_ray.errors import AlreadyExists, BufferAway, DeadlineExceeded, NotFound, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.away_time import AwayTime

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pxrs_ray.codec import check_form, json_codec
 from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
 from pxrs_ray.topology.node_seen import NodeSeen, has_newest, told_term
 

@@ -11,11 +11,12 @@ anew, above what the log has seen; until that is done it is a problem of the gro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pxrs_ray.data.protocol import LogEnds
 from pxrs_ray.errors import StoreCorrupted
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, PartitionId, PartitionRow
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.registry_witness import RECOVER

@@ -12,10 +12,11 @@ from hosts that do nothing else to busy ones.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pxrs_ray.errors import NotFound, UsageError
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
 from pxrs_ray.topology.homes import SHOWN, Homes, moved_to, place_to_move_to
 from pxrs_ray.topology.node_seen import NodeSeen

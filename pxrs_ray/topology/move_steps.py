@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.home_rounds import HomeRounds

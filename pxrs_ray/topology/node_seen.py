@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.log.identity import Age, Terms
 from pxrs_ray.model import Slot
 

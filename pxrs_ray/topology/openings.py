@@ -10,10 +10,10 @@ node of the cluster has a trace of the topology.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pxrs_ray.data.protocol import QueueSpec
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Generation, Slot
 from pxrs_ray.steps import Do, Steps
 from pxrs_ray.topology.disk_survey import SurveyedNode, check_unknown, not_here

@@ -11,12 +11,13 @@ there is nothing to compare: the registry is believed, and the logs are asked (`
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from pxrs_ray.codec import json_codec
 from pxrs_ray.errors import DiskFull, StoreCorrupted
 from pxrs_ray.files import Files
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Generation
 
 logger = logging.getLogger(__name__)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pxrs_ray.errors import UsageError
+from pxrs_ray.late_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ it; the epochs that were given out under it never are.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Generation
 from pxrs_ray.steps import Do, Steps, do
 from pxrs_ray.supervision.passing_trouble import passes

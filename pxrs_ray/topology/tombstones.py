@@ -10,9 +10,10 @@ its former lives makes it another queue for whatever is kept outside.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pxrs_ray.codec import json_codec
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Generation
 
 DOCUMENT = "ends"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from unittest import mock
@@ -264,6 +265,29 @@ def test_who_is_closed_is_woken_by_its_coordinator_alone(tmp_path: Path) -> None
         await let_serve(buffer)
         (answer,) = await buffer.append("q", [frame(1)], 0)
         assert isinstance(answer, Appended) and answer.base_offset == 1
+
+    use(tmp_path, test)
+
+
+def test_who_closes_it_again_hears_when_all_is_closed(tmp_path: Path) -> None:
+    """The coordinator that told it to is gone; the next one copies the files when it has closed."""
+
+    async def test(buffer: Buffer) -> None:
+        await let_serve(buffer)
+        goes_on, begun = threading.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def slow() -> None:
+            loop.call_soon_threadsafe(begun.set)
+            assert goes_on.wait(30)
+
+        writing = asyncio.ensure_future(buffer._writer.do(slow, ()))
+        await begun.wait()
+        closing = [asyncio.ensure_future(buffer.close()) for _ in range(2)]
+        done, _ = await asyncio.wait(closing, timeout=0.2)
+        goes_on.set()
+        assert not done, "it says that it is closed, and still writes"
+        await asyncio.gather(writing, *closing)
 
     use(tmp_path, test)
 

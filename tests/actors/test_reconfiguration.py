@@ -10,22 +10,23 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from pxrs_ray.actors.coordinator.consumer_replica import ConsumerReplica
-from pxrs_ray.actors.coordinator.reconfiguration import take_over
+from pxrs_ray.actors.coordinator.reconfiguration import offer
 from pxrs_ray.config import GroupConfig
+from pxrs_ray.group.taking_over import Offered
 
 
 @pytest.mark.parametrize(
-    ("answer", "replaced"),
+    ("answer", "offered"),
     [
-        (True, []),
-        (False, ["g-0"]),
-        (ActorDiedError(), []),
-        (ActorUnavailableError("a link is cut", b"x" * 16), ["g-0"]),
-        (TimeoutError(), ["g-0"]),
+        (True, Offered.TAKEN),
+        (False, Offered.REFUSED),
+        (ActorDiedError(), Offered.GONE),
+        (ActorUnavailableError("a link is cut", b"x" * 16), Offered.SILENT),
+        (TimeoutError(), Offered.SILENT),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_who_does_not_take_it_and_may_live_is_replaced(answer: Any, replaced: list[str]) -> None:
+def test_what_came_of_an_offer(answer: Any, offered: Offered) -> None:
     async def asked(config: GroupConfig) -> bool:
         if isinstance(answer, Exception):
             raise answer
@@ -34,4 +35,6 @@ def test_who_does_not_take_it_and_may_live_is_replaced(answer: Any, replaced: li
     remote = SimpleNamespace(remote=asked)
     handle = SimpleNamespace(reconfigure=remote)
     replica = ConsumerReplica("g-0", state="running", handle=handle)
-    assert asyncio.run(take_over([replica], GroupConfig(queue="q"))) == replaced
+    config = GroupConfig(queue="q")
+    assert asyncio.run(offer(replica, config)) is offered
+    assert (replica.config == config) is (offered is Offered.TAKEN)

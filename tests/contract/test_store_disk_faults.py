@@ -29,6 +29,8 @@ from tests.servers import EtcdServer, PostgresServer, RedisServer
 DEADLINE_MS = 500
 PATIENT_MS = 20_000
 NO_SPACE_BYTES = 20_000
+WAL_SEGMENT_BYTES = 16 << 20
+WAL_LEFT_BYTES = 256 << 10
 
 WRITER = """
 import sys
@@ -224,6 +226,16 @@ def test_etcd_with_its_quota_used_up_refuses_and_goes_on_when_there_is_room() ->
         assert put("again") is Outcome.APPLIED
 
 
+def _use_up_wal(server: PostgresServer) -> None:
+    """Leave a last part of the segment that lies ready: thousands of commits would come to it."""
+    left = "SELECT %s - mod(pg_current_wal_insert_lsn() - '0/0'::pg_lsn, %s)"
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        while admin.execute(left, [WAL_SEGMENT_BYTES] * 2).fetchone()[0] > 2 * WAL_LEFT_BYTES:
+            admin.execute(
+                "SELECT pg_logical_emit_message(false, 'filler', %s)", ["x" * WAL_LEFT_BYTES]
+            )
+
+
 @pytest.mark.service
 def test_postgres_on_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
     server = PostgresServer("-c", "wal_recycle=off", "-c", "max_wal_size=32MB")
@@ -237,6 +249,7 @@ def test_postgres_on_a_full_disk_refuses_and_goes_on_when_there_is_room() -> Non
     try:
         with server, led(server, deadline_ms=2_000) as setting:
             _fill(filler)
+            _use_up_wal(server)
             accepted = 0
             with pytest.raises(StoreUnavailable):
                 for offset in range(1, 100_000):

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.hosts.hosts import Hosts, Way
 from tests.hosts.judge import Verdict
@@ -47,17 +47,22 @@ WEIGHTS = {
     "cut out": 2,
     "power": 3,
 }
+# What else befalls hosts where logs have replicas: one comes back with an empty disk, or never.
+OF_REPLICAS = {"lose": 3}
+REPLACED_AFTER_S = 10
+IN_SYNC_S = 90.0
 
 
-def make_plan(seed: int, seconds: float, *, power: bool = True) -> Plan:
+def make_plan(seed: int, seconds: float, *, power: bool = True, replicas: int = 1) -> Plan:
     """Every kind once in a random order, then as the dice fall; more than fits into the time."""
     dice = random.Random(seed)
-    kinds = [kind for kind in WEIGHTS if power or kind != "power"]
+    every = WEIGHTS if replicas == 1 else WEIGHTS | OF_REPLICAS
+    kinds = [kind for kind in every if power or kind != "power"]
     first = dice.sample(kinds, len(kinds))
     plan = []
     planned_s = 0.0
     while planned_s < seconds:
-        weights = [WEIGHTS[kind] for kind in kinds]
+        weights = [every[kind] for kind in kinds]
         what = first.pop() if first else dice.choices(kinds, weights)[0]
         longest = FROZEN_S_MAX if what.startswith("freeze") else AWAY_S_MAX
         fault = Fault(
@@ -71,15 +76,18 @@ def make_plan(seed: int, seconds: float, *, power: bool = True) -> Plan:
 class World3:
     """Three hosts, a topology on them, a producer on each, and consumers."""
 
-    def __init__(self, durability: str) -> None:
+    def __init__(self, durability: str, replicas: int = 1) -> None:
+        self.durability, self.replicas = durability, replicas
         self.hosts = Hosts(COUNT)
         self.stuck: set[int] = set()
         self._loads: dict[int, Load] = {}
         try:
             self.hosts.start_ray()
-            self.world = World(
-                self.hosts, Desk(self.hosts[HEAD]), queue={"durability": durability}
-            ).deploy()
+            options: dict[str, Any] = {"queue": {"durability": durability}}
+            if replicas > 1:
+                options |= {"replicas": replicas, "min_isr": replicas - 1}
+                options |= {"replace_host_after_s": REPLACED_AFTER_S}
+            self.world = World(self.hosts, Desk(self.hosts[HEAD]), **options).deploy()
             self.world.start(work_s=WORK_S)
         except BaseException:
             self.hosts.close()
@@ -162,7 +170,7 @@ def carry_out(world: World3, plan: Plan, done: Counter[str], end_s: float) -> No
         began_s = time.monotonic()
         try:
             told = _do(world, fault)
-        except (Unanswered, ProcessLookupError) as error:
+        except (Unanswered, ProcessLookupError, TimeoutError) as error:
             told = f"not done: {type(error).__name__}"
         done[told] += 1
         world.whole()
@@ -178,9 +186,13 @@ def _do(world: World3, fault: Fault) -> str:
     if what == "power":
         # Not the head, with which all of Ray goes.
         index = 1 + fault.number % (COUNT - 1)
+        if world.durability != "always":  # its last bytes are lost: another host must have them
+            world.world.until_in_sync(IN_SYNC_S)
         world.hosts.power_off(index, silent=fault.number & 1 == 0)
         time.sleep(fault.for_s)
         return "power off and on"
+    if what == "lose":
+        return _lose(world, fault)
     every = sorted(world.world.actors().items())
     found = [place for name, place in every if name.startswith(which)]
     if not found:
@@ -193,6 +205,19 @@ def _do(world: World3, fault: Fault) -> str:
     time.sleep(fault.for_s)
     world.hosts[index].thaw([pid])
     return f"{which} frozen"
+
+
+def _lose(world: World3, fault: Fault) -> str:
+    """A host is lost with its disk, and comes back with an empty one: all others have all, but for
+    the registry, which is a file here."""
+    world.world.until_in_sync(IN_SYNC_S)
+    spared = {HEAD, world.world.homes()["coordinator"]}
+    every = [host.index for host in world.hosts if host.index not in spared]
+    lost = every[fault.number % len(every)]
+    world.hosts.power_off(lost, silent=fault.number & 1 == 0)
+    time.sleep(fault.for_s)
+    world.hosts.power_on(lost, empty_disk=True)
+    return "host lost with its disk"
 
 
 def _cut(world: World3, fault: Fault, way: Way) -> str:

@@ -18,3 +18,8 @@ def test_every_kind_comes_before_any_comes_again() -> None:
 
 def test_nobody_cuts_the_power_where_that_is_not_promised() -> None:
     assert "power" not in {fault.what for fault in make_plan(7, 3_600, power=False)}
+
+
+def test_hosts_are_lost_with_their_disks_only_where_there_are_replicas() -> None:
+    assert "lose" not in {fault.what for fault in make_plan(7, 3_600)}
+    assert "lose" in {fault.what for fault in make_plan(7, 600, replicas=2)}

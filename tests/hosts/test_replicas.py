@@ -28,12 +28,8 @@ def one_that_leads(world: World) -> int:
 
 def until_in_sync(world: World, seconds: float = SYNC_S) -> None:
     """Wait until no replica lacks anything."""
-
-    def in_sync() -> bool:
-        return "replicas_behind" not in [one["kind"] for one in world.status()["reports"]]
-
     try:
-        world.until(in_sync, seconds, "all replicas are in sync")
+        world.until_in_sync(seconds)
     except TimeoutError as error:
         raise AssertionError(world.told()) from error
 

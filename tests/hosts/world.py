@@ -291,6 +291,14 @@ class World:
 
         return self.until(check, seconds, f"{wanted} consumers own every partition")
 
+    def until_in_sync(self, seconds: float = 60) -> None:
+        """Wait until no replica lacks anything."""
+
+        def in_sync() -> bool:
+            return "replicas_behind" not in [one["kind"] for one in self.status()["reports"]]
+
+        self.until(in_sync, seconds, "all replicas are in sync")
+
     def rest(self, seconds: float = 60, given_up: Collection[int] = ()) -> None:
         """Wait until everything acknowledged was handled (or the time is over: see `verdict`)."""
 

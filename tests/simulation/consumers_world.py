@@ -19,16 +19,17 @@ from pxrs_ray.model import Incarnation, Member, MemberId, PartitionId, Snapshot
 from pxrs_ray.steps import Do
 from pxrs_ray.testing.faults import FaultyStore
 from tests.settings import group_settings
-from tests.simulation.played_consumers import BEAT_MS, LEASE_MS, PlayedConsumer
+from tests.simulation.played_consumers import BEAT_MS, LEASE_MS, PlayedConfig, PlayedConsumer
 from tests.simulation.simulator.coordinator import CoordinatorProcess
 from tests.simulation.simulator.scenario import Network, Scenario
 from tests.simulation.simulator.store import RecordingStore
 from tests.simulation.simulator.world import Process, World
 from tests.simulation.step_driver import Tell, Turns, drive
-from tests.simulation.supervising import Kept, Supervising
+from tests.simulation.supervised import Kept
+from tests.simulation.supervising import Supervising
 
 TROUBLE_MS = 90_000
-REST_MS = 60_000
+REST_MS = 100_000
 TROUBLE_EVERY_MS = 2_500
 LOOK_MS = 100
 DRIFT = 0.05
@@ -52,6 +53,8 @@ KINDS = [
     "store",
     "deadly",
     "bad",
+    "configure",
+    "configure",
 ]
 
 
@@ -84,12 +87,16 @@ class Consumers(Process):
         # Every actor by its name; those that have ended stay.
         self.actors: dict[str, PlayedConsumer] = {}
         self.kept = Kept()
+        self.config = PlayedConfig()
+        # What no node has room for.
+        self.no_room: set[int] = set()
         self.broken: list[str] = []
         self.made = self.killed = 0
         # Whether what is made now cannot load its handler, or dies at its first message.
         self.bad_handler = self.deadly = False
         self.calm = False
         self._starts: dict[MemberId, list[int]] = {}
+        self._made_last: dict[MemberId, PlayedConsumer] = {}
         self._turns = Turns()
         self.coordinator = LeadingProcess(self, 0)  # type: ignore[arg-type]
         self._coordinators = 1
@@ -124,6 +131,9 @@ class Consumers(Process):
         self.actors[actor.name] = actor
         self.made += 1
         starts = self._starts.setdefault(actor.member, [])
+        if actor.config.process != self._made_last.get(actor.member, actor).config.process:
+            starts.clear()  # it is another process that is wanted
+        self._made_last[actor.member] = actor
         starts.append(self.world.now_ms)
         recent = [at_ms for at_ms in starts if at_ms > self.world.now_ms - STARTS_MS]
         if len(recent) > STARTS_MAX:
@@ -135,7 +145,7 @@ class Consumers(Process):
             return
         self.killed += 1
         now_ms = self.world.now_ms
-        if life is None or not hard:
+        if life is None or not hard or actor.config.process != self.config.process:
             return
         if actor.is_unharmed() or (not actor.frozen and life.state == "running"):
             self.broken.append(f"{now_ms}: {actor.name} was well, and was killed")
@@ -166,7 +176,34 @@ class Consumers(Process):
                 self._turns.over()
 
         drive(supervising.process, scale(consumers), partial(self._do, supervising), over)
-        self.after(30_000, partial(over, None))  # its coordinator may have ended
+        self._over_with(supervising, over)
+
+    def _over_with(self, supervising: Supervising, over: Tell) -> None:
+        """Nobody ends what its coordinator leaves when it dies."""
+        if supervising.process.alive:
+            self.after(LOOK_MS, partial(self._over_with, supervising, over))
+        else:
+            over(None)
+
+    def _configure(self) -> None:
+        """Somebody wants another configuration; the registry has it from here on."""
+        supervising = self.leading()
+        process = self.config.process + (self.calm or self.dice.random() < 0.5)
+        if process > self.config.process and not self.calm and self.dice.random() < 0.3:
+            self.no_room.add(process)
+        self.config = PlayedConfig(self.config.version + 1, process)
+        if supervising is None:
+            self._turns.over()
+            return
+        done = [False]
+
+        def over(_: Any) -> None:
+            if not done[0]:
+                done[0] = True
+                self._turns.over()
+
+        supervising.reconfigure(self.config, over)
+        self._over_with(supervising, over)
 
     def _do(self, supervising: Supervising, what: Do[Any], tell: Tell) -> None:
         match what:
@@ -183,6 +220,8 @@ class Consumers(Process):
             self.calm, self.bad_handler, self.deadly, self.store.down = True, False, False, False
             world.network = Network()
             world.at(100, self._restart_failed)
+            if self.config.process in self.no_room:
+                self._turns.take(self._configure)
             return
         alive = [actor for actor in self.actors.values() if actor.alive and not actor.frozen]
         kind = dice.choice(KINDS)
@@ -197,6 +236,8 @@ class Consumers(Process):
             dice.choice(alive).out_of_reach(for_ms)
         elif kind == "scale":
             self._command(dice.randint(0, 5))
+        elif kind == "configure":
+            self._turns.take(self._configure)
         elif kind == "coordinator":
             self.coordinator.crash()
             world.at(dice.choice((50, 400, 3_000)), self._next_coordinator)
@@ -264,6 +305,8 @@ class Consumers(Process):
             actor = self.actors.get(life.actor)
             if life.state != "running" or actor is None or not actor.alive:
                 self.broken.append(f"{name} does not work: {life}")
+            elif actor.config != self.config:
+                self.broken.append(f"{name} works by {actor.config}, not {self.config}")
             elif members.get(name) != life.incarnation or actor.number != life.incarnation:
                 self.broken.append(f"{name} is {life}, {members} and {actor.number}")
         alive = {actor.name for actor in self.actors.values() if actor.alive}

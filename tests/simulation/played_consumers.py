@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,19 +29,31 @@ BEAT_MS = LEASE_MS // 4
 HARMED_MS = 4 * LEASE_MS
 
 
+@dataclass(frozen=True, slots=True)
+class PlayedConfig:
+    """A configuration: which one, and which of what only a new process can have."""
+
+    version: int = 0
+    process: int = 0
+
+
 class PlayedConsumer(Process):
     """It comes up, or not; begins when it is let, beats, gives back, joins anew, and ends."""
 
     role = "consumer"
 
-    def __init__(self, cluster: Consumers, member: MemberId, name: str) -> None:
+    def __init__(
+        self, cluster: Consumers, member: MemberId, name: str, config: PlayedConfig
+    ) -> None:
         super().__init__(cluster.world, name)
         self.cluster, self.member = cluster, member
+        # What it works by.
+        self.config = config
         dice = cluster.dice
         # Under which it works; 0 before it was let begin.
         self.number: Incarnation = 0
         self.here = dice.random() < 0.5
-        self.is_up = False
+        self.is_up = self._killed = False
         self.still_since_ms = 0
         self.was_well = False
         self.refused = cluster.bad_handler
@@ -55,6 +68,8 @@ class PlayedConsumer(Process):
     # --- its start and end ------------------------------------------------------------------------
 
     def _start(self) -> None:
+        if self.config.process in self.cluster.no_room:
+            return  # it waits for a place that nobody makes
         if self.refused:
             self._came = Came(died="no such handler", refused=True)
             self.end("refused", by_itself=True)
@@ -113,10 +128,13 @@ class PlayedConsumer(Process):
     def _back_in_reach(self) -> None:
         self._harmed_ms = self.world.now_ms
         self.cut_from.clear()
+        if self._killed:  # its node hears that Ray took it for dead
+            self.end("killed")
 
     def kill(self, *, hard: bool) -> None:
         """As Ray kills, which waits for it to go on; a hard one is the kernel's, on its node."""
         if self.cut_from:
+            self._killed = True
             return
         if hard and self.here:
             self.end("killed hard")
@@ -151,6 +169,13 @@ class PlayedConsumer(Process):
                 self.after(self.cluster.dice.choice((20, 400)), partial(self.end, "its message"))
             self.every(BEAT_MS, self._beat)
         respond(True)
+
+    def reconfigure(self, config: PlayedConfig, respond: Callable[[bool], None]) -> None:
+        """Take another configuration over; False when only a new process can have it."""
+        taken = config.process == self.config.process
+        if taken:
+            self.config = config
+        respond(taken)
 
     def finish(self, respond: Callable[[bool], None]) -> None:
         """Everything has been handed back."""

@@ -93,6 +93,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "coordinator/member_api.py": ("group/group_coordinator.py",),
     "coordinator/move_planner.py": ("topology/move_plan.py",),
     "coordinator/new_group.py": ("topology/group_making.py",),
+    "coordinator/reconfiguration.py": ("group/taking_over.py",),
     "coordinator/registry_actor.py": ("store/memory.py",),
     "coordinator/seeks.py": ("group/seeking.py", "group/seek_plan.py"),
     "coordinator/startup.py": ("supervision/start_tries.py",),
@@ -103,10 +104,9 @@ DECIDE: Mapping[str, str] = {
     "consumer/consumer_actor.py": "when a consumer has started, and when it gives up",
     "coordinator/coordinator.py": "which groups are led, and when",
     "coordinator/group_controller.py": "what of a group's effects is told again",
-    "coordinator/reconfiguration.py": "who takes over which option",
     "coordinator/store_thread.py": "when a call of the store is given up",
 }
-DECIDE_MAX = 5
+DECIDE_MAX = 4
 
 # They wait or try again, and decide nothing by it.
 CARRY = (

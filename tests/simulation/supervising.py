@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +25,17 @@ from pxrs_ray.group.replica_life import (
     LetTimePass,
     MakeActor,
     ReadDeath,
-    ReplicaLife,
     ReportDeath,
 )
 from pxrs_ray.group.replica_lives import ReplicaLives
+from pxrs_ray.group.taking_over import CAUSE, HasNewest, OfferConfig, Offered, taken_over
 from pxrs_ray.model import Incarnation, MemberId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.steps import Do, Steps
-from tests.simulation.played_consumers import LEASE_MS, PlayedConsumer
+from tests.simulation.played_consumers import LEASE_MS, PlayedConfig, PlayedConsumer
 from tests.simulation.simulator.world import send
 from tests.simulation.step_driver import Tell, drive
+from tests.simulation.supervised import TAKE_WAIT_MS, Job, Kept, Life, its
 
 if TYPE_CHECKING:
     from tests.simulation.consumers_world import Consumers, LeadingProcess
@@ -46,37 +46,14 @@ HAND_OVER_MS = 3_000
 FINISH_WAIT_MS = 3_000
 
 
-@dataclass(slots=True)
-class Kept:
-    """What outlives a coordinator."""
-
-    numbers: dict[MemberId, Incarnation] = field(default_factory=dict)
-    members: dict[MemberId, tuple[Incarnation, str]] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Life(ReplicaLife):
-    """A wanted consumer, with its process."""
-
-    process: PlayedConsumer | None = None
-    jobs: list[Job] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """Something that is done beside for a life."""
-
-    life: Life | None
-    off: bool = False
-    over: bool = False
-
-
 class Supervising:
     """The consumers, as one coordinator has them."""
 
     def __init__(self, process: LeadingProcess, cluster: Consumers) -> None:
         self.process, self.cluster, self.world = process, cluster, cluster.world
         self.since_ms = self.world.now_ms
+        # Of the registry: what is durable is what a coordinator goes by.
+        self.config = cluster.config
         self.lives: ReplicaLives[Life] = ReplicaLives(self)
         self._numbers = dict(cluster.kept.numbers)
         self._unkept = Unkept()
@@ -108,6 +85,32 @@ class Supervising:
     def restart(self, member: MemberId) -> None:
         """An operator has this one started anew."""
         self._run(None, self.lives.restart(member))
+
+    def reconfigure(self, config: PlayedConfig, tell: Tell) -> None:
+        """Have everybody work by another configuration."""
+        self.config = config
+        asked, refused = list(self.lives.wanted.values()), list[Life]()
+
+        def one_over(life: Life, told: Tell, taken: Any) -> None:
+            if isinstance(taken, bool) and not taken:
+                refused.append(life)
+            told(taken)
+
+        def offer(life: Life, told: Tell) -> None:
+            self._run(None, taken_over(life), partial(one_over, life, told))
+
+        def replace(_: Any) -> None:
+            if not refused:
+                tell(None)
+                return
+            member = refused.pop().member
+            added = partial(self._add_one, member, replace)
+            self._run(None, self.lives.remove([member], CAUSE), added)
+
+        self._together([partial(offer, life) for life in asked], replace)
+
+    def _add_one(self, member: MemberId, tell: Tell, _: Any) -> None:
+        self._run(None, self.lives.add([Life(member)]), tell)
 
     def members(self) -> dict[MemberId, Incarnation]:
         """The members of the group."""
@@ -244,14 +247,14 @@ class Supervising:
                     after(int(wait_s * 1_000), partial(tell, Came()))
                 life.process.when_up(tell)
             case AwaitStarts(lives, wait_s):
-                jobs = [job for life in lives for job in _its(life).jobs]
+                jobs = [job for life in lives for job in its(life).jobs]
                 end_ms = self.world.now_ms + int(wait_s * 1_000)
                 self._until(lambda: all(job.over for job in jobs), end_ms, tell)
             case LetJoin(lives):
                 members = (self.cluster.member(x.member, x.incarnation, x.actor) for x in lives)
                 self._submit(Join(tuple(members)), tell)
             case LetBegin(lives):
-                self._together([partial(self._let_begin, _its(life)) for life in lives], tell)
+                self._together([partial(self._let_begin, its(life)) for life in lives], tell)
             case AwaitEnd(Life() as life):
                 assert life.process is not None
                 life.process.when_ended(tell)
@@ -270,6 +273,10 @@ class Supervising:
                 if life.process is not None:
                     life.process.end("restarted")
                 tell(None)
+            case HasNewest(Life() as life):
+                tell(life.config == self.config)
+            case OfferConfig(Life() as life):
+                self._offer(life, tell)
             case FindActor(Life() as life):
                 after(self._dice_ms(), partial(self._find, life, tell))
             case _:
@@ -305,14 +312,16 @@ class Supervising:
         number = self.number(life.member)
         name = f"{life.member}#{number}"
         life.is_new(number, name, self.now_s())
+        life.config = self.config
         if not self.cluster.calm and self.cluster.dice.random() < 0.05:
             self.process.after(self._dice_ms(), partial(tell, RuntimeError("none can be made")))
         else:
             # What is asked of Ray is done, whoever waits for it.
-            self.world.at(self._dice_ms(), partial(self._made, job, life, name, tell))
+            made = partial(self._made, job, life, name, self.config, tell)
+            self.world.at(self._dice_ms(), made)
 
-    def _made(self, job: Job, life: Life, name: str, tell: Tell) -> None:
-        actor = PlayedConsumer(self.cluster, life.member, name)
+    def _made(self, job: Job, life: Life, name: str, config: PlayedConfig, tell: Tell) -> None:
+        actor = PlayedConsumer(self.cluster, life.member, name, config)
         self.cluster.is_made(actor)
         if not job.off:
             life.process = actor
@@ -338,6 +347,28 @@ class Supervising:
 
         send(self.process, actor, partial(actor.begin, number, back))
         self.process.after(BEGIN_WAIT_MS, partial(begun, False))
+
+    def _offer(self, life: Life, tell: Tell) -> None:
+        actor, config = life.process, self.config
+        assert actor is not None
+        done = False
+
+        def heard(offered: Offered) -> None:
+            nonlocal done
+            if not done:
+                done = True
+                if offered is Offered.TAKEN:
+                    life.config = config
+                tell(offered)
+
+        def back(taken: bool) -> None:
+            assert actor is not None
+            send(actor, self.process, partial(heard, Offered.TAKEN if taken else Offered.REFUSED))
+
+        if not actor.alive:
+            self.process.after(self._dice_ms(), partial(heard, Offered.GONE))
+        send(self.process, actor, partial(actor.reconfigure, config, back))
+        self.process.after(TAKE_WAIT_MS, partial(heard, Offered.SILENT))
 
     def _hand_over(self, life: Life, cause: str, tell: Tell) -> None:
         number, actor = life.incarnation, life.process
@@ -367,8 +398,3 @@ class Supervising:
         if found is not None and found.alive:
             life.process = found
         tell(life.process is not None)
-
-
-def _its(life: ReplicaLife) -> Life:
-    assert isinstance(life, Life)
-    return life

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.consumers_world import Consumers
 
-SEEDS = range(60)
+SEEDS = range(90)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pxrs_ray.errors import LeaseOver
+from pxrs_ray.errors import BufferAway, LeaseOver
 from pxrs_ray.log.buffer_life import BufferLife, Woken
 
 
@@ -40,9 +40,11 @@ def test_its_coordinator_alone_wakes_one_that_is_closed() -> None:
     life.opened()
     assert life.asked(by_coordinator=False) is Woken.GO_ON
     assert life.closes()
-    assert not life.closes()
+    with pytest.raises(BufferAway, match="end its process"):
+        life.closes()
     assert life.asked(by_coordinator=True) is Woken.END_PROCESS, "it is still closing"
     life.is_at_rest()
+    assert not life.closes()
     with pytest.raises(LeaseOver, match="has closed its logs"):
         life.asked(by_coordinator=False)
     assert life.asked(by_coordinator=True) is Woken.BEGIN_ANEW

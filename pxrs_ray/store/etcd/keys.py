@@ -4,10 +4,10 @@ counts."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Member, PartitionRow
 from pxrs_ray.store.rules import member_attributes, member_from
 from pxrs_ray.store.texts import partition_row

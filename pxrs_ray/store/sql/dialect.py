@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
+
+from pxrs_ray.late_dataclass import dataclass
 
 Values = Mapping[str, object]
 

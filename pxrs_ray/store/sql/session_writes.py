@@ -7,9 +7,9 @@ is the lock of everything but commits: a change of ownership, members or documen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import (
     Change,
     Generation,

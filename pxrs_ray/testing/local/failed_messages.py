@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pxrs_ray.clock import Clock
 from pxrs_ray.consumer.dead_letter import letter_identity, letter_of, letter_partition
 from pxrs_ray.consumer.delivery import DeliveryContext, context_at
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Message, Offset, PartitionId
 from pxrs_ray.processing.retry_rules import FailurePolicy
 from pxrs_ray.testing.local.logs import LocalQueue

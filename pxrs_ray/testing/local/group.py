@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from pxrs_ray.clock import Clock
 from pxrs_ray.config import GroupConfig
@@ -30,6 +29,7 @@ from pxrs_ray.group.events import (
     Tick,
 )
 from pxrs_ray.group.group_coordinator import GroupCoordinator
+from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Epoch, Incarnation, Member, MemberId, Message, Offset, PartitionId
 from pxrs_ray.processing.suspects import Death
 from pxrs_ray.store.memory import MemoryStore

@@ -13,6 +13,7 @@ from pxrs_ray.log.read_fence import ReadFence
 from pxrs_ray.model import Offset, PartitionId
 from tests.settings import log_limits
 from tests.simulation.simulator.frames import lines_in
+from tests.simulation.stepping import Respond
 
 if TYPE_CHECKING:
     from tests.simulation.homes.machines import BufferProcess
@@ -28,6 +29,8 @@ class Life:
     def __init__(self, process: BufferProcess, incarnation: str) -> None:
         self.process = process
         self.incarnation = incarnation
+        # Who told it to close, until it has.
+        self.stopped_by: list[Respond] = []
         self.tenure = LeaseTerm(incarnation)
         self.manager: LogManager | None = None
         self.fence: ReadFence | None = None

@@ -323,13 +323,17 @@ class BufferProcess(Process):
         life = self.life
         if life is None:
             return
+        if life.stopped_by:  # it closes: who asks meanwhile hears when it has
+            life.stopped_by.append(respond)
+            return
         if not self.lives.closes():
             respond(None)
             return
+        life.stopped_by.append(respond)
         life.tenure.give_back()
-        self.world.at(1 + int(self.world.roll() * 20), partial(self._rest, life, respond), self)
+        self.world.at(1 + int(self.world.roll() * 20), partial(self._rest, life), self)
 
-    def _rest(self, life: Life, respond: Respond) -> None:
+    def _rest(self, life: Life) -> None:
         """What it had to close is closed."""
         if life is not self.life:
             return
@@ -337,7 +341,9 @@ class BufferProcess(Process):
             life.manager.close()
         self.part.end_processes()
         self.lives.is_at_rest()
-        respond(None)
+        told, life.stopped_by = life.stopped_by, []
+        for respond in told:
+            respond(None)
 
     def append(self, partition: PartitionId, text: str) -> None:
         """A producer's; what is acknowledged is noted."""

@@ -66,4 +66,28 @@ SUPERVISING = (
         "        if not self.is_wanted(life) or self.stopping:\n            return\n",
         "        if self.wanted:\n            return\n",
     ),
+    _guard(
+        "a consumer that begins is offered the newest configuration",
+        "replica_lives.py",
+        "                self._room.beside(life, self._renewed(life))\n",
+        "                pass\n",
+    ),
+    _guard(
+        "who can have a configuration only anew is replaced as it begins",
+        "replica_lives.py",
+        "            if offered is Offered.REFUSED:\n",
+        "            if offered is Offered.GONE:\n",
+    ),
+    _guard(
+        "who waits for a place is made anew with what it is to ask for now",
+        "replica_lives.py",
+        "                if not (yield from do(HasNewest(life))):\n",
+        "                if False:\n",
+    ),
+    _guard(
+        "who does not answer to a configuration is replaced",
+        "taking_over.py",
+        "return offered in (Offered.TAKEN, Offered.GONE)",
+        "return True",
+    ),
 )
