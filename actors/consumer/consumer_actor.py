@@ -41,6 +41,7 @@ from pxrs_ray.config import GroupConfig, Ordered
 from pxrs_ray.config.declare import Effect
 from pxrs_ray.config.diff import who_reacts
 from pxrs_ray.config.scheduling import retry_rules, scheduler_for
+from pxrs_ray.consumer.consumer_life import HAND_OVER_EXTRA_S, ConsumerLife
 from pxrs_ray.consumer.delivery import Context, DeliveryContext, context_at
 from pxrs_ray.consumer.unsound_records import refuse_unsound_records
 from pxrs_ray.data.batch import Batch
@@ -59,6 +60,7 @@ from pxrs_ray.model import (
     PartitionId,
     Progress,
 )
+from pxrs_ray.processing.commit_wait import CommitWait, CommitWaits
 from pxrs_ray.status.answers import CallUnderWay, GivenUp
 from pxrs_ray.supervision.forks import keep_children_apart, leave_if_child
 from pxrs_ray.supervision.restart_rules import told
@@ -67,8 +69,6 @@ from pxrs_ray.supervision.supervisor import Supervisor, off_loop
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_LOOK_S = 0.1
-CHECKPOINT_SLOW_S = 5.0
-TERMINATE_EXTRA_S = 2.0
 LOOK_EVERY_S = 1.0
 CALLS_TOLD = 8
 
@@ -120,7 +120,7 @@ class Consumer(StackTeller):
         self._finished = asyncio.Event()
         self._loading: dict[PartitionId, asyncio.Future[None]] = {}
         self._runtime: GroupMember | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._life = ConsumerLife()
         self._stop_listening: Callable[[], None]
         self._loop: asyncio.AbstractEventLoop
 
@@ -136,7 +136,7 @@ class Consumer(StackTeller):
         self, incarnation: Incarnation, assignment: Assignment | None
     ) -> tuple[int, str]:
         """Start working as `incarnation`; calling it again changes nothing. Answers as `ready`."""
-        if self._runtime is None:
+        if self._life.begins():
             self._loop = asyncio.get_running_loop()
             self.in_hand = open_record(self._where()[1], self._spec.actor)
             self._runtime = GroupMember(
@@ -174,16 +174,20 @@ class Consumer(StackTeller):
 
     async def _end_with(self, runtime: GroupMember) -> None:
         await runtime.ended.wait()
+        self._is_over()
+
+    def _is_over(self) -> None:
+        self._life.over()
         self._finished.set()
 
     def _terminate(self) -> None:
         """Something wants this process to end: it ends after everything is handed back."""
-        if self._ending is None:
-            self._ending = self._supervisor.once("its hand-over", self._hand_over_and_exit())
+        if self._life.told_to_end():
+            self._supervisor.once("its hand-over", self._hand_over_and_exit())
 
     async def _hand_over_and_exit(self) -> None:
         try:
-            wait_s = self._config.revoke_deadline_ms / 1_000 + TERMINATE_EXTRA_S
+            wait_s = self._config.revoke_deadline_ms / 1_000 + HAND_OVER_EXTRA_S
             await self._live().leave("its process was told to end", wait_s)
             await self.finish()
         except PxrsError as error:
@@ -215,7 +219,7 @@ class Consumer(StackTeller):
         except Exception as error:  # noqa: BLE001 - a handler's `close` may raise anything
             self._supervisor.note("close", error, for_good=True)
         self.in_hand.end_cleanly()
-        self._finished.set()
+        self._is_over()
 
     def _close_all(self) -> None:
         self._workers.join(5)
@@ -363,16 +367,21 @@ class Consumer(StackTeller):
         """
         leave_if_child()
         done = asyncio.run_coroutine_threadsafe(self._live().commit_now(), self._loop)
-        place, began_s = f"commit of partition {worker.partition}", time.monotonic()
-        while not wait([done], CHECKPOINT_LOOK_S).done:
-            if worker.told_to_stop:
-                done.cancel()
-                break
-            waits_s = time.monotonic() - began_s
-            if waits_s >= CHECKPOINT_SLOW_S:
-                self._supervisor.trouble(place, f"waits for {waits_s:.0f} s: it goes on by itself")
-        else:
-            done.result()
+        place, waiting = f"commit of partition {worker.partition}", CommitWait(time.monotonic())
+        while True:
+            is_over, now_s = bool(wait([done], CHECKPOINT_LOOK_S).done), time.monotonic()
+            match waiting.look(now_s, is_over=is_over, told_to_stop=worker.told_to_stop):
+                case CommitWaits.GO_ON:
+                    done.result()
+                    break
+                case CommitWaits.LEAVE:
+                    done.cancel()
+                    break
+                case CommitWaits.SHOW:
+                    waits_s = waiting.waits_s(now_s)
+                    self._supervisor.trouble(
+                        place, f"waits for {waits_s:.0f} s: it goes on by itself"
+                    )
         self._supervisor.over(place)
 
     def give_up(self, worker: Worker, failure: Failure, messages: Iterable[Message]) -> None:

@@ -17,10 +17,10 @@ from pxrs_ray.actors import names
 from pxrs_ray.actors.buffer.replica_client import ReplicaClient
 from pxrs_ray.clock import monotonic_ms
 from pxrs_ray.data.protocol import QueueSpec
-from pxrs_ray.errors import BufferAway, PxrsError, UsageError
+from pxrs_ray.errors import BufferAway, PxrsError
 from pxrs_ray.late_dataclass import dataclass
 from pxrs_ray.model import Slot
-from pxrs_ray.replication.placement import Disk, Placement, ReplicaSeen
+from pxrs_ray.replication.placement import Disk, Placement
 from pxrs_ray.replication.placements import SlotPlacements
 from pxrs_ray.replication.replica_calls import ReplicaRules
 from pxrs_ray.status.problem import Report
@@ -80,13 +80,11 @@ class ReplicaFollowers:
     async def open_on(self, slot: Slot, spec: QueueSpec, *, make: bool) -> None:
         """Have a queue's logs on the followers of a slot. To be made, they must be on all that are
         in sync, or this raises BufferAway: each of those may lead next. Nobody waits for others."""
-        placement = self._placed.get(slot)
-        if placement is None:
+        followers = self._table.followers(slot)
+        if followers is None:
             raise BufferAway(f"slot {slot} is not placed yet")
-        for disk in placement.replicas:
-            if disk == placement.leader:
-                continue
-            if make and placement.in_sync(disk) is not None:
+        for disk, may_lead_next in followers.items():
+            if make and may_lead_next:
                 await self._open_on_one(slot, disk, spec, make=make)
             else:
                 # Ray holds a call to a process that is being started until it has started: a leader
@@ -159,18 +157,8 @@ class ReplicaFollowers:
         return []
 
     def check_loss(self, slot: Slot) -> Disk:
-        """Whose logs a slot goes on with where its loss is accepted. Raises UsageError where there
-        is no loss to be accepted, or no replica that lives."""
-        now_ms = monotonic_ms()
-        living: dict[Disk, ReplicaSeen] = self._table.living(slot, now_ms)
-        placement = self._placed.get(slot)
-        if placement is None or not self._table.waits(slot, now_ms):
-            raise UsageError(f"buffer {slot} has a leader, and nothing of it is to be given up")
-        able = [disk for disk in placement.replicas if disk in living]
-        able.sort(key=lambda disk: placement.in_sync(disk) is None)
-        if not able:
-            raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
-        return able[0]
+        """Whose logs a slot goes on with where its loss is accepted: see `SlotPlacements.heir`."""
+        return self._table.heir(slot, monotonic_ms())
 
     def actor_names(self) -> list[str]:
         """What the replicas are called."""

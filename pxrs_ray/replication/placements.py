@@ -154,6 +154,30 @@ class SlotPlacements:
             return {}
         return waits_for(placement, living, self._rules.synced_only)
 
+    def followers(self, slot: Slot) -> dict[Disk, bool] | None:
+        """Who leads nothing of a slot, and whether it may lead next: what is made must be on such
+        ones, and nobody waits for others. None while the slot is not placed."""
+        placement = self.placements.slots.get(slot)
+        if placement is None:
+            return None
+        followers = (disk for disk in placement.replicas if disk != placement.leader)
+        return {disk: placement.in_sync(disk) is not None for disk in followers}
+
+    def heir(self, slot: Slot, now_ms: int) -> Disk:
+        """Whose logs a slot goes on with where its loss is accepted: one that is in sync first.
+
+        Raises UsageError where there is no loss to be accepted, or no replica that lives.
+        """
+        placement = self.placements.slots.get(slot)
+        if placement is None or not self.waits(slot, now_ms):
+            raise UsageError(f"buffer {slot} has a leader, and nothing of it is to be given up")
+        living = self.living(slot, now_ms)
+        able = [disk for disk in placement.replicas if disk in living]
+        able.sort(key=lambda disk: placement.in_sync(disk) is None)
+        if not able:
+            raise UsageError(f"no replica of buffer {slot} lives: bring one of its hosts back")
+        return able[0]
+
     # --- what is to change ------------------------------------------------------------------------
 
     def look(self, now_ms: int) -> None:

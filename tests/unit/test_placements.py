@@ -147,6 +147,24 @@ def test_an_operator_chooses_among_the_living_only() -> None:
     assert (placed.leader, placed.isr, placed.epoch) == ("c", (C,), 2)
 
 
+def test_a_slot_goes_on_with_one_that_is_in_sync_before_any_other() -> None:
+    waits = Placement(("a", "b", "c"), (A, B), "", 1, 1, 1)
+    table = SlotPlacements(Placements(slots={0: waits}), PlacementRules(250), 0)
+    with pytest.raises(UsageError, match="no replica of buffer 0 lives"):
+        table.heir(0, LATE_MS)
+    table.heard(0, "c", LATE_MS, ReplicaSeen(1, BOOT), LATE_MS)
+    assert table.heir(0, LATE_MS) == "c", "it is all that is left"
+    table.heard(0, "b", LATE_MS, ReplicaSeen(2, "boot 2"), LATE_MS)
+    assert table.waits(0, LATE_MS) and table.heir(0, LATE_MS) == "b"
+    with pytest.raises(UsageError, match="nothing of it is to be given up"):
+        table.heir(7, LATE_MS)
+
+
+def test_what_is_made_must_be_on_those_that_may_lead_next() -> None:
+    assert table_of().followers(0) == {"b": True, "c": False}
+    assert table_of().followers(7) is None
+
+
 def test_a_slot_begins_once_when_all_its_replicas_are_there() -> None:
     table = SlotPlacements(Placements(), RULES, 0)
     table.heard(4, "a", 0, ReplicaSeen(3, BOOT), 0)

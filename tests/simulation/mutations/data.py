@@ -250,9 +250,9 @@ SHELL = (
     ),
     _unit(
         "begun twice is begun once",
-        "actors/consumer/consumer_actor.py",
-        "if self._runtime is None:",
-        "if True:",
+        "consumer/consumer_life.py",
+        "if self.has_begun or self.is_over:",
+        "if self.is_over:",
         f"{_CALLS}test_it_goes_on_when[hand_over-consumer.begin-doubled]",
     ),
     _unit(

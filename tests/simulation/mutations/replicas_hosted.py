@@ -15,6 +15,8 @@ def _shell(guard: str, file: str, text: str, instead: str, test: str) -> Mutatio
     return Mutation(guard, (Change(file, text, instead),), tests=(where,))
 
 
+_PLACEMENTS = "tests/unit/test_placements.py::test_"
+
 REPLICAS_HOSTED = (
     _kept(
         "a log that is gone here is not begun anew while this replica counts as in sync",
@@ -54,5 +56,27 @@ REPLICAS_HOSTED = (
         "        return bool(term) and term == self.leads == self._settled and self.is_ready\n",
         "        return bool(term) and term == self.leads\n",
         "a_new_leader_serves_nobody_before_it_knows_all_that_it_has_to",
+    ),
+    Mutation(
+        "a slot whose loss is accepted goes on with one that is in sync before any other",
+        (
+            Change(
+                "replication/placements.py",
+                "        able.sort(key=lambda disk: placement.in_sync(disk) is None)\n",
+                "",
+            ),
+        ),
+        tests=(f"{_PLACEMENTS}a_slot_goes_on_with_one_that_is_in_sync_before_any_other",),
+    ),
+    Mutation(
+        "what is made must be on those that may lead next",
+        (
+            Change(
+                "replication/placements.py",
+                "placement.in_sync(disk) is not None for disk in followers",
+                "False for disk in followers",
+            ),
+        ),
+        tests=(f"{_PLACEMENTS}what_is_made_must_be_on_those_that_may_lead_next",),
     ),
 )
