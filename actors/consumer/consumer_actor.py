@@ -278,17 +278,15 @@ class Consumer(StackTeller):
 
     def _worker(self, grant: Grant, before: Worker | None) -> Worker:
         config, handler, shared = self._config, self._handler, self._shared(grant)
-        progress = grant.progress
-        dense = self._spec.group.source is None
-        scheduler = scheduler_for(config, progress, wants_batch=handler.wants_batch, dense=dense)
+        dense, batches = self._spec.group.source is None, handler.wants_batch
+        scheduler = scheduler_for(config, grant.progress, wants_batch=batches, dense=dense)
         if scheduler is None:
-            return SequentialWorker(
-                grant, shared, handler, retry_rules(config), self, config, before
-            )
-        aside = None
+            rules = retry_rules(config)
+            return SequentialWorker(grant, shared, handler, rules, self, config, before)
+        aside, place = None, (self._spec.group, grant.partition, grant.epoch)
         if config.failure_policy == "quarantine":
-            aside = self._quarantines.of(self._spec.group, grant.partition, grant.epoch)
-        gaps = self._gap_logs.of(self._spec.group, grant.partition, grant.epoch)
+            aside = self._quarantines.of(*place)
+        gaps = self._gap_logs.of(*place)
         return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside, gaps)
 
     def preparing(self, grant: Grant) -> None:

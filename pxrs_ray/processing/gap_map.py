@@ -32,7 +32,7 @@ ROWS_WAITING_MAX = 64
 # A record tells of so many runs, or failed messages, at most in one message of the log.
 PART_RUNS_MAX = 2_000
 # All is written anew when what was added since is longer than so many times all, and than this.
-MORE_TIMES_MAX, MORE_CHARS_MIN = 4, 65_536
+MORE_TIMES_MAX, MORE_CHARS_MIN = 4, 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
