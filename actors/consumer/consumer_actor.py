@@ -230,8 +230,7 @@ class Consumer(StackTeller):
 
     async def info(self) -> ConsumerInfo:
         """What it holds and how it goes."""
-        runtime = self._runtime
-        session = runtime.session if runtime is not None else None
+        session = self._runtime.session if self._runtime is not None else None
         return ConsumerInfo(
             self._spec.member,
             session.incarnation if session else self._spec.incarnation,
@@ -283,9 +282,9 @@ class Consumer(StackTeller):
         if scheduler is None:
             rules = retry_rules(config)
             return SequentialWorker(grant, shared, handler, rules, self, config, before)
-        aside, place = None, (self._spec.group, grant.partition, grant.epoch)
-        if config.failure_policy == "quarantine":
-            aside = self._quarantines.of(*place)
+        place = (self._spec.group, grant.partition, grant.epoch)
+        puts_aside = config.failure_policy == "quarantine"
+        aside = self._quarantines.of(*place) if puts_aside else None
         gaps = self._gap_logs.of(*place)
         return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside, gaps)
 
