@@ -43,6 +43,7 @@ class Handle:
     def __init__(self, group: Group, disk: str) -> None:
         self._group, self._disk = group, disk
         self.buffer: ReplicaBuffer | None = None
+        self.under_way: set[asyncio.Future[Any]] = set()
 
     def __getattr__(self, name: str) -> Any:
         def remote(*arguments: Any) -> Any:
@@ -57,7 +58,17 @@ class Handle:
             return None
         if self.buffer is None:
             raise ActorDiedError()
-        return await getattr(self.buffer, name)(*arguments)
+        buffer = self.buffer
+        call = asyncio.ensure_future(getattr(buffer, name)(*arguments))
+        self.under_way.add(call)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if self.buffer is buffer:
+                raise
+            raise ActorDiedError() from None
+        finally:
+            self.under_way.discard(call)
 
 
 class Group:
@@ -206,6 +217,8 @@ class Group:
         buffer, handle.buffer = handle.buffer, None
         if disk not in self.ended:
             self.ended.append(disk)
+        for call in list(handle.under_way):
+            call.cancel()
         if buffer is not None:
             assert buffer._host is not None
             await buffer._host.close()

@@ -117,9 +117,10 @@ class ReplicaBuffer(Buffer):
         """Know of these lives of producers, durably, before this replica may lead."""
         await self._writer.do(partial(self._replica.learn, lives), ())
 
-    async def leads(self) -> LeaderEpoch:
-        """The epoch under which it leads its slot; 0: another replica does, or none."""
-        return self._host.leads if self._host is not None else 0
+    async def leads(self, wait_ms: int = 0) -> LeaderEpoch:
+        """The epoch under which it leads its slot, as soon as it does; 0: another replica does, or
+        none, when `wait_ms` have passed."""
+        return await self._host.leads_within(wait_ms) if self._host is not None else 0
 
     def _check_leads(self) -> None:
         """Raise NotLeading where another replica is to be asked."""

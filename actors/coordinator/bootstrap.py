@@ -336,8 +336,7 @@ class Bootstrap(GroupCreation):
         failed = await self._open_on([index], specs)
         # Now that it serves: to read it, it must import what coordinators are made of.
         self._leave_will([index])
-        for controller in self._groups.values():
-            await controller.meet(index)
+        await asyncio.gather(*(controller.meet(index) for controller in self._groups.values()))
         self._settle(index, term)
         async with self._changing:
             await self._try_to_finish()

@@ -295,13 +295,17 @@ class BufferPool(BufferCalls):
         """
         found: dict[PartitionId, Epoch] = {}
         if queue not in self._external:
-            answers = await self._of_met(
-                lambda i: self._ask(i, lambda to: to.fences(queue, group)), of_all=of_all_met
-            )
-            for index, answer in answers.items():
-                mine = self.of_buffer(index, dict.fromkeys(range(partitions), 0))
-                found.update({**mine, **answer})
+            ask = partial(self.fences_on, queue=queue, group=group, partitions=partitions)
+            for answer in (await self._of_met(ask, of_all=of_all_met)).values():
+                found.update(answer)
         return found
+
+    async def fences_on(
+        self, index: int, queue: str, group: str, partitions: int
+    ) -> dict[PartitionId, Epoch]:
+        """The same of one buffer. Raises when it is away, or fails."""
+        answer = await self._ask(index, lambda to: to.fences(queue, group))
+        return {**self.of_buffer(index, dict.fromkeys(range(partitions), 0)), **answer}
 
     async def belong(self, claim: Identity, *, adopt: bool) -> dict[int, Identity]:
         """What each buffer has noted that speaks against `claim`; see `Buffer.belong`.

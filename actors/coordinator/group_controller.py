@@ -240,7 +240,7 @@ class GroupController:
 
     async def meet(self, index: int) -> None:
         """A buffer has come back: hear what its logs know of us, and tell them what we know."""
-        await self.logs.check()
+        await self.logs.check(index)
         await self._pool.passed_on(index, self.spec.queue, self.spec.group, self.checkpoints())
 
     def tell_buffers(self) -> None:

@@ -2,10 +2,11 @@
 looks at them, and has who leads and who is in sync in the registry.
 
 Rules of this file. `SlotPlacements` decides; its decision is durable before a replica hears of it.
-The home of a slot is the disk of its leader, under the leader epoch as its term, and whoever leads
-is served from once all that it had is on every replica in sync. A leader that is silent when
-another one is elected is ended by Ray's GCS: so its callers look for the other. A replica is
-started again where its disk is, and nowhere else.
+The home of a slot is the disk of its leader, under the leader epoch as its term. All that a leader
+serves by is prepared while it learns that it leads; it serves nobody by itself before all that it
+had is on every replica in sync. A leader that is silent when another one is elected is ended by
+Ray's GCS: so its callers look for the other. A replica is started again where its disk is, and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from pxrs_ray.replication.placements import (
 from pxrs_ray.replication.replica_calls import ReplicaAnswer, ReplicaTold
 from pxrs_ray.status.problem import Kind, Report
 from pxrs_ray.supervision.restart_rules import told
-from pxrs_ray.topology.homes import SHOWN, Home
+from pxrs_ray.topology.homes import SHOWN
 from pxrs_ray.topology.node_seen import NodeSeen
-from pxrs_ray.topology.replica_spread import another_disk, spread_replicas
+from pxrs_ray.topology.replica_spread import another_disk, led_home, spread_replicas
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +94,9 @@ class ReplicaController(ReplicaFollowers):
         self._away_since_ms: dict[Place, int] = {}
         # The disk that is about to have a replica in the place of one that is away.
         self._coming: dict[Slot, Disk] = {}
-        # The epoch under which each slot is served from its leader, and is settled.
+        # The epoch under which each slot's leader is to serve, is ready to, and is settled.
         self._served: dict[Slot, LeaderEpoch] = {}
+        self._ready: dict[Slot, LeaderEpoch] = {}
         self._settled: dict[Slot, LeaderEpoch] = {}
         self._serving: dict[Slot, asyncio.Lock] = {}
         self._to_keep = ""
@@ -115,7 +117,8 @@ class ReplicaController(ReplicaFollowers):
         self.keep_on()
         if not self._placed:
             await self._place_first(chosen)
-        await self._until(lambda: len(self._served) == len(chosen), SERVE_WAIT_S)
+        there, count = (self._served, self._ready), len(chosen)
+        await self._until(lambda: all(len(one) == count for one in there), SERVE_WAIT_S)
 
     def keep_on(self) -> None:
         """From now on look who lives, and keep what is decided."""
@@ -240,9 +243,10 @@ class ReplicaController(ReplicaFollowers):
         if answer.missing and (slot, disk) not in self._opening:
             self._opening.add((slot, disk))
             self._supervisor.once("a replica's logs", self._open_missing(slot, disk, answer))
-        leads = (placement.leader, placement.life, placement.epoch)
-        if leads == (disk, life, answer.leads) and self._served.get(slot) != answer.leads:
-            self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
+        if (placement.leader, placement.life, placement.epoch) == (disk, life, answer.leads):
+            self._ready[slot] = answer.leads
+            if self._served.get(slot) != answer.leads:
+                self._supervisor.once(f"slot {slot}", self._serve(slot, answer.leads))
 
     # --- who leads --------------------------------------------------------------------------------
 
@@ -300,6 +304,8 @@ class ReplicaController(ReplicaFollowers):
             self._end(slot, home.disk)
         for disk in placement.replicas:
             self._tell_one(slot, disk)
+        if placement.leader in living and self._served.get(slot) != placement.epoch:
+            self._supervisor.once(f"slot {slot}", self._serve(slot, placement.epoch))
 
     def _tell_one(self, slot: Slot, disk: Disk) -> None:
         client = self._clients.get((slot, disk))
@@ -329,19 +335,13 @@ class ReplicaController(ReplicaFollowers):
                 return
             if client is None or node is None:
                 return
-            home = self._home(slot, placement, node)
+            home = led_home(self._homing.homes.slots.get(slot), placement, node)
             await self._homing.keep(lambda homes: homes.with_slot(slot, home))
             self._served[slot] = epoch
             self._pool.begins_at(slot, home)
             self._pool.placed(slot, home, client.handle)
             self._pool.look_soon(slot)
             logger.warning("slot %d is served from host %s, epoch %d", slot, node.host, epoch)
-
-    def _home(self, slot: Slot, placement: Placement, node: NodeSeen) -> Home:
-        known = self._homing.homes.slots.get(slot)
-        term, disk = placement.epoch, placement.leader
-        since = known.since if known is not None and known.disk == disk else term
-        return Home(disk, node.node, node.host, term, node.boot, since=since)
 
     def settle(self, slot: Slot, epoch: LeaderEpoch) -> None:
         """The leader of this epoch knows of every group what it has to know."""

@@ -1,4 +1,4 @@
-"""`spread_replicas`: on which disks the replicas of each slot are to be. Pure.
+"""`spread_replicas`: on which disks the replicas of each slot are to be; `led_home`. Pure.
 
 Rules of this file. No two replicas of a slot are on one disk, or on one host: one loss must not
 take both. The first replica of a slot is the one that leads it at first: those are spread evenly,
@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pxrs_ray.errors import UsageError
 from pxrs_ray.model import Slot
-from pxrs_ray.replication.placement import Disk
+from pxrs_ray.replication.placement import Disk, Placement
+from pxrs_ray.topology.homes import Home
 from pxrs_ray.topology.node_seen import NodeSeen
 
 
@@ -63,3 +64,11 @@ def another_disk(
     fit = [node for node in fit if node.disk not in placed[slot]]
     best = min(fit, key=lambda n: (n.cpus <= 0, has[n.disk], n.host, n.disk), default=None)
     return None if best is None else best.disk
+
+
+def led_home(known: Home | None, placement: Placement, node: NodeSeen) -> Home:
+    """The home of a slot that is led from this node: the leader's disk, with the leader epoch for a
+    term. `known` is the home that it had."""
+    term, disk = placement.epoch, placement.leader
+    since = known.since if known is not None and known.disk == disk else term
+    return Home(disk, node.node, node.host, term, node.boot, since=since)

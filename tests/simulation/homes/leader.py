@@ -306,12 +306,13 @@ class Leader(LeaderHomes):
         failed = yield from open_on(self.homes.homes, [slot], [self._spec()])
         for error in failed:
             raise error
-        yield from self._check_logs()
+        yield from self._check_logs(slot)
 
-    def _check_logs(self) -> Steps[None]:
+    def _check_logs(self, slot: Slot | None = None) -> Steps[None]:
         """Ask the logs that are there what they have seen: of these it is known from then on."""
-        asked = dict(self.table._incarnations)
-        yield from self.logs.checking()
+        every = self.table._incarnations.items()
+        asked = {each: life for each, life in every if slot in (None, each)}
+        yield from self.logs.checking(slot)
         now = self.table._incarnations
         self._checked.update({s: life for s, life in asked.items() if now.get(s) == life})
 

@@ -52,10 +52,38 @@ REPLICAS_HOSTED = (
     ),
     _shell(
         "a new leader serves nobody before it knows all that a leader has to know",
-        "actors/buffer/replica_host.py",
+        "actors/buffer/replica_lead.py",
         "        return bool(term) and term == self.leads == self._settled and self.is_ready\n",
         "        return bool(term) and term == self.leads\n",
         "a_new_leader_serves_nobody_before_it_knows_all_that_it_has_to",
+    ),
+    _shell(
+        "what a leader serves by is prepared while it learns that it leads",
+        "actors/coordinator/replica_controller.py",
+        "        if placement.leader in living and self._served.get(slot) != placement.epoch:\n",
+        "        if False:\n",
+        "a_leader_is_prepared_while_it_learns_and_serves_nobody_before_it_knows_what_is_safe",
+    ),
+    _shell(
+        "an append that waits for min_isr goes on as soon as there are as many",
+        "actors/buffer/replica_host.py",
+        "        is_open = (self.is_ready, self.takes)\n",
+        "        is_open = (self.is_ready, False)\n",
+        "an_append_that_waits_for_min_isr_goes_on_as_soon_as_there_are_as_many",
+    ),
+    Mutation(
+        "what a silent replica has not answered goes to whoever leads",
+        (
+            Change(
+                "actors/client/append_calls.py",
+                "            if call.buffer == buffer and flight.client not in (None, leads):\n",
+                "            if False:\n",
+            ),
+        ),
+        tests=(
+            "tests/unit/test_appends_follow_the_leader.py::"
+            "test_what_a_silent_replica_does_not_answer_goes_to_whoever_leads",
+        ),
     ),
     Mutation(
         "a slot whose loss is accepted goes on with one that is in sync before any other",
