@@ -25,6 +25,7 @@ from pxrs_ray.actors.cluster.process_memory import keep_what_is_loaded
 from pxrs_ray.actors.cluster.sigterm import on_terminate
 from pxrs_ray.actors.consumer.call_gate import CallLimits
 from pxrs_ray.actors.consumer.call_record import CallRecord, open_record
+from pxrs_ray.actors.consumer.gap_log import OwnGapLogs
 from pxrs_ray.actors.consumer.giving_up import GivingUp
 from pxrs_ray.actors.consumer.group_member import GroupMember
 from pxrs_ray.actors.consumer.handler import Handler
@@ -114,6 +115,7 @@ class Consumer(StackTeller):
         self._workers = WorkerPool(self._worker, self._live, self._context, self._supervisor)
         self._limits = CallLimits(self._handler, self._supervisor)
         self._quarantines = OwnQuarantines()
+        self._gap_logs = OwnGapLogs()
         self._giving_up = GivingUp(spec.group)
         self._finished = asyncio.Event()
         self._loading: dict[PartitionId, asyncio.Future[None]] = {}
@@ -228,8 +230,7 @@ class Consumer(StackTeller):
 
     async def info(self) -> ConsumerInfo:
         """What it holds and how it goes."""
-        runtime = self._runtime
-        session = runtime.session if runtime is not None else None
+        session = self._runtime.session if self._runtime is not None else None
         return ConsumerInfo(
             self._spec.member,
             session.incarnation if session else self._spec.incarnation,
@@ -276,17 +277,16 @@ class Consumer(StackTeller):
 
     def _worker(self, grant: Grant, before: Worker | None) -> Worker:
         config, handler, shared = self._config, self._handler, self._shared(grant)
-        progress = grant.progress
-        dense = self._spec.group.source is None
-        scheduler = scheduler_for(config, progress, wants_batch=handler.wants_batch, dense=dense)
+        dense, batches = self._spec.group.source is None, handler.wants_batch
+        scheduler = scheduler_for(config, grant.progress, wants_batch=batches, dense=dense)
         if scheduler is None:
-            return SequentialWorker(
-                grant, shared, handler, retry_rules(config), self, config, before
-            )
-        aside = None
-        if config.failure_policy == "quarantine":
-            aside = self._quarantines.of(self._spec.group, grant.partition, grant.epoch)
-        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside)
+            rules = retry_rules(config)
+            return SequentialWorker(grant, shared, handler, rules, self, config, before)
+        place = (self._spec.group, grant.partition, grant.epoch)
+        puts_aside = config.failure_policy == "quarantine"
+        aside = self._quarantines.of(*place) if puts_aside else None
+        gaps = self._gap_logs.of(*place)
+        return ParallelWorker(grant, shared, handler, scheduler, self, config, before, aside, gaps)
 
     def preparing(self, grant: Grant) -> None:
         """Let the handler load for a partition that will come, on a thread of its own."""

@@ -27,6 +27,7 @@ WORLDS = (
     "tests.simulation.source_world",
     "tests.simulation.topology_world",
     "tests.simulation.quarantine_world",
+    "tests.simulation.gap_world",
 )
 
 SHELLS: Mapping[str, tuple[str, ...]] = {
@@ -63,6 +64,7 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
     "consumer/group_member.py": ("consumer/member_machine.py", "consumer/member_progress.py"),
     "consumer/loop_callers.py": ("processing/call_turns.py", "processing/call_apart.py"),
     "consumer/parallel_worker.py": ("processing/call_turns.py", "processing/key_ordered.py"),
+    "consumer/gap_log.py": ("processing/gap_map.py", "processing/numbered_appends.py"),
     "consumer/quarantine_log.py": ("processing/numbered_appends.py",),
     "consumer/redrive.py": ("processing/redrive.py",),
     "coordinator/autoscaler.py": ("scaling/group_scaling.py", "scaling/scaler.py"),

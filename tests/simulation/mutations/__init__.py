@@ -18,6 +18,7 @@ from tests.simulation.mutations.delaying import DELAYING
 from tests.simulation.mutations.ends import ENDS
 from tests.simulation.mutations.feeding import FEEDING
 from tests.simulation.mutations.first_seeds import FIRST_SEEDS
+from tests.simulation.mutations.gap_maps import GAP_MAPS
 from tests.simulation.mutations.homes import HOMES
 from tests.simulation.mutations.leases import LEASES
 from tests.simulation.mutations.linking import LINKING
@@ -80,6 +81,7 @@ _ALL = (
     *STARTING,
     *ENDS,
     *SETTING_ASIDE,
+    *GAP_MAPS,
     *DELAYING,
 )
 

@@ -172,7 +172,7 @@ WORK = (
     _unit(
         "what is done already is not offered again",
         "processing/key_ordered.py",
-        "if offset in self._gaps:",
+        "if offset in self._map.done:",
         "if False:",
         "test_processing_lanes.py",
     ),
@@ -193,7 +193,7 @@ WORK = (
     _unit(
         "attempts are carried on by the next owner",
         "processing/key_ordered.py",
-        "item.attempts = self._failing.get(offset, 0)",
+        "item.attempts = self._map.failing.get(offset, 0)",
         "item.attempts = 0",
         "test_processing_lanes.py",
     ),
