@@ -172,9 +172,9 @@ class ReplicaFaults:
             self.world.at(self._dice.randint(200, 2_000), partial(self.drained.discard, name))
 
     def _resize(self) -> None:
-        """Another number of replicas is wanted."""
-        self.wanted = self._dice.randint(1, 3)
-        self.min_isr = self._dice.randint(1, min(2, self.wanted))
+        """Another number of replicas is wanted: never one alone, which any loss would hit."""
+        self.wanted = self._dice.randint(2, 3)
+        self.min_isr = self._dice.randint(1, 2)
 
     def _move(self) -> None:
         source = self._dice.choice(self.registry.placement.replicas)
